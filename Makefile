@@ -5,7 +5,7 @@ BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
 SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' -o -name LICENSES | grep -v '^./tools/') go.mod go.sum
 
-.PHONY: build dist dist-darwin-arm64 dist-again test-windows window licenses train test test-page test-window check sizes corpus mixed netns slurm isa llama fmt fuzz soak matrix bench adapter clean
+.PHONY: build dist dist-darwin-arm64 dist-again test-windows window licenses train test test-page test-window check sizes corpus mixed netns slurm isa isa-shims llama fmt fuzz soak matrix bench adapter clean
 
 build: $(BIN)
 
@@ -116,11 +116,18 @@ slurm:
 	$(GO) build -C tools -o ../bin/ ./slurm
 	bin/slurm $(or $(ARGS),$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run Slurm ./tests)
 
-# isa compiles every kernel with the compiler of real GPUs, without the GPU, and holds registers, waves and loads to limits
-# (tools/isa/limits.go). ARGS='-kernel attention -family navi21' takes some of them.
+# isa compiles every kernel with the compilers of real GPUs, without the GPUs, and holds registers, waves, loads and shares of multiply-adds to limits
+# (tools/isa/limits.go): AMD's as it is; Intel's once isa-shims has built the stand-in for its kernel driver; NVIDIA's, Adreno's and Apple's with
+# `make isa-shims SHIMS=all` and GPUTRAIN_ISA_MESA=, the tree of a system with a newer Mesa. ARGS='-kernel attention -family navi21' takes some.
+GPUTRAIN_ISA_SHIMS ?= $(CURDIR)/bin/isa
+
+isa: export GPUTRAIN_ISA_SHIMS := $(GPUTRAIN_ISA_SHIMS)
 isa:
 	$(GO) test -C tools/isa -count=1 .
 	$(GO) run -C tools/isa . $(ARGS)
+
+isa-shims:
+	tools/isa/shims.sh $(GPUTRAIN_ISA_SHIMS) $(SHIMS)
 
 # llama installs llama.cpp from npm, for a processor, and lets it judge what export writes for it. It needs Node.js, npm and Python.
 llama: adapter

@@ -17,6 +17,7 @@ type Limits struct {
 	Software       bool   // the adapter computes on the processor
 	TexelBindings  int    // operands that a kernel can read as texels; 0 where the adapter has none
 	Texels         TexelUse
+	Registers      Registers // what kernels for GPUs choose their tiles by
 }
 
 // DefaultLimits are those that WebGPU guarantees everywhere.
@@ -25,7 +26,7 @@ func DefaultLimits() Limits {
 		BufferBytes: 256 << 20, BindingBytes: 128 << 20, UniformBytes: 64 << 10,
 		StorageBuffers: 8, Invocations: 256, WorkgroupBytes: 16 << 10,
 		WorkgroupSize: [3]int{256, 256, 64}, Workgroups: 65535,
-		StorageAlign: 256, UniformAlign: 256,
+		StorageAlign: 256, UniformAlign: 256, Registers: leastRegisters,
 	}
 }
 
@@ -47,6 +48,7 @@ func (l Limits) within(o Limits) Limits {
 	if o.Texels != TexelsAuto {
 		l.Texels = o.Texels
 	}
+	l.Registers = l.Registers.within(o.Registers)
 	return l
 }
 
@@ -90,6 +92,6 @@ func (l Limits) orDefault() Limits {
 		Invocations: cmp.Or(l.Invocations, def.Invocations), WorkgroupBytes: cmp.Or(l.WorkgroupBytes, def.WorkgroupBytes),
 		WorkgroupSize: cmp.Or(l.WorkgroupSize, def.WorkgroupSize), Workgroups: cmp.Or(l.Workgroups, def.Workgroups),
 		StorageAlign: cmp.Or(l.StorageAlign, def.StorageAlign), UniformAlign: cmp.Or(l.UniformAlign, def.UniformAlign),
-		Software: l.Software, TexelBindings: l.TexelBindings, Texels: l.Texels,
+		Software: l.Software, TexelBindings: l.TexelBindings, Texels: l.Texels, Registers: l.Registers.OrLeast(),
 	}
 }

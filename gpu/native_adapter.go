@@ -8,6 +8,7 @@ import "C"
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"unsafe"
@@ -81,6 +82,8 @@ func listNative() []nativeAdapter {
 	return out
 }
 
+const vec4Bytes = 16
+
 func describe(h C.WGPUAdapter) Adapter {
 	var info C.gt_adapter_info
 	C.gt_adapter_describe(h, &info)
@@ -112,8 +115,8 @@ func describe(h C.WGPUAdapter) Adapter {
 	}
 	l := info.limits
 	a.Limits = Limits{
-		BufferBytes:    uint64(l.maxBufferSize),
-		BindingBytes:   uint64(l.maxStorageBufferBindingSize),
+		BufferBytes:    min(uint64(l.maxBufferSize), math.MaxInt64),              // NVK has all bits set
+		BindingBytes:   uint64(l.maxStorageBufferBindingSize) &^ (vec4Bytes - 1), // elsewhere 2^31 - 1
 		UniformBytes:   uint64(l.maxUniformBufferBindingSize),
 		StorageBuffers: int(l.maxStorageBuffersPerShaderStage),
 		Invocations:    int(l.maxComputeInvocationsPerWorkgroup),
@@ -124,6 +127,7 @@ func describe(h C.WGPUAdapter) Adapter {
 		UniformAlign:   uint64(l.minUniformBufferOffsetAlignment),
 	}
 	a.Limits.Software = a.Type == softwareType
+	a.Limits.Registers = registersOf(a.Name, a.Limits.Software)
 	if a.Limits.Software && info.texels != 0 && texelCapacity(uint32(l.maxTextureDimension2D)) >= a.Limits.BindingBytes {
 		a.Limits.TexelBindings = int(l.maxStorageTexturesPerShaderStage)
 	}

@@ -52,6 +52,7 @@ type productVariant struct {
 	tile      int  // quads of rows and of columns that an invocation makes
 	lanes     int  // of a workgroup
 	workgroup bool // a workgroup makes one tile of 64 by 64
+	rolled    bool // of its loop along K
 }
 
 // side is the side of the tiles that are counted, in quads.
@@ -187,7 +188,7 @@ func (p Product) variant(dev *gpu.Device) productVariant {
 	switch {
 	case dev.Limits().Software:
 	case smaller >= 48:
-		return productVariant{tile: 2, lanes: 64, workgroup: true}
+		return productVariant{tile: 2, lanes: 64, workgroup: true, rolled: !dev.Limits().Registers.Holds(64, 45)} // as graph/compile's products of 64 sums
 	case smaller >= 16:
 		return productVariant{tile: 2, lanes: 64}
 	default:
@@ -220,7 +221,7 @@ func (p Product) kernel(v productVariant) *gpu.Kernel {
 		"WORKGROUP": v.workgroup,
 	}
 	if v.workgroup {
-		flags["WIDE"] = false
+		flags["WIDE"], flags["ROLLED"] = false, v.rolled
 	}
 	for _, s := range []*Stack{&p.A, &p.B, &p.C, p.D} {
 		flags["BF16"] = flags["BF16"] || s != nil && s.DType == buffers.BF16 || p.update.Bytes > 0

@@ -54,7 +54,8 @@ var<workgroup> handed: array<vec4<f32>, {{HANDED}}>; // each team's sums
     for (var j = begin; j < end; j += 64u) {
         let kline = kat + min(j + lane, end - 1u) * p.cs;
         var products = vec4<f32>();
-        for (var d = 0u; d < QUADS - QUADS % 4u; d += 4u) {
+        // The bound is no constant: unrolled, all loads of a wide head come first, and Adreno's registers do not hold them.
+        for (var d = 0u; d < min(QUADS - QUADS % 4u, p.head); d += 4u) {
 #for D in 0..4
             let k_{{D}} = load(kline, (d + {{D}}u) * 4u);
 #end

@@ -183,25 +183,61 @@ func TestAttentionRefusesDocuments(t *testing.T) {
 	require.NoError(t, p.WriteInts("positions", []int32{0, 0, 1, 0, 1, 2}))
 }
 
-// TestAttentionTile writes down how heads of the usual widths are divided: forward, dq, dkv.
+// makes are the registers of AMD, NVIDIA, Adreno, Apple and Intel.
+var makes = []gpu.Registers{{Budget: 256}, {Budget: 255}, {Budget: 192}, {Budget: 128}, {Budget: 128, Twice: true}}
+
+// TestMakesHaveTheSameBits runs attention and a product of 64 by the tiles of each make.
+func TestMakesHaveTheSameBits(t *testing.T) {
+	d := gputest.Device(t)
+	attention := attentionCase{b: 1, t: 37, heads: 2, kvHeads: 1, headDim: 64, causal: true}.graph()
+	attention.feed(rand.New(rand.NewPCG(31, 32)))
+	product := &twin{graph: graph.New()}
+	product.values = []*graph.Value{product.graph.MatMul(x(product.graph, "a", 2044, 36), x(product.graph, "b", 36, 2044), false, false)}
+	product.feed(rand.New(rand.NewPCG(33, 34)))
+	for name, w := range map[string]*twin{"attention": attention, "product": product} {
+		w.hardware = true
+		var first map[string][]float64
+		labels := map[string]bool{}
+		for i, make := range makes {
+			w.registers = make
+			got, p := w.run(t, d)
+			for _, k := range p.Kernels() {
+				labels[k.Source] = true
+			}
+			if i == 0 {
+				first = got
+			}
+			require.Equal(t, first, got, "%s, %+v", name, make)
+		}
+		require.Greater(t, len(labels), map[string]int{"attention": 4, "product": 1}[name], "%s has tiles of its own", name)
+	}
+}
+
+// TestAttentionTile writes down how heads of the usual widths are divided: rows of forward, dq, dkv with the registers of AMD, of NVIDIA and Adreno,
+// of Intel and Apple.
 func TestAttentionTile(t *testing.T) {
-	for _, s := range []struct{ headDim, split, depth, forward, dq, dkv int }{
-		{4, 4, 1, 4, 2, 2},
-		{32, 4, 2, 4, 2, 2},
-		{48, 4, 3, 4, 2, 2},
-		{64, 4, 4, 4, 2, 2},
-		{80, 8, 3, 4, 4, 3},
-		{96, 8, 3, 4, 4, 3},
-		{128, 8, 4, 4, 3, 2},
-		{192, 16, 3, 4, 4, 3},
-		{256, 16, 4, 4, 3, 2},
+	for _, s := range []struct {
+		headDim, split, depth int
+		rows                  [3][3]int
+	}{
+		{4, 4, 1, [3][3]int{{4, 2, 2}, {4, 2, 2}, {4, 2, 2}}},
+		{32, 4, 2, [3][3]int{{4, 2, 2}, {4, 2, 2}, {4, 2, 2}}},
+		{48, 4, 3, [3][3]int{{4, 2, 2}, {4, 2, 2}, {2, 1, 1}}},
+		{64, 4, 4, [3][3]int{{4, 2, 2}, {4, 2, 1}, {2, 1, 1}}},
+		{80, 8, 3, [3][3]int{{4, 4, 3}, {4, 3, 2}, {2, 1, 1}}},
+		{96, 8, 3, [3][3]int{{4, 4, 3}, {4, 3, 2}, {2, 1, 1}}},
+		{128, 8, 4, [3][3]int{{4, 3, 2}, {4, 2, 1}, {2, 1, 1}}},
+		{192, 16, 3, [3][3]int{{4, 4, 3}, {4, 3, 2}, {2, 1, 1}}},
+		{256, 16, 4, [3][3]int{{4, 3, 2}, {4, 2, 1}, {2, 1, 1}}},
 	} {
 		op := graph.Attention{Heads: 4, KVHeads: 2, HeadDim: s.headDim}
-		a := attentionKernel{op: op, batch: 1, t: 9}
-		require.True(t, a.tiled())
-		for state, rows := range map[int]int{2: s.forward, 3: s.dq, 4: s.dkv} {
-			want := attentionTile{split: s.split, depth: s.depth, rows: rows, teams: 64 / s.split}
-			require.Equal(t, want, a.kernelFor(op.Heads, state).tile(), "head width %d, state %d", s.headDim, state)
+		for i, make := range makes {
+			a := attentionKernel{op: op, batch: 1, t: 9, registers: make}
+			require.True(t, a.tiled())
+			for j, rows := range s.rows[[]int{0, 1, 1, 2, 2}[i]] {
+				want := attentionTile{split: s.split, depth: s.depth, rows: rows, teams: 64 / s.split}
+				require.Equal(t, want, a.kernelFor(op.Heads, 2+j).tile(), "head width %d, state %d, %+v", s.headDim, 2+j, make)
+			}
 		}
 	}
 	wide := attentionKernel{op: graph.Attention{Heads: 1, KVHeads: 1, HeadDim: 257}}

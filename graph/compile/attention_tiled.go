@@ -12,14 +12,27 @@ import (
 // each; an invocation has depth quads of every row of its team.
 type attentionTile struct{ split, depth, rows, teams int }
 
-// What a tile may take. For each of its rows an invocation keeps state vectors of depth quads. tileQuads of them leave it enough of 256 registers to
-// work with: with more, Mesa's compiler for AMD spills at some width. Within that, the more rows, the more multiplications a load from workgroup memory.
 const (
 	tileInvocations = 64
 	tileDepth       = 4
-	tileQuads       = 36
 	tileWidest      = 256 // head width: four keys and values take half of the workgroup memory that every device has
 )
+
+// tileQuads is how many quads an invocation of a tiled kernel may keep. For each of its rows it keeps state vectors of depth quads; the more rows, the
+// more multiplications a load from workgroup memory. The rest of the registers is for what it multiplies by. These are the largest numbers at which the
+// compilers of each budget spill at no width (make isa): 144 of 256 registers, of 255 and 192 half, and of them a little less where keys are added up
+// too (state 4, dkv), half of 128.
+func tileQuads(registers gpu.Registers, state int) int {
+	switch registers = registers.OrLeast(); {
+	case registers.Budget >= 256:
+		return 36
+	case registers.Budget >= 192 && state < 4:
+		return 32
+	case registers.Budget >= 192:
+		return 24
+	}
+	return 16
+}
 
 // tiled is whether the tiled kernels run: on GPUs, but for heads too wide for their workgroup memory.
 func (a attentionKernel) tiled() bool { return !a.cpu && a.op.HeadDim <= tileWidest }
@@ -32,7 +45,7 @@ func (a attentionKernel) tile() attentionTile {
 		t.split *= 2
 	}
 	t.depth = (quads + t.split - 1) / t.split
-	t.rows = min(4, tileQuads/(a.state*t.depth))
+	t.rows = max(1, min(4, tileQuads(a.registers, a.state)/(a.state*t.depth)))
 	if a.state > 2 { // an invocation joins half of a turn's scores of a row
 		t.rows = min(t.rows, t.split/2)
 	}

@@ -24,6 +24,7 @@ type twin struct {
 	accumulate bool
 	hardware   bool // compile the variants for hardware adapters
 	buffers    int  // storage buffers of a kernel for the compiler to know of, where not 0
+	registers  gpu.Registers
 }
 
 // eps is the distance from 1 to the next f32.
@@ -88,6 +89,9 @@ func (w *twin) run(t *testing.T, d *gpu.Device) (got map[string][]float64, p *Pr
 	limits := limitsAs(d, d.Limits().Software && !w.hardware)
 	if w.buffers > 0 {
 		limits.StorageBuffers = w.buffers
+	}
+	if w.registers.Budget > 0 {
+		limits.Registers = w.registers
 	}
 	plan, err := PlanNarrow(t.Context(), w.graph, o.Targets, nil, limits)
 	require.NoError(t, err)

@@ -324,6 +324,18 @@ func (v gemmVariant) tile() (constants map[string]string, wide bool) {
 	return constants, quads*fours < side*side
 }
 
+// productOthers are the registers that the innermost loop of a tiled product takes besides its sums, of two quads a side: operands, their addresses,
+// and what is on its way (make isa: 173 alive in an unrolled loop of 64 sums that count twice).
+const productOthers = 45
+
+// sums is the number of elements of C that an invocation of matmul_tiled.wgsl adds up.
+func (v gemmVariant) sums() int {
+	if v.tileM == 32 {
+		return 16
+	}
+	return 64
+}
+
 // registerTile is the tile of matmul.wgsl with the least estimated time: on a software adapter (lanes 8) a vec4 load costs
 // about 80 cycles for eight invocations and a multiply-add a little over one, measured on lavapipe; the smaller tiles serve
 // shapes that would leave invocations idle. On a GPU (lanes 64) it serves narrow shapes, where all that counts is to
@@ -391,7 +403,7 @@ func (v gemmVariant) kernel(c *Compiler, g gemm) (*gpu.Kernel, []Span) {
 	reads := append([]Span{g.a.span}, b...)
 	if v.file == "matmul_tiled" {
 		constants, wide := v.tile()
-		variant.Flags["WIDE"] = wide
+		variant.Flags["WIDE"], variant.Flags["ROLLED"] = wide, !c.limits.Registers.OrLeast().Holds(v.sums(), productOthers)
 		maps.Copy(variant.Constants, constants)
 		suffix, spans := g.results(c, variant, reads...)
 		return c.kernel(v.file, fmt.Sprintf("%s_%d%s%s", form, v.tileM, kept, suffix), variant), spans

@@ -1,6 +1,7 @@
     // The products of a tile of C along K, {{STEP}} of K at a time, through workgroup memory. In scope: a[abase...] and b_at(bbase...), row
     // strides p.lda and p.ldb; K from begin to end; m rows and n columns of C, row4 and col4 the first quads of the tile; index, of the
     // invocation, which has quads y4, y4 + {{SIDE}}, ... by x4, x4 + {{SIDE}}, ... of the tile; c0_0_0, ... that the products add to, k ascending.
+    // ROLLED: one K a turn, where registers do not hold the sums of an unrolled loop.
     // Rows and columns past an edge read the last ones, so that loads need no branch and one wait serves them all; past the end of K is 0.
     let last = max(end, 1u) - 1u;
     let spot = index % {{QUADS}}u; // contiguous along M or N: quad `spot` of {{LOADS}} rows from k = part on
@@ -87,6 +88,22 @@
 #endif
 #endif
         workgroupBarrier();
+#if ROLLED
+        let steps = min({{STEP}}u, end - k); // no constant, or it is unrolled all the same
+        for (var i = 0u; i < steps; i++) {
+#for Q in 0..SPOTS
+            let ra{{Q}} = tile_a[i / 4u][i % 4u][y4 + {{Q}}u * {{SIDE}}u];
+            let rb{{Q}} = tile_b[i / 4u][i % 4u][x4 + {{Q}}u * {{SIDE}}u];
+#end
+#for Q in 0..SPOTS
+#for I in 0..4
+#for J in 0..SPOTS
+            c{{Q}}_{{I}}_{{J}} += ra{{Q}}[{{I}}] * rb{{J}};
+#end
+#end
+#end
+        }
+#else
         for (var i = 0u; i < {{FOURS}}u; i++) {
 #for K in 0..4
             {
@@ -104,5 +121,6 @@
             }
 #end
         }
+#endif
         workgroupBarrier();
     }

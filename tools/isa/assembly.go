@@ -4,6 +4,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -40,8 +41,8 @@ type block struct {
 	branches []string
 }
 
-// assembly reads what the driver prints: blocks, each with its name on a line of its own, and instructions behind a tab.
-func assembly(text string) []block {
+// amdBlocks reads what RADV prints: blocks, each with its name on a line of its own, and instructions after a tab.
+func amdBlocks(text string) []block {
 	blocks := []block{{}}
 	for line := range strings.Lines(text) {
 		if m := blockPattern.FindStringSubmatch(line); m != nil {
@@ -61,7 +62,112 @@ func assembly(text string) []block {
 	return blocks
 }
 
-// count counts one instruction.
+var (
+	intelLabel       = regexp.MustCompile(`^(LABEL\d+):`)
+	intelInstruction = regexp.MustCompile(`^(?:\(\S+\) ?)?([a-z_]\w*(?:\.\w+)*)\(\d+\)`)
+	intelJump        = regexp.MustCompile(`JIP:\s*(LABEL\d+)`)
+)
+
+// intelBlocks reads what ANV prints: labels, and loops that end with a while, which jumps back to one.
+func intelBlocks(text string) []block {
+	blocks := []block{{}}
+	for line := range strings.Lines(text) {
+		if m := intelLabel.FindStringSubmatch(line); m != nil {
+			blocks = append(blocks, block{name: m[1]})
+			continue
+		}
+		m := intelInstruction.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil || strings.HasPrefix(m[1], "sync") {
+			continue
+		}
+		b := &blocks[len(blocks)-1]
+		b.Vector++
+		if strings.HasPrefix(m[1], "mad") {
+			b.Multiplies++
+		}
+		if jump := intelJump.FindStringSubmatch(line); jump != nil && m[1] == "while" {
+			b.branches = append(b.branches, jump[1])
+			blocks = append(blocks, block{})
+		}
+	}
+	return blocks
+}
+
+var (
+	nvidiaBlock     = regexp.MustCompile(`^\s*block(?:\.\w+)? (\d+).*\[(.*)\] -> \{`)
+	nvidiaPredicate = regexp.MustCompile(`^@!?\S+\s+`)
+	nvidiaResult    = regexp.MustCompile(`^[^=]*= `)
+	nvidiaNumber    = regexp.MustCompile(`\d+`)
+)
+
+// nvidiaHottest reads what NVK prints, numbered blocks, each with those it follows, and finds the innermost loop with most multiply-adds. Blocks of a
+// loop need not stand together: they are those that reach its jump back without passing where it goes. ok is false where there is no loop.
+func nvidiaHottest(text string) (c counts, ok bool) {
+	blocks, follows := map[int]*block{}, map[int][]int{}
+	now := &block{}
+	for line := range strings.Lines(text) {
+		if m := nvidiaBlock.FindStringSubmatch(line); m != nil {
+			n, _ := strconv.Atoi(m[1])
+			now = &block{name: m[1]}
+			blocks[n] = now
+			for _, before := range nvidiaNumber.FindAllString(m[2], -1) {
+				from, _ := strconv.Atoi(before)
+				follows[n] = append(follows[n], from)
+			}
+			continue
+		}
+		instruction, _, _ := strings.Cut(strings.TrimSpace(line), "//")
+		instruction = nvidiaResult.ReplaceAllString(nvidiaPredicate.ReplaceAllString(strings.TrimSpace(instruction), ""), "")
+		if instruction == "" || instruction[0] < 'a' || instruction[0] > 'z' {
+			continue
+		}
+		now.Vector++
+		if strings.HasPrefix(instruction, "ffma") {
+			now.Multiplies++
+		}
+	}
+	var loops []map[int]bool
+	for head, before := range follows {
+		for _, end := range before {
+			if end < head {
+				continue
+			}
+			loop, todo := map[int]bool{head: true}, []int{end}
+			for len(todo) > 0 {
+				n := todo[0]
+				if todo = todo[1:]; !loop[n] {
+					loop[n] = true
+					todo = append(todo, follows[n]...)
+				}
+			}
+			loops = append(loops, loop)
+		}
+	}
+	for _, loop := range loops {
+		if slices.ContainsFunc(loops, func(o map[int]bool) bool { return len(o) < len(loop) && within(o, loop) }) {
+			continue
+		}
+		var body counts
+		for n := range loop {
+			body.add(blocks[n].counts)
+		}
+		if !ok || body.Multiplies > c.Multiplies || body.Multiplies == c.Multiplies && body.Vector < c.Vector {
+			c, ok = body, true
+		}
+	}
+	return c, ok
+}
+
+func within(a, b map[int]bool) bool {
+	for n := range a {
+		if !b[n] {
+			return false
+		}
+	}
+	return true
+}
+
+// count counts one instruction of an AMD card.
 func count(instruction string) (c counts) {
 	if strings.HasPrefix(instruction, "v_") {
 		c.Vector = 1

@@ -24,6 +24,7 @@ const (
 
 // work is what a child compiles: the kernels of all uses whose labels match, or those that are given.
 type work struct {
+	Adapter  string // as gpu.Select takes it
 	Matching string
 	Given    []found
 }
@@ -51,12 +52,12 @@ func child(ctx context.Context, dir string) error {
 	if err := readJSON(filepath.Join(dir, workFile), &w); err != nil {
 		return err
 	}
-	a, err := gpu.Select("vulkan:RADV")
+	a, err := gpu.Select(w.Adapter)
 	if err != nil {
 		return err
 	}
 	if a.Limits.Software {
-		return fmt.Errorf("isa: compile: %s: found a software adapter, wanted RADV's null device", a)
+		return fmt.Errorf("isa: compile: %s: found a software adapter, wanted %s", a, w.Adapter)
 	}
 	kernels := w.Given
 	for i, k := range kernels {

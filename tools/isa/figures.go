@@ -1,46 +1,49 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// figures are what the compiler says of a kernel on one family of cards.
+// figures are what the compiler says of a kernel on one family of cards. What a driver does not tell is 0.
 type figures struct {
 	Family string
 	named
-	VGPRs, SGPRs int
-	Spills       int // registers that do not fit, vector and scalar
-	Scratch      int // bytes of memory a wave takes for them, and for arrays that are no registers
-	LDS          int // bytes of workgroup memory
-	Waves        int // of 64 invocations, that a SIMD holds at once
+	Registers    int // of 32 bits, of an invocation
+	Spills       int // registers that do not fit
+	Scratch      int // bytes of memory that an AMD wave takes for them, and for arrays that are no registers
+	LDS          int // bytes of workgroup memory (AMD)
+	Width        int // invocations of a subgroup, where the compiler chooses
+	Waves        int // that the hardware holds at once: of 64 a SIMD (AMD), of 32 a multiprocessor (NVIDIA), a core (Adreno); invocations a core (Apple)
 	Instructions int
-	Loads        [4]int // from buffers, by dwords less one
-	Share        int    // per cent of the issue in the hottest loop that is multiply-adds; 0 where it has few
+	Loads        [4]int // from buffers, by dwords less one (AMD)
+	Share        int    // per cent of the issue in the hottest loop that is multiply-adds; 0 where it has few (AMD, Intel, NVIDIA)
 	alike        int    // other kernels of that label with the same figures
 }
 
 // readFigures reads what a child has left in a directory.
-func readFigures(family, dir string) (out []figures, driver string, err error) {
+func readFigures(c card, dir string) (out []figures, driver string, err error) {
 	var r results
 	if err := readJSON(filepath.Join(dir, resultsFile), &r); err != nil {
-		return nil, "", fmt.Errorf("isa: %s: %w", family, err)
+		return nil, "", fmt.Errorf("isa: %s: %w", c.family, err)
 	}
 	for i, name := range r.Kernels {
-		statistics, err := os.ReadFile(base(dir, i) + ".stat")
-		if err != nil {
-			return nil, "", fmt.Errorf("isa: %s: %s: %w", family, name.Label, err)
+		var files [2]string
+		for j, ending := range []string{".stat", ".asm"} {
+			raw, err := os.ReadFile(base(dir, i) + ending)
+			if err != nil {
+				return nil, "", fmt.Errorf("isa: %s: %s: %w", c.family, name.Label, err)
+			}
+			files[j] = string(raw)
 		}
-		text, err := os.ReadFile(base(dir, i) + ".asm")
+		f, err := figuresOf(c, name, files[0], files[1])
 		if err != nil {
-			return nil, "", fmt.Errorf("isa: %s: %s: %w", family, name.Label, err)
-		}
-		f, err := figuresOf(family, name, string(statistics), string(text))
-		if err != nil {
-			return nil, "", err
+			return nil, "", fmt.Errorf("isa: %s: %s: statistics: %w", c.family, name.Label, err)
 		}
 		out = append(out, f)
 	}
@@ -48,43 +51,102 @@ func readFigures(family, dir string) (out []figures, driver string, err error) {
 }
 
 // figuresOf reads the statistics, a name and a number a line, and the assembly.
-func figuresOf(family string, name named, statistics, text string) (figures, error) {
-	values := map[string]int{}
-	for line := range strings.Lines(statistics) {
+func figuresOf(c card, name named, statistics, text string) (figures, error) {
+	f := figures{Family: c.family, named: name}
+	s, err := parseStatistics(statistics)
+	if err != nil {
+		return f, err
+	}
+	// The assembly is the last of the representations.
+	_, assembly, _ := strings.Cut(text[strings.LastIndex(text, "\n==== ")+1:], "\n")
+	return f, c.driver.read(&f, s, assembly)
+}
+
+// statistics are the driver's numbers of the executable that runs, by name.
+type statistics map[string]int
+
+func parseStatistics(text string) (statistics, error) {
+	s := statistics{}
+	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		n, err := strconv.ParseUint(value, 10, 64)
+		n, err := strconv.ParseInt(value, 10, 64)
+		if errors.Is(err, strconv.ErrRange) { // a hash
+			continue
+		}
 		if err != nil {
-			return figures{}, fmt.Errorf("isa: %s: %s: statistics: found %q, wanted a name and a number", family, name.Label, line)
+			return nil, fmt.Errorf("found %q, wanted a name and a number", line)
 		}
-		values[key] = int(n)
-	}
-	f := figures{Family: family, named: name}
-	for key, to := range map[string]*int{
-		"VGPRs": &f.VGPRs, "SGPRs": &f.SGPRs, "Spilled VGPRs": &f.Spills, "Scratch size": &f.Scratch, "LDS size": &f.LDS,
-		"Subgroups per SIMD": &f.Waves, "Instructions": &f.Instructions,
-	} {
-		n, ok := values[key]
-		if !ok {
-			return f, fmt.Errorf("isa: %s: %s: statistics: found no %q", family, name.Label, key)
+		if key == "executable" { // the last one is what runs
+			clear(s)
 		}
-		*to = n
+		s[key] = int(n)
 	}
-	f.Spills += values["Spilled SGPRs"]
-	if rdna(family) {
+	return s, nil
+}
+
+// into sets each figure by the first of its names, parted by |, that there is.
+func (s statistics) into(figures map[string]*int) error {
+	for names, to := range figures {
+		key := slices.IndexFunc(strings.Split(names, "|"), func(name string) bool { _, ok := s[name]; return ok })
+		if key < 0 {
+			return fmt.Errorf("found no %q", names)
+		}
+		*to = s[strings.Split(names, "|")[key]]
+	}
+	return nil
+}
+
+func readAMD(f *figures, s statistics, text string) error {
+	err := s.into(map[string]*int{
+		"VGPRs": &f.Registers, "Spilled VGPRs": &f.Spills, "Scratch size": &f.Scratch, "LDS size": &f.LDS, "Subgroups per SIMD": &f.Waves, "Instructions": &f.Instructions,
+	})
+	f.Spills += s["Spilled SGPRs"]
+	if rdna(f.Family) {
 		f.Waves /= 2 // the driver counts waves of 32 there, but compiles for 64
 	}
-	blocks := assembly(text)
+	blocks := amdBlocks(text)
 	f.Loads = all(blocks).Loads
 	if loop, ok := hottest(blocks); ok {
-		f.Share = share(family, loop)
+		f.Share = share(f.Family, loop)
 	}
-	return f, nil
+	return err
+}
+
+func readIntel(f *figures, s statistics, text string) error {
+	err := s.into(map[string]*int{
+		"Spills|Spill Count": &f.Spills, "Instructions|Instruction Count": &f.Instructions, "subgroup size": &f.Width,
+	})
+	f.Registers = s["Max live registers"] // of 22.3 not known
+	f.Share = plainShare(hottest(intelBlocks(text)))
+	return err
+}
+
+func readNVIDIA(f *figures, s statistics, text string) error {
+	err := s.into(map[string]*int{
+		"Number of GPRs": &f.Registers, "Spills to memory": &f.Spills, "Max warps/SM": &f.Waves, "Instruction count|Instruction Count": &f.Instructions,
+	})
+	f.Share = plainShare(nvidiaHottest(text))
+	return err
+}
+
+func readAdreno(f *figures, s statistics, _ string) error {
+	err := s.into(map[string]*int{
+		"Registers used": &f.Registers, "STP Count": &f.Spills, "Max Waves Per Core": &f.Waves, "Instruction Count": &f.Instructions,
+	})
+	f.Registers *= 4 // it counts vectors of four
+	return err
+}
+
+func readApple(f *figures, s statistics, _ string) error {
+	err := s.into(map[string]*int{"GPRs": &f.Registers, "Spills": &f.Spills, "Threads": &f.Waves, "Instrs|Instructions": &f.Instructions})
+	f.Registers = (f.Registers + 1) / 2 // it counts halves
+	return err
 }
 
 func rdna(family string) bool { return strings.HasPrefix(family, "navi") }
 
-// share is how much of a loop's issue is multiply-adds, in per cent, where it has at least four. It is a model to compare variants by, for waves of 64:
-// an instruction takes a SIMD two clocks (Vega: four), and workgroup memory moves 128 bytes a clock for two SIMDs (Vega: four).
+// share is how much of a loop's issue on an AMD card is multiply-adds, in per cent, where it has at least four. It is a model to compare variants by,
+// for waves of 64: an instruction takes a SIMD two clocks (Vega: four), and workgroup memory moves 128 bytes a clock for two SIMDs (Vega: four).
 // It knows no waits.
 func share(family string, loop counts) int {
 	if loop.Multiplies < 4 {
@@ -95,6 +157,14 @@ func share(family string, loop counts) int {
 		clocks, simds = 2, 2
 	}
 	return 100 * loop.Multiplies * clocks / max(loop.Vector*clocks, loop.Shared*64*simds/128)
+}
+
+// plainShare is how many instructions of the hottest loop are multiply-adds, in per cent, where there are more than eight.
+func plainShare(loop counts, ok bool) int {
+	if !ok || loop.Multiplies <= 8 {
+		return 0
+	}
+	return 100 * loop.Multiplies / loop.Vector
 }
 
 // narrow is the number of loads of less than 16 bytes.

@@ -10,7 +10,7 @@ import (
 // writeTable writes a line for each kernel and family; kernels of one label that come to the same figures share a line.
 func writeTable(out io.Writer, all []figures) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "kernel\tof\tfamily\tVGPR\tSGPR\tspilled\tscratch\tLDS\twaves\tinstructions\tloads of 4\t8\t12\t16 bytes\tmultiply-adds\t")
+	fmt.Fprintln(w, "kernel\tof\tfamily\tregisters\tspilled\tscratch\tLDS\twidth\twaves\tinstructions\tloads of 4\t8\t12\t16 bytes\tmultiply-adds\t")
 	for _, f := range merged(all) {
 		name := strings.TrimPrefix(f.Label, "gputrain.")
 		if f.alike > 0 {
@@ -20,8 +20,8 @@ func writeTable(out io.Writer, all []figures) error {
 		if f.Share > 0 {
 			share = fmt.Sprintf("%d %%", f.Share)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t\n", name, f.Use, f.Family, f.VGPRs, f.SGPRs, f.Spills, f.Scratch, f.LDS,
-			f.Waves, f.Instructions, f.Loads[0], f.Loads[1], f.Loads[2], f.Loads[3], share)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t\n", name, f.Use, f.Family, f.Registers, f.Spills, f.Scratch, f.LDS,
+			f.Width, f.Waves, f.Instructions, f.Loads[0], f.Loads[1], f.Loads[2], f.Loads[3], share)
 	}
 	return w.Flush()
 }

@@ -27,20 +27,17 @@ func (e *missingError) Error() string {
 	return fmt.Sprintf("found no %s (Debian, Ubuntu: apt-get install %s)", e.what, e.install)
 }
 
-// toolchain is the driver and the layer that makes a compiler of it, in a directory of its own.
+// toolchain is the layer that makes compilers of drivers, in a directory of its own, and where the drivers are.
 type toolchain struct {
-	dir string
-	icd string // the driver's manifest
+	dir   string
+	shims string // folder of the shims; "": there are none
+	mesa  string // a system's tree with the drivers to take in place of the installed ones; "": the installed ones
 }
 
-// newToolchain finds the driver and builds the layer.
-func newToolchain() (*toolchain, error) {
+// newToolchain builds the layer.
+func newToolchain(shims, mesa string) (*toolchain, error) {
 	if runtime.GOOS != "linux" {
-		return nil, &missingError{"Linux, which RADV runs on", "mesa-vulkan-drivers"}
-	}
-	icd, err := radv()
-	if err != nil {
-		return nil, err
+		return nil, &missingError{"Linux, which Mesa's drivers run on", "mesa-vulkan-drivers"}
 	}
 	cc := os.Getenv("CC")
 	if cc == "" {
@@ -58,7 +55,7 @@ func newToolchain() (*toolchain, error) {
 	if err != nil {
 		return nil, fmt.Errorf("isa: %w", err)
 	}
-	t := &toolchain{dir: dir, icd: icd}
+	t := &toolchain{dir: dir, shims: shims, mesa: mesa}
 	if err := t.build(cc); err != nil {
 		t.remove()
 		return nil, err
@@ -67,16 +64,6 @@ func newToolchain() (*toolchain, error) {
 }
 
 func (t *toolchain) remove() { os.RemoveAll(t.dir) }
-
-// radv is the driver's manifest.
-func radv() (string, error) {
-	for _, dir := range []string{"/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/usr/share/vulkan/icd.d"} {
-		if found, _ := filepath.Glob(filepath.Join(dir, "radeon_icd*.json")); len(found) > 0 {
-			return found[0], nil
-		}
-	}
-	return "", &missingError{"Vulkan driver of AMD's cards (radeon_icd.*.json)", "mesa-vulkan-drivers"}
-}
 
 // build builds the layer and its manifest.
 func (t *toolchain) build(cc string) error {
@@ -96,43 +83,79 @@ func (t *toolchain) build(cc string) error {
 	return nil
 }
 
-// compile compiles for each family in a process of its own, as many at a time as there are cores: a process has one family, and
-// makes one pipeline at a time.
-func (t *toolchain) compile(ctx context.Context, families []string, w work) (all []figures, driver string, err error) {
-	figures, drivers, errs := make([][]figures, len(families)), make([]string, len(families)), make([]error, len(families))
+// compile compiles for each card in a process of its own, as many at a time as there are cores: a process has one card, and makes one pipeline at a
+// time. The drivers found are by name.
+func (t *toolchain) compile(ctx context.Context, cards []card, w work) (all []figures, drivers map[string]string, err error) {
+	figures, found, errs := make([][]figures, len(cards)), make([]string, len(cards)), make([]error, len(cards))
 	turn := make(chan struct{}, runtime.NumCPU())
 	var workers sync.WaitGroup
-	for i, family := range families {
+	for i, c := range cards {
 		workers.Go(func() {
 			turn <- struct{}{}
 			defer func() { <-turn }()
-			figures[i], drivers[i], errs[i] = t.compileFor(ctx, family, w)
+			figures[i], found[i], errs[i] = t.compileFor(ctx, c, w)
 		})
 	}
 	workers.Wait()
-	return slices.Concat(figures...), drivers[0], errors.Join(errs...)
+	drivers = map[string]string{}
+	for i, c := range cards {
+		drivers[c.driver.name] = found[i]
+	}
+	return slices.Concat(figures...), drivers, errors.Join(errs...)
 }
 
-func (t *toolchain) compileFor(ctx context.Context, family string, w work) ([]figures, string, error) {
-	dir := filepath.Join(t.dir, family)
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return nil, "", fmt.Errorf("isa: %s: %w", family, err)
+func (t *toolchain) compileFor(ctx context.Context, card card, w work) ([]figures, string, error) {
+	fail := func(err error) ([]figures, string, error) {
+		return nil, "", fmt.Errorf("isa: %s: %w", card.family, err)
+	}
+	dir := filepath.Join(t.dir, card.family)
+	w.Adapter = card.driver.adapter
+	self, err := os.Executable()
+	if err = errors.Join(err, os.Mkdir(dir, 0o755)); err != nil {
+		return fail(err)
 	}
 	if err := writeJSON(filepath.Join(dir, workFile), w); err != nil {
-		return nil, "", fmt.Errorf("isa: %s: %w", family, err)
+		return fail(err)
 	}
-	self, err := os.Executable()
+	manifest, err := t.manifest(card.driver, dir)
 	if err != nil {
-		return nil, "", fmt.Errorf("isa: %s: %w", family, err)
+		return fail(err)
 	}
-	c := exec.CommandContext(ctx, self, childArgument, dir)
+	program := []string{self, childArgument, dir}
+	if card.driver.ofTree(t) { // by the tree's own loader, as its drivers want its libraries
+		program = append([]string{filepath.Join(t.mesa, "lib64/ld-linux-x86-64.so.2"), "--library-path", t.libraries()}, program...)
+	}
+	c := exec.CommandContext(ctx, program[0], program[1:]...)
 	c.Env = append(
-		os.Environ(), "RADV_FORCE_FAMILY="+family, "VK_ICD_FILENAMES="+t.icd, "VK_DRIVER_FILES="+t.icd, "VK_LAYER_PATH="+t.dir, "VK_INSTANCE_LAYERS="+layerName,
+		os.Environ(), "VK_ICD_FILENAMES="+manifest, "VK_DRIVER_FILES="+manifest, "VK_LAYER_PATH="+t.dir, "VK_INSTANCE_LAYERS="+layerName,
 		"MESA_SHADER_CACHE_DISABLE=true", // a cached pipeline has no statistics
 		"NODEVICE_SELECT=1",              // Mesa's own layer
 	)
-	if out, err := c.CombinedOutput(); err != nil {
-		return nil, "", fmt.Errorf("isa: compile for %s: %w: %s", family, err, out)
+	c.Env = append(c.Env, card.driver.environment(card.family)...)
+	if card.driver.shim != "" {
+		c.Env = append(c.Env, "LD_PRELOAD="+t.shim(card.driver))
 	}
-	return readFigures(family, dir)
+	if out, err := c.CombinedOutput(); err != nil {
+		return fail(fmt.Errorf("compile: %w: %s", err, out))
+	}
+	return readFigures(card, dir)
+}
+
+// libraries is the folder of a tree's libraries.
+func (t *toolchain) libraries() string { return filepath.Join(t.mesa, "usr/lib/x86_64-linux-gnu") }
+
+// shim is the path of a driver's shim.
+func (t *toolchain) shim(d *driver) string {
+	return filepath.Join(t.shims, "lib"+d.shim+"_noop_drm_shim.so")
+}
+
+// manifest is the path of a driver's manifest, of which a tree has one of its own that names the whole path of the library.
+func (t *toolchain) manifest(d *driver, dir string) (string, error) {
+	if !d.ofTree(t) {
+		return d.installed()
+	}
+	path := filepath.Join(dir, d.manifest+".json")
+	return path, writeJSON(path, map[string]any{"file_format_version": "1.0.1", "ICD": map[string]string{
+		"api_version": "1.3.0", "library_path": filepath.Join(t.libraries(), "libvulkan_"+d.library+".so"),
+	}})
 }

@@ -1,8 +1,9 @@
-// A Vulkan layer that makes a compiler of RADV's null device: the driver of AMD's cards with RADV_FORCE_FAMILY set, which has no card. It
-// writes what the driver says of each compute pipeline, its statistics and its assembly, to $ISA_OUT.stat and .asm.
+// A Vulkan layer that makes a compiler of one of Mesa's drivers without its card. It writes what the driver says of each compute pipeline, its
+// statistics and its assembly, to $ISA_OUT.stat and .asm.
 //
-// Mesa 22.3 lists the device, but no program can open it as it is. The layer adds what is missing: heaps and types of memory, semaphores that
-// count, and command buffers, which here record nothing. A submit is done at once, as nothing runs.
+// RADV lists a null device where RADV_FORCE_FAMILY is set, but no program can open it as it is. The layer adds what is missing: heaps and types of
+// memory, semaphores that count, and command buffers, which here record nothing. A submit is done at once, as nothing runs. The other drivers run on
+// a shim, a stand-in for their kernel driver, which has memory of its own.
 //
 // There is one instance and one device in a process, and pipelines are made one after the other.
 #define VK_NO_PROTOTYPES
@@ -22,6 +23,7 @@ static struct {
     PFN_vkGetBufferMemoryRequirements buffer_requirements;
     PFN_vkCreateSemaphore create_semaphore;
     PFN_vkCreateComputePipelines create_pipelines;
+    PFN_vkGetPipelineExecutablePropertiesKHR executables;
     PFN_vkGetPipelineExecutableStatisticsKHR statistics;
     PFN_vkGetPipelineExecutableInternalRepresentationsKHR representations;
 } driver;
@@ -37,10 +39,14 @@ static void *find_link(const void *chain, VkStructureType type) {
 
 // Memory.
 
+// Only a null device has no memory of its own; those of a shim have.
+
 static const uint32_t memory_types = 3;
+static int adds_memory;
 
 static void add_memory(VkPhysicalDeviceMemoryProperties *p) {
     if (p->memoryHeapCount) return;
+    adds_memory = 1;
     const VkMemoryPropertyFlags host = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
     p->memoryHeapCount = 2;
     p->memoryHeaps[0] = (VkMemoryHeap){16ull << 30, VK_MEMORY_HEAP_DEVICE_LOCAL_BIT};
@@ -63,7 +69,7 @@ static VKAPI_ATTR void VKAPI_CALL memory_properties2(VkPhysicalDevice d, VkPhysi
 
 static VKAPI_ATTR void VKAPI_CALL buffer_requirements(VkDevice d, VkBuffer b, VkMemoryRequirements *r) {
     driver.buffer_requirements(d, b, r);
-    r->memoryTypeBits = (1u << memory_types) - 1;
+    if (adds_memory) r->memoryTypeBits = (1u << memory_types) - 1;
 }
 
 // Semaphores that count, each as the driver's plain one and a number.
@@ -136,23 +142,25 @@ static FILE *output(const char *ending) {
     return fopen(path, "wb");
 }
 
-static void write_statistics(VkDevice d, const VkPipelineExecutableInfoKHR *info) {
+// write_statistics writes a name and a number a line, the width that the executable runs at among them.
+static void write_statistics(FILE *f, VkDevice d, const VkPipelineExecutableInfoKHR *info, uint32_t width) {
     uint32_t n = 0;
     driver.statistics(d, info, &n, NULL);
     VkPipelineExecutableStatisticKHR *s = calloc(n, sizeof *s);
-    for (uint32_t i = 0; s && i < n; i++) s[i].sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR;
-    FILE *f = s ? output("stat") : NULL;
-    if (f) {
-        driver.statistics(d, info, &n, s);
-        for (uint32_t i = 0; i < n; i++) // RADV's are all of this format
-            if (s[i].format == VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_UINT64_KHR)
-                fprintf(f, "%s\t%llu\n", s[i].name, (unsigned long long)s[i].value.u64);
-        fclose(f);
-    }
+    if (!s) return;
+    for (uint32_t i = 0; i < n; i++) s[i].sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR;
+    driver.statistics(d, info, &n, s);
+    fprintf(f, "executable\t%u\nsubgroup size\t%u\n", info->executableIndex, width);
+    for (uint32_t i = 0; i < n; i++) switch (s[i].format) {
+        case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_UINT64_KHR: fprintf(f, "%s\t%llu\n", s[i].name, (unsigned long long)s[i].value.u64); break;
+        case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_INT64_KHR: fprintf(f, "%s\t%lld\n", s[i].name, (long long)s[i].value.i64); break;
+        default: break; // estimates, which no limit holds
+        }
     free(s);
 }
 
-static void write_assembly(VkDevice d, const VkPipelineExecutableInfoKHR *info) {
+// write_assembly writes every representation under its name, the assembly last.
+static void write_assembly(FILE *f, VkDevice d, const VkPipelineExecutableInfoKHR *info) {
     uint32_t n = 0;
     driver.representations(d, info, &n, NULL);
     VkPipelineExecutableInternalRepresentationKHR *r = calloc(n, sizeof *r);
@@ -162,14 +170,31 @@ static void write_assembly(VkDevice d, const VkPipelineExecutableInfoKHR *info) 
     for (uint32_t i = 0; i < n; i++) r[i].pData = malloc(r[i].dataSize);
     driver.representations(d, info, &n, r);
     for (uint32_t i = 0; i < n; i++) {
-        FILE *f = r[i].pData && !strcmp(r[i].name, "Assembly") ? output("asm") : NULL;
-        if (f) {
+        if (r[i].pData) {
+            fprintf(f, "\n==== %s\n", r[i].name);
             fwrite(r[i].pData, 1, strnlen(r[i].pData, r[i].dataSize), f);
-            fclose(f);
         }
         free(r[i].pData);
     }
     free(r);
+}
+
+// write_pipeline writes what the driver says of a pipeline's executables: of compute pipelines the last one is what runs.
+static void write_pipeline(VkDevice d, VkPipeline pipeline) {
+    enum { most = 8 };
+    VkPipelineExecutablePropertiesKHR properties[most] = {0};
+    for (uint32_t i = 0; i < most; i++) properties[i].sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_PROPERTIES_KHR;
+    const VkPipelineInfoKHR info = {VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR, NULL, pipeline};
+    uint32_t n = most;
+    driver.executables(d, &info, &n, properties);
+    FILE *statistics = output("stat"), *assembly = output("asm");
+    for (uint32_t i = 0; i < n; i++) {
+        const VkPipelineExecutableInfoKHR executable = {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR, NULL, pipeline, i};
+        if (statistics) write_statistics(statistics, d, &executable, properties[i].subgroupSize);
+        if (assembly) write_assembly(assembly, d, &executable);
+    }
+    if (statistics) fclose(statistics);
+    if (assembly) fclose(assembly);
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice d, VkPipelineCache c, uint32_t n, const VkComputePipelineCreateInfo *infos,
@@ -181,11 +206,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice d, VkPipelineCac
         capturing[i].flags |= VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR | VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR;
     VkResult result = driver.create_pipelines(d, c, n, capturing, a, out);
     free(capturing);
-    for (uint32_t i = 0; result == VK_SUCCESS && i < n; i++) {
-        VkPipelineExecutableInfoKHR info = {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR, NULL, out[i], 0}; // a compute pipeline has one
-        write_statistics(d, &info);
-        write_assembly(d, &info);
-    }
+    for (uint32_t i = 0; result == VK_SUCCESS && i < n; i++) write_pipeline(d, out[i]);
     return result;
 }
 
@@ -225,6 +246,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice p, const Vk
     driver.buffer_requirements = (void *)driver.device(*d, "vkGetBufferMemoryRequirements");
     driver.create_semaphore = (void *)driver.device(*d, "vkCreateSemaphore");
     driver.create_pipelines = (void *)driver.device(*d, "vkCreateComputePipelines");
+    driver.executables = (void *)driver.device(*d, "vkGetPipelineExecutablePropertiesKHR");
     driver.statistics = (void *)driver.device(*d, "vkGetPipelineExecutableStatisticsKHR");
     driver.representations = (void *)driver.device(*d, "vkGetPipelineExecutableInternalRepresentationsKHR");
     return result;
