@@ -5,7 +5,7 @@ BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
 SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' -o -name LICENSES | grep -v '^./tools/') go.mod go.sum
 
-.PHONY: build dist dist-darwin-arm64 dist-again test-windows window licenses train test test-page test-window check sizes corpus mixed netns slurm isa isa-shims llama fmt fuzz soak matrix bench adapter clean
+.PHONY: build dist dist-darwin-arm64 dist-again test-windows test-arm64 window licenses train test test-page test-window check sizes corpus mixed netns slurm isa isa-shims llama fmt fuzz soak matrix bench adapter clean
 
 build: $(BIN)
 
@@ -44,6 +44,10 @@ dist-again:
 # test-windows runs the program of Windows' archive, and the tests of what is that system's, by wine. What wine cannot do stands in docs/install.md.
 test-windows: adapter dist-windows-amd64
 	tools/wine/test.sh
+
+# test-arm64 runs the program of the archive for Linux on ARM, under qemu with Mesa for ARM.
+test-arm64: adapter dist-linux-arm64
+	tools/arm64.sh
 
 # adapter makes sure that WebGPU finds something to run on, if need be Mesa's software driver.
 adapter: $(BIN)
