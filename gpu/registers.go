@@ -58,3 +58,10 @@ func (r Registers) Holds(carried, others int) bool {
 	}
 	return carried+others <= r.Budget
 }
+
+// productOthers are the registers that the innermost loop of a tiled product takes besides its sums, of two quads a side: operands, their addresses, and
+// what is on its way (make isa: 173 alive in an unrolled loop of 64 sums that count twice).
+const productOthers = 45
+
+// HoldsProduct tells whether the innermost loop of a tiled product of so many sums an invocation can be unrolled without a spill.
+func (r Registers) HoldsProduct(sums int) bool { return r.OrLeast().Holds(sums, productOthers) }

@@ -188,7 +188,7 @@ func (p Product) variant(dev *gpu.Device) productVariant {
 	switch {
 	case dev.Limits().Software:
 	case smaller >= 48:
-		return productVariant{tile: 2, lanes: 64, workgroup: true, rolled: !dev.Limits().Registers.Holds(64, 45)} // as graph/compile's products of 64 sums
+		return productVariant{tile: 2, lanes: 64, workgroup: true, rolled: !dev.Limits().Registers.HoldsProduct(64)}
 	case smaller >= 16:
 		return productVariant{tile: 2, lanes: 64}
 	default:

@@ -324,10 +324,6 @@ func (v gemmVariant) tile() (constants map[string]string, wide bool) {
 	return constants, quads*fours < side*side
 }
 
-// productOthers are the registers that the innermost loop of a tiled product takes besides its sums, of two quads a side: operands, their addresses,
-// and what is on its way (make isa: 173 alive in an unrolled loop of 64 sums that count twice).
-const productOthers = 45
-
 // sums is the number of elements of C that an invocation of matmul_tiled.wgsl adds up.
 func (v gemmVariant) sums() int {
 	if v.tileM == 32 {
@@ -403,7 +399,7 @@ func (v gemmVariant) kernel(c *Compiler, g gemm) (*gpu.Kernel, []Span) {
 	reads := append([]Span{g.a.span}, b...)
 	if v.file == "matmul_tiled" {
 		constants, wide := v.tile()
-		variant.Flags["WIDE"], variant.Flags["ROLLED"] = wide, !c.limits.Registers.OrLeast().Holds(v.sums(), productOthers)
+		variant.Flags["WIDE"], variant.Flags["ROLLED"] = wide, !c.limits.Registers.HoldsProduct(v.sums())
 		maps.Copy(variant.Constants, constants)
 		suffix, spans := g.results(c, variant, reads...)
 		return c.kernel(v.file, fmt.Sprintf("%s_%d%s%s", form, v.tileM, kept, suffix), variant), spans

@@ -91,33 +91,13 @@
 #if ROLLED
         let steps = min({{STEP}}u, end - k); // no constant, or it is unrolled all the same
         for (var i = 0u; i < steps; i++) {
-#for Q in 0..SPOTS
-            let ra{{Q}} = tile_a[i / 4u][i % 4u][y4 + {{Q}}u * {{SIDE}}u];
-            let rb{{Q}} = tile_b[i / 4u][i % 4u][x4 + {{Q}}u * {{SIDE}}u];
-#end
-#for Q in 0..SPOTS
-#for I in 0..4
-#for J in 0..SPOTS
-            c{{Q}}_{{I}}_{{J}} += ra{{Q}}[{{I}}] * rb{{J}};
-#end
-#end
-#end
+#import "shared/product_step.wgsl" AT=i/4u WITHIN=i%4u SIDE={{SIDE}} SPOTS={{SPOTS}}
         }
 #else
         for (var i = 0u; i < {{FOURS}}u; i++) {
 #for K in 0..4
             {
-#for Q in 0..SPOTS
-                let ra{{Q}} = tile_a[i][{{K}}][y4 + {{Q}}u * {{SIDE}}u];
-                let rb{{Q}} = tile_b[i][{{K}}][x4 + {{Q}}u * {{SIDE}}u];
-#end
-#for Q in 0..SPOTS
-#for I in 0..4
-#for J in 0..SPOTS
-                c{{Q}}_{{I}}_{{J}} += ra{{Q}}[{{I}}] * rb{{J}};
-#end
-#end
-#end
+#import "shared/product_step.wgsl" AT=i WITHIN={{K}} SIDE={{SIDE}} SPOTS={{SPOTS}}
             }
 #end
         }
