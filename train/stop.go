@@ -134,7 +134,7 @@ func Signals(ctx context.Context, w io.Writer, exit func(code int)) (run context
 func NamedSignals(ctx context.Context, w io.Writer, exit func(code int), name func(os.Signal) string, begun func() bool) (run context.Context, stop func()) {
 	run, cancel := context.WithCancelCause(ctx)
 	received := make(chan os.Signal, 2)
-	signal.Notify(received, wanted(system.StopSignals)...)
+	signal.Notify(received, StopSignals()...)
 	if len(system.OutputSignals) > 0 { // a write to a pipe without a reader is then an error like any other
 		signal.Notify(make(chan os.Signal, 1), system.OutputSignals...)
 	}
@@ -170,9 +170,9 @@ func NamedSignals(ctx context.Context, w io.Writer, exit func(code int), name fu
 	}
 }
 
-// wanted leaves out a hangup that nohup has said to ignore.
-func wanted(signals []os.Signal) []os.Signal {
-	return slices.DeleteFunc(slices.Clone(signals), func(s os.Signal) bool { return isHangup(s) && signal.Ignored(s) })
+// StopSignals are those that stop a run, but for a hangup that nohup has said to ignore.
+func StopSignals() []os.Signal {
+	return slices.DeleteFunc(slices.Clone(system.StopSignals), func(s os.Signal) bool { return isHangup(s) && signal.Ignored(s) })
 }
 
 // isHangup tells the signal of a terminal that closes.

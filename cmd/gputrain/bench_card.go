@@ -44,7 +44,7 @@ func (c *benchCmd) runCard(ctx context.Context) error {
 func stopping(ctx context.Context) (run context.Context, stop func()) {
 	run, cancel := context.WithCancelCause(ctx)
 	received := make(chan os.Signal, 1)
-	signal.Notify(received, system.StopSignals...)
+	signal.Notify(received, train.StopSignals()...)
 	go func() {
 		select {
 		case s := <-received:
