@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,7 +12,6 @@ import (
 
 	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
-	"gputrain/tokenizer"
 )
 
 // gelu is GPT-2's, by tanh.
@@ -140,15 +138,7 @@ func gpt2Loss(t *testing.T, dir string, layers, heads int, ids []int32, activati
 func TestLlamaCppGELU(t *testing.T) {
 	folder := llamaFolder(t)
 	p := newPlace(t)
-	text, err := os.ReadFile(learnedText)
-	require.NoError(t, err)
-	p.write(t, "text.txt", string(text))
-	ok(t, p.command("tokenize", "train", p.path("tokenizer"), "--text", p.path("text.txt"), "--vocab-size", "311", "--special", "<|endoftext|>").withoutAdapter())
-	p.write(t, "passage.txt", string(text[5000:5150]))
-	tok, err := tokenizer.Open(p.path("tokenizer"))
-	require.NoError(t, err)
-	ids, err := tok.Encode(string(text[5000:5150]), tokenizer.Options{})
-	require.NoError(t, err)
+	ids := passage(t, p, 150)
 	apart := 0.0
 	for seed := range uint64(3) {
 		const layers, heads = 3, 3

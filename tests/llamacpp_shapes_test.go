@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/buffers/array"
 	"gputrain/model"
 	"gputrain/tokenizer"
 )
@@ -90,7 +91,7 @@ func (c settings) write(t *testing.T, p *place, name string, r *rand.Rand) model
 	read := func(path string) ([]float32, error) {
 		at := slices.IndexFunc(def.Params(), func(p model.Param) bool { return p.Path == path })
 		shape := def.Params()[at].Shape
-		x, by, mean := make([]float32, elementsOf(shape)), 0.3, 0.0
+		x, by, mean := make([]float32, array.Elements(shape)), 0.3, 0.0
 		if len(shape) > 1 {
 			by = 1 / math.Sqrt(float64(min(shape[0], shape[1])))
 		} else if strings.HasSuffix(path, "weight") && !strings.HasPrefix(def.Kind(), "gemma") {
@@ -108,28 +109,27 @@ func (c settings) write(t *testing.T, p *place, name string, r *rand.Rand) model
 	return def
 }
 
-func elementsOf(shape []int) int {
-	n := 1
-	for _, d := range shape {
-		n *= d
-	}
-	return n
+// passage trains a tokenizer of 311 tokens, and writes passage.txt, of so many characters, whose ids it returns.
+func passage(t *testing.T, p *place, characters int) []int32 {
+	t.Helper()
+	text, err := os.ReadFile(learnedText)
+	require.NoError(t, err)
+	p.write(t, "text.txt", string(text))
+	ok(t, p.command("tokenize", "train", p.path("tokenizer"), "--text", p.path("text.txt"), "--vocab-size", "311", "--special", "<|endoftext|>").withoutAdapter())
+	part := string(text[5000 : 5000+characters])
+	p.write(t, "passage.txt", part)
+	tok, err := tokenizer.Open(p.path("tokenizer"))
+	require.NoError(t, err)
+	ids, err := tok.Encode(part, tokenizer.Options{})
+	require.NoError(t, err)
+	return ids
 }
 
 // TestLlamaCppShapes: models of random numbers and odd sizes, with every rule of positions, have the same loss in llama.cpp.
 func TestLlamaCppShapes(t *testing.T) {
 	folder := llamaFolder(t)
 	p := newPlace(t)
-	text, err := os.ReadFile(learnedText)
-	require.NoError(t, err)
-	p.write(t, "text.txt", string(text))
-	ok(t, p.command("tokenize", "train", p.path("tokenizer"), "--text", p.path("text.txt"), "--vocab-size", "311", "--special", "<|endoftext|>").withoutAdapter())
-	const passage = 220 // characters, more than a hundred tokens
-	p.write(t, "passage.txt", string(text[5000:5000+passage]))
-	tok, err := tokenizer.Open(p.path("tokenizer"))
-	require.NoError(t, err)
-	ids, err := tok.Encode(string(text[5000:5000+passage]), tokenizer.Options{})
-	require.NoError(t, err)
+	ids := passage(t, p, 220) // more than a hundred tokens
 	for kind, rules := range map[string][]string{
 		"llama": {"as is", "as is", "linear", "llama3", "yarn", "yarn by 0.8"}, "mistral": {"as is"}, "qwen2": {"as is", "linear", "yarn"}, "qwen3": {"as is", "as is", "yarn by 0.8"},
 		"smollm3": {"as is", "yarn"}, "olmo2": {"as is", "linear"}, "gemma2": {"as is", "as is"}, "gemma3_text": {"as is", "linear"},
