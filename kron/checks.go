@@ -135,7 +135,7 @@ func (f *follower) update(ctx context.Context, n int64, reuse bool) error {
 		for i, x := range u[h.Path] {
 			want[i] = float32(x)
 		}
-		f.compare(fmt.Sprintf("update %d: %s", n, h.Path), h.Data, want)
+		f.result.Compare(fmt.Sprintf("update %d: %s", n, h.Path), h.Data, want)
 	}
 	want := f.twinTensors()
 	for _, t := range f.state.Tensors() {
@@ -143,7 +143,7 @@ func (f *follower) update(ctx context.Context, n int64, reuse bool) error {
 		if err != nil {
 			return err
 		}
-		f.compare(fmt.Sprintf("update %d: %s", n, t.Name), decodeTensor(t.DType, raw), want[t.Name])
+		f.result.Compare(fmt.Sprintf("update %d: %s", n, t.Name), decodeTensor(t.DType, raw), want[t.Name])
 	}
 	return nil
 }
@@ -169,26 +169,6 @@ func (f *follower) restoreTwin() error {
 		}
 	}
 	return nil
-}
-
-// compare keeps the largest error in relation to the largest number.
-func (f *follower) compare(where string, got, want []float32) {
-	size := 0.0
-	for _, w := range want {
-		size = max(size, math.Abs(float64(w)))
-	}
-	for i, w := range want {
-		diff := math.Inf(1)
-		if len(got) == len(want) {
-			diff = math.Abs(float64(got[i]) - float64(w))
-		}
-		if diff > 0 {
-			diff /= size
-		}
-		if !(diff <= f.result.MaxError) && !math.IsNaN(f.result.MaxError) {
-			f.result.MaxError, f.result.Worst = diff, fmt.Sprintf("%s[%d]", where, i)
-		}
-	}
 }
 
 // encodeTensor and decodeTensor are numbers as a tensor has them in bytes; integers are whole numbers.

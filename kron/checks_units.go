@@ -95,7 +95,7 @@ func checkProducts(ctx context.Context, d *gpu.Device, f *follower) error {
 					expected[k] = float32(sum[k] + m[k])
 				}
 			}
-			f.compare(fmt.Sprintf("trans %v %v symmetric %v matrix %d", p.TransA, p.TransB, p.Symmetric, i), numbers[i*n*n:(i+1)*n*n], expected)
+			f.result.Compare(fmt.Sprintf("trans %v %v symmetric %v matrix %d", p.TransA, p.TransB, p.Symmetric, i), numbers[i*n*n:(i+1)*n*n], expected)
 		}
 	}
 	return nil
@@ -120,7 +120,7 @@ func checkBound(ctx context.Context, d *gpu.Device, f *follower, skew bool) erro
 	if err != nil {
 		return err
 	}
-	f.compare("bound", got, []float32{float32(twinBound(key, m, n, skew, Config{BlockSize: n}))})
+	f.result.Compare("bound", got, []float32{float32(twinBound(key, m, n, skew, Config{BlockSize: n}))})
 	return nil
 }
 
@@ -136,6 +136,6 @@ func checkProcrustes(ctx context.Context, d *gpu.Device, f *follower) error {
 	for i, x := range procrustesTwin(key, wide, n, Config{BlockSize: n}) {
 		want[i] = float32(x)
 	}
-	f.compare("procrustes", got[0], want)
+	f.result.Compare("procrustes", got[0], want)
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 
 	"gputrain/buffers"
 	"gputrain/buffers/prng"
@@ -122,7 +121,9 @@ func follow(ctx context.Context, d *gpu.Device, tx Transform) (gpu.Result, error
 		if err != nil {
 			return result, err
 		}
-		worst(&result, fmt.Sprintf("call %d params", call), got, twin.Params())
+		for i, w := range twin.Params() {
+			result.Compare(fmt.Sprintf("call %d params/%s", call, w.Path), got[i].Data, w.Data)
+		}
 		want := map[string]buffers.Host{}
 		for _, h := range twin.Tensors() {
 			want[h.Path] = h
@@ -136,27 +137,8 @@ func follow(ctx context.Context, d *gpu.Device, tx Transform) (gpu.Result, error
 			if !ok || len(values) != len(w.Data) {
 				return result, fmt.Errorf("tensor %q: found %d numbers, wanted the twin's %d", tensor.Name, len(values), len(w.Data))
 			}
-			worst(&result, fmt.Sprintf("call %d", call), []buffers.Host{{Data: values}}, []buffers.Host{w})
+			result.Compare(fmt.Sprintf("call %d/%s", call, w.Path), values, w.Data)
 		}
 	}
 	return result, nil
-}
-
-// worst keeps the largest error in relation to the largest number of its leaf.
-func worst(r *gpu.Result, where string, got, want []buffers.Host) {
-	for i, w := range want {
-		largest := 0.0
-		for _, v := range w.Data {
-			largest = max(largest, math.Abs(float64(v)))
-		}
-		for k, v := range w.Data {
-			diff := math.Abs(float64(got[i].Data[k]) - float64(v))
-			if diff > 0 {
-				diff /= largest
-			}
-			if !(diff <= r.MaxError) && !math.IsNaN(r.MaxError) {
-				r.MaxError, r.Worst = diff, fmt.Sprintf("%s/%s[%d]", where, w.Path, k)
-			}
-		}
-	}
 }

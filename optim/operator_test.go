@@ -175,7 +175,9 @@ func TestSegmentsRoutesAndSumsFollowTheTwin(t *testing.T) {
 				got, err := params.Download(t.Context())
 				require.NoError(t, err)
 				var result gpu.Result
-				worst(&result, "params", got, twin.Params())
+				for i, w := range twin.Params() {
+					result.Compare(w.Path, got[i].Data, w.Data)
+				}
 				require.LessOrEqual(t, result.MaxError, 4e-6, "call %d %s", call, result.Worst)
 				tensors, want := s.Tensors(), twin.Tensors()
 				require.Len(t, tensors, len(want))
@@ -188,7 +190,9 @@ func TestSegmentsRoutesAndSumsFollowTheTwin(t *testing.T) {
 					require.NoError(t, err)
 					want := twin.State(tree.Name)
 					require.Len(t, got, len(want))
-					worst(&result, tree.Name, got, want)
+					for i, w := range want {
+						result.Compare(tree.Name+"/"+w.Path, got[i].Data, w.Data)
+					}
 					require.LessOrEqual(t, result.MaxError, 0x1p-7, "call %d %s", call, result.Worst)
 				}
 			}
