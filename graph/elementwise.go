@@ -16,9 +16,6 @@ type Elementwise struct {
 // Operands is how many values Fn takes.
 func (o Elementwise) Operands() int { return functions[o.Fn].arity }
 
-// TakesArg is whether Fn takes Arg.
-func (o Elementwise) TakesArg() bool { return functions[o.Fn].arg }
-
 // Broadcasting says that Gradient takes a dy of smaller shape.
 func (Elementwise) Broadcasting() {}
 

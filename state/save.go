@@ -62,9 +62,6 @@ func (s *TrainState) CopyToHost(ctx context.Context, run checkpoint.Run) (checkp
 	return s.snapshot().CopyToHost(context.WithoutCancel(ctx), run)
 }
 
-// SaveBytes is the most that saves have held of the host at once so far: a copy, or what is read through.
-func (s *TrainState) SaveBytes() uint64 { return uint64(s.staging.most.Load()) }
-
 // CheckSpace tells, before training begins, whether so many checkpoints below dir, which is there, would fit the disk, as checkpoint.CheckSpace does.
 func (s *TrainState) CheckSpace(ctx context.Context, dir string, count int) (each, free uint64, err error) {
 	shot := s.snapshot()

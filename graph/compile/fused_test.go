@@ -13,6 +13,11 @@ import (
 	"gputrain/graph"
 )
 
+func inferred(op graph.Op, args []*graph.Value) bool {
+	_, err := op.Infer(args)
+	return err == nil
+}
+
 // TestFunctionsOnDevice holds every function against its definition, at ordinary and at extreme operands.
 func TestFunctionsOnDevice(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
@@ -24,8 +29,8 @@ func TestFunctionsOnDevice(t *testing.T) {
 					args[i] = g.Input(fmt.Sprint("x", i), graph.F32(size))
 				}
 				op := graph.Elementwise{Fn: fn}
-				if (graph.Elementwise{Fn: fn}).TakesArg() {
-					op.Arg = 3
+				if with := (graph.Elementwise{Fn: fn, Arg: 3}); inferred(with, args) {
+					op = with
 				}
 				w := &twin{graph: g, values: []*graph.Value{g.Append(op, args...).Outputs[0]}}
 				rng := rand.New(rand.NewPCG(uint64(size), 1))
