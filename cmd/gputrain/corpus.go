@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"gputrain/checkpoint"
 	"gputrain/data"
@@ -87,7 +86,7 @@ func (f *textFlags) open(ctx context.Context, of *modelFlags, run *runfile.Confi
 
 // openCorpus opens text; a signal meanwhile ends that, so that no file of tokens is left behind.
 func openCorpus(ctx context.Context, config data.Config) (*data.Corpus, error) {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(ctx, train.StopSignals()...)
 	defer stop()
 	return setup.OpenText(ctx, config, told)
 }

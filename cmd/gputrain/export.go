@@ -6,13 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/signal"
 	"strings"
-	"syscall"
 
 	"gputrain/checkpoint"
 	"gputrain/model"
+	"gputrain/train"
 	"gputrain/train/runfile"
 	"gputrain/train/setup"
 )
@@ -67,7 +66,7 @@ func reading(ctx context.Context, weights *model.Stored) func(path string) ([]fl
 }
 
 func (c *exportCmd) Run(ctx context.Context) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, train.StopSignals()...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	if _, err := c.options("export"); err != nil {

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/signal"
 	"strings"
-	"syscall"
 
 	"gputrain/model"
+	"gputrain/train"
 	"gputrain/train/setup"
 )
 
@@ -22,7 +21,7 @@ type mergeCmd struct {
 
 // Run writes the model that computes what the base does with the adapters.
 func (c *mergeCmd) Run(ctx context.Context) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, train.StopSignals()...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	if strings.HasSuffix(c.To, ggufSuffix) {

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"syscall"
 
 	"gputrain/cmd/gputrain/serve"
 	"gputrain/internal/caught"
+	"gputrain/train"
 )
 
 type serveCmd struct {
@@ -18,7 +18,7 @@ type serveCmd struct {
 }
 
 func (c *serveCmd) Run(ctx context.Context) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, train.StopSignals()...)
 	defer stop()
 	runs := c.Runs
 	if len(runs) == 0 {

@@ -10,12 +10,12 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"gputrain/checkpoint"
 	"gputrain/internal/stranger"
 	"gputrain/internal/system"
 	"gputrain/tokenizer"
+	"gputrain/train"
 )
 
 type trainTokenizeCmd struct {
@@ -107,7 +107,7 @@ func (c *trainTokenizeCmd) texts() (texts []io.Reader, err error) {
 // writeNew writes a file that was not there: whole, or not at all. A signal waits until it is written, which takes milliseconds; who is killed meanwhile
 // leaves what the next one takes over.
 func writeNew(path string, raw []byte) (err error) {
-	_, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	_, stop := signal.NotifyContext(context.Background(), train.StopSignals()...)
 	defer stop()
 	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
 	f, err := stranger.OpenFile(temporary, os.O_WRONLY|os.O_CREATE)

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"gputrain/cmd/gputrain/window"
 	"gputrain/gpu"
@@ -55,7 +53,7 @@ type watchCmd struct {
 }
 
 func (c *watchCmd) Run(ctx context.Context) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, train.StopSignals()...)
 	defer stop()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -90,8 +88,8 @@ func (c *watchCmd) Run(ctx context.Context) error {
 // steps is how many the run is to make, as its own copy of the run file says;
 // 0 where there is none yet.
 func (c *watchCmd) steps() int64 {
-	cfg := runfile.New()
-	if err := cfg.Record(filepath.Join(c.RunDir, "run.yaml")); err != nil {
+	cfg, err := runfile.OfRun(c.RunDir)
+	if err != nil {
 		slog.Info(fmt.Sprintf("watch: the number of steps is not known: %v", err))
 		return 0
 	}
