@@ -98,7 +98,7 @@ func laughs(lines int) string {
 }
 
 func TestNamesOfValuesAreRefused(t *testing.T) {
-	for text, says := range map[string]string{laughs(2): "line 1: found \"&\", wanted a value", "a: 1\nb: *x\n": "line 2: found \"*\", wanted a value"} {
+	for text, says := range map[string]string{laughs(2): "line 1: found an anchor", "a: 1\nb: *x\n": "line 2: found an alias"} {
 		_, err := flatten([]byte(text))
 		assert.ErrorContains(t, err, says)
 	}

@@ -13,10 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/lexer"
-	"github.com/goccy/go-yaml/token"
-
 	"gputrain/internal/stranger"
 	"gputrain/train/runfile"
 )
@@ -47,7 +43,7 @@ func NewSetting(key string, value any, origin string) Setting {
 const defaultOrigin = "default"
 
 // runFile is the name of the record of the settings in a run directory.
-const runFile = "run.yaml"
+const runFile = runfile.RecordFile
 
 // recordHead begins the record: it tells it from a file of the user.
 const recordHead = "# Every value in force and where it came from. Written by gputrain"
@@ -130,38 +126,39 @@ func settingsText(settings []Setting) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// flatten turns run.yaml into dotted keys with values in JSON. A name for a value, which settingsText never writes, is refused: a few lines
-// of them can stand for any number of values.
+// flatten turns run.yaml into dotted keys with values in JSON. What is in an object has a key of its own.
 func flatten(text []byte) (map[string]string, error) {
-	for _, t := range lexer.Tokenize(string(text)) {
-		if t.Type == token.AnchorType || t.Type == token.AliasType {
-			return nil, fmt.Errorf("line %d: found %q, wanted a value", t.Position.Line, t.Value)
-		}
-	}
-	var tree map[string]any
-	if err := yaml.Unmarshal(text, &tree); err != nil {
-		var of yaml.Error // which shows the lines around it
-		if errors.As(err, &of) && of.GetToken() != nil {
-			return nil, fmt.Errorf("line %d: %s", of.GetToken().Position.Line, of.GetMessage())
-		}
+	all, err := runfile.ReadRecord(text)
+	if err != nil {
 		return nil, err
 	}
 	flat := map[string]string{}
-	var walk func(prefix string, v any) error
-	walk = func(prefix string, v any) error {
+	var below func(key string, v any) error
+	below = func(key string, v any) error {
 		if section, ok := v.(map[string]any); ok && len(section) > 0 {
-			for _, k := range slices.Sorted(maps.Keys(section)) {
-				if err := walk(strings.TrimPrefix(prefix+"."+k, "."), section[k]); err != nil {
+			for k, v := range section {
+				if err := below(key+"."+k, v); err != nil {
 					return err
 				}
 			}
 			return nil
 		}
 		value, err := json.Marshal(v)
-		flat[prefix] = string(value)
+		flat[key] = string(value)
 		return err
 	}
-	return flat, walk("", tree)
+	for _, r := range all {
+		var v any
+		d := json.NewDecoder(bytes.NewReader(r.Value))
+		d.UseNumber()
+		if err := d.Decode(&v); err != nil {
+			return nil, err
+		}
+		if err := below(r.Key, v); err != nil {
+			return nil, err
+		}
+	}
+	return flat, nil
 }
 
 // sameDir says whether two values, in JSON, are the same directory.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"time"
 
 	"gputrain/data"
@@ -110,11 +109,10 @@ func (c *evalCmd) Run(ctx context.Context) error {
 
 // run is the record of the run whose model is measured; nil where it is no run's.
 func (c *evalCmd) run() (*runfile.Config, error) {
-	if !has(c.Model, "run.yaml") {
+	if !has(c.Model, runfile.RecordFile) {
 		return nil, nil
 	}
-	run := runfile.New()
-	return run, run.Record(filepath.Join(c.Model, "run.yaml"))
+	return runfile.OfRun(c.Model)
 }
 
 // window is how many tokens the model sees at once: as many as in its run, and no more than are to be read.

@@ -170,8 +170,8 @@ func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string) 
 // beginning is where a run whose model.from is gone has its model from: its newest checkpoint or, if that leaves parameters to a base, that.
 func (c *trainCmd) beginning(cfg *runfile.Config, dir, newest string) (string, error) {
 	from := cfg.Model.From
-	was := runfile.New()
-	if err := was.Record(filepath.Join(dir, "run.yaml")); err == nil && was.Model.From != "" && !gone(was.Model.From) { // training says what is wrong with it
+	was, err := runfile.OfRun(dir)
+	if err == nil && was.Model.From != "" && !gone(was.Model.From) { // training says what is wrong with it
 		return "", usageError{fmt.Errorf("model.from (%s): found %s, which is not there, wanted %s, with which the run in %s goes on", cfg.Origin("model.from"), from, was.Model.From, dir)}
 	}
 	base, err := model.ReadBase(newest)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"gputrain/internal/stranger"
 	"gputrain/internal/suggest"
 )
 
@@ -62,20 +61,6 @@ func (c *Config) Origin(key string) Origin {
 
 // mostBytes is what a run file may have: far more than all keys with long lists take, and less than what else may be named by mistake.
 const mostBytes = 1 << 20
-
-// Record is File of the run.yaml of a run directory, which may be anybody's. Values that were defaults then have that origin.
-func (c *Config) Record(path string) error {
-	text, err := stranger.Read(path)
-	if err != nil {
-		return fmt.Errorf("run file: %w", err)
-	}
-	c.Read = append(c.Read, Text{path, text})
-	if err := c.Parse(path, text); err != nil {
-		return err
-	}
-	c.defaultsOf(path, text)
-	return nil
-}
 
 // File lays the values of a YAML file over the present ones.
 func (c *Config) File(path string) error {

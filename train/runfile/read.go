@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
-	"strings"
 
 	"gputrain/optim"
 )
@@ -72,11 +71,11 @@ func (c *Config) CheckRates() error {
 		endKey, c.Origin(endKey), o.RateEnd(), o.LearningRate, rateKey, c.Origin(rateKey), ratioKey)
 }
 
-// AsBegun lays the defaults that a run's record has, which may be of an earlier program, over those of this one: what nobody named stays as it was.
+// AsBegun lays the defaults that the record of the run in dir has, which may be of an earlier program, over those of this one: what nobody named stays as it was.
 // With reschedule the rates are those of a new schedule, which CheckRates holds to its rule.
-func (c *Config) AsBegun(path string, reschedule bool) error {
-	was := New()
-	if err := was.Record(path); err != nil {
+func (c *Config) AsBegun(dir string, reschedule bool) error {
+	was, err := OfRun(dir)
+	if err != nil {
 		return err
 	}
 	for _, key := range []string{rateKey, endKey, contextKey} {
@@ -89,19 +88,4 @@ func (c *Config) AsBegun(path string, reschedule bool) error {
 	}
 	c.begun = !reschedule
 	return nil
-}
-
-// defaultsOf gives values of a record that nobody named the origins that stand behind them.
-func (c *Config) defaultsOf(path string, record []byte) {
-	for i, line := range strings.Split(string(record), "\n") {
-		at := strings.LastIndex(line, " # "+byDefault)
-		if at < 0 || !Origin(line[at+3:]).IsDefault() {
-			continue
-		}
-		for key, from := range c.origin {
-			if from == Origin(fmt.Sprintf("%s:%d", path, i+1)) {
-				c.origin[key] = Origin(line[at+3:])
-			}
-		}
-	}
 }

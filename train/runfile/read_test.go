@@ -81,31 +81,31 @@ func TestRateOfReadModels(t *testing.T) {
 
 // A run goes on with the defaults that it began with, and with what its user names.
 func TestDefaultsOfARunThatBegan(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "run.yaml")
+	dir := t.TempDir()
 	old := func(origin string) {
 		text := "model:\n  from: \"/m\"   # --set\n  context: 128   # default\noptimizer:\n  learning_rate: 0.0015    # default\n" +
 			"  schedule:\n    learning_rate_end: 0.00015 # " + origin + "\n"
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, RecordFile), []byte(text), 0o666))
 	}
 	old("default")
 	c := readAll(t, "model.from=/m")
-	require.NoError(t, c.AsBegun(path, false))
+	require.NoError(t, c.AsBegun(dir, false))
 	assert.Equal(t, 0.0015, c.Optimizer.LearningRate)
 	assert.Equal(t, 0.00015, c.Optimizer.RateEnd())
 	assert.Equal(t, Origin("default"), c.Origin("model.context"), "which is the model's own")
 
 	c = readAll(t, "model.from=/m", "optimizer.learning_rate=5e-5", "model.context=64")
-	require.NoError(t, c.AsBegun(path, false))
+	require.NoError(t, c.AsBegun(dir, false))
 	assert.Equal(t, 5e-5, c.Optimizer.LearningRate)
 	assert.Equal(t, 64, c.Model.Context)
 	assert.Equal(t, 0.00015, c.Optimizer.RateEnd(), "as it trained")
 	require.NoError(t, c.CheckRates(), "what began rising goes on so")
-	require.NoError(t, c.AsBegun(path, true))
+	require.NoError(t, c.AsBegun(dir, true))
 	assert.ErrorContains(t, c.CheckRates(), "learning_rate_end", "but no new schedule does")
 
 	old("--set")
 	c = readAll(t, "model.from=/m")
-	require.NoError(t, c.AsBegun(path, false))
+	require.NoError(t, c.AsBegun(dir, false))
 	assert.Equal(t, 0.00015, c.Optimizer.RateEnd())
 	assert.Nil(t, c.Optimizer.Schedule.LearningRateEnd, "what was named is to be named again")
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"sync"
 
@@ -198,7 +197,7 @@ func AsBegun(cfg *runfile.Config, dir string, reschedule bool) error {
 	if err != nil || len(steps) == 0 {
 		return nil // training says what is wrong with them
 	}
-	if err := cfg.AsBegun(filepath.Join(dir, "run.yaml"), reschedule); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := cfg.AsBegun(dir, reschedule); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return &UsageError{err}
 	}
 	return nil

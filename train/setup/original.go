@@ -59,12 +59,9 @@ func beganWith(dir string) (string, error) {
 	if filepath.Base(filepath.Dir(dir)) != "checkpoints" {
 		return "", nil
 	}
-	run := filepath.Dir(filepath.Dir(dir))
-	cfg := runfile.New()
-	if err := cfg.Record(filepath.Join(run, "run.yaml")); errors.Is(err, fs.ErrNotExist) {
+	cfg, err := runfile.OfRun(filepath.Dir(filepath.Dir(dir)))
+	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
-	} else if err != nil {
-		return "", err
 	}
-	return cfg.Model.From, nil
+	return cfg.Model.From, err
 }

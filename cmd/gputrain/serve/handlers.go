@@ -15,6 +15,7 @@ import (
 
 	"gputrain/cmd/gputrain/follow"
 	"gputrain/internal/stranger"
+	"gputrain/train/runfile"
 )
 
 //go:embed page
@@ -78,9 +79,9 @@ func serveRun(r *run, _ *http.Request) ([]byte, error) {
 	}
 	defer root.Close()
 	out := struct {
-		Settings    []setting `json:"settings"`
-		Report      string    `json:"report"`
-		Checkpoints []string  `json:"checkpoints"`
+		Settings    []runfile.Recorded `json:"settings"`
+		Report      string             `json:"report"`
+		Checkpoints []string           `json:"checkpoints"`
 	}{Settings: r.settings, Checkpoints: []string{}}
 	report, err := readSmall(root, reportFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -127,41 +128,6 @@ func serveHistograms(r *run, q *http.Request) ([]byte, error) {
 	}
 	defer root.Close()
 	return r.histograms.read(root, 28, func(i item) bool { return i.name == name })
-}
-
-// setting is one value in force, as run.yaml records it.
-type setting struct {
-	Key    string          `json:"key"`
-	Value  json.RawMessage `json:"value"`
-	Origin string          `json:"origin"`
-}
-
-// parseSettings reads run.yaml as a run writes it: sections by indentation, values in JSON, origins behind "#".
-func parseSettings(text []byte) ([]setting, error) {
-	out, sections := []setting{}, []string{}
-	for n, line := range strings.Split(string(text), "\n") {
-		trimmed := strings.TrimLeft(line, " ")
-		if trimmed == "" || trimmed[0] == '#' {
-			continue
-		}
-		depth := (len(line) - len(trimmed)) / 2
-		name, rest, found := strings.Cut(trimmed, ":")
-		if !found || depth > len(sections) {
-			return out, fmt.Errorf("serve: %s: line %d: found %q, wanted a key of section %q", settingsFile, n+1, line, strings.Join(sections, "."))
-		}
-		sections = append(sections[:depth:depth], name)
-		if strings.TrimSpace(rest) == "" {
-			continue
-		}
-		d := json.NewDecoder(strings.NewReader(rest))
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return out, fmt.Errorf("serve: %s: line %d: %w", settingsFile, n+1, err)
-		}
-		origin := strings.TrimSpace(rest[d.InputOffset():])
-		out = append(out, setting{strings.Join(sections, "."), value, strings.TrimPrefix(origin, "# ")})
-	}
-	return out, nil
 }
 
 // readSmall reads a file that people read.

@@ -15,6 +15,7 @@ import (
 
 	"gputrain/cmd/gputrain/follow"
 	"gputrain/internal/stranger"
+	"gputrain/train/runfile"
 	"gputrain/train/table"
 )
 
@@ -24,7 +25,7 @@ const (
 	samplesFile    = "samples.jsonl"
 	histogramsFile = "histograms.jsonl"
 	sessionsFile   = "sessions.jsonl"
-	settingsFile   = "run.yaml"
+	settingsFile   = runfile.RecordFile
 	reportFile     = "report.md"
 	checkpointsDir = "checkpoints"
 )
@@ -40,7 +41,7 @@ type run struct {
 	samples     list
 	histograms  list
 	sessions    list // of processes, each with the step that it went on from
-	settings    []setting
+	settings    []runfile.Recorded
 	settingsAge time.Time // of the run file
 	reportAge   time.Time
 	changed     time.Time // when metrics.jsonl last grew, by its file
@@ -82,8 +83,9 @@ func (r *run) poll(next func() int64) {
 	if info, err := root.Stat(settingsFile); err == nil && !info.ModTime().Equal(r.settingsAge) {
 		text, err := readSmall(root, settingsFile)
 		failed(err)
-		r.settings, err = parseSettings(text)
-		failed(err)
+		if r.settings, err = runfile.ReadRecord(text); err != nil {
+			failed(fmt.Errorf("serve: %s: %w", settingsFile, err))
+		}
 		r.settingsAge, changed = info.ModTime(), true
 	}
 	failed(r.pollMetrics(root, func(rewound bool) {

@@ -1,4 +1,4 @@
-package serve
+package runfile
 
 import (
 	"encoding/json"
@@ -10,30 +10,30 @@ import (
 	"gputrain/tests/frugal"
 )
 
-func TestSettings(t *testing.T) {
+func TestReadRecord(t *testing.T) {
 	text := "# Every value in force\nmodel:\n  kind: \"gpt2 # not a remark\"   # run.yaml:3\n  deep:\n    x: [1,2]  # --set\n    y: {\"a\":null}\ndata:\n  text: null    # default\nseed: 3\n"
-	got, err := parseSettings([]byte(text))
+	got, err := ReadRecord([]byte(text))
 	require.NoError(t, err)
-	assert.Equal(t, []setting{
+	assert.Equal(t, []Recorded{
 		{"model.kind", json.RawMessage(`"gpt2 # not a remark"`), "run.yaml:3"},
 		{"model.deep.x", json.RawMessage(`[1,2]`), "--set"},
 		{"model.deep.y", json.RawMessage(`{"a":null}`), ""},
 		{"data.text", json.RawMessage("null"), "default"},
 		{"seed", json.RawMessage("3"), ""},
 	}, got)
-	for _, bad := range []string{"a: b: c\n", "  a: 1\n", "words\n"} {
-		_, err := parseSettings([]byte(bad))
+	for _, bad := range []string{"a: b: c\n", "words\n", "a: &x 1\n"} {
+		_, err := ReadRecord([]byte(bad))
 		assert.Error(t, err, bad)
 	}
 }
 
-// FuzzSettings: whatever stands in run.yaml, reading it ends; what is read are keys with values in JSON.
-func FuzzSettings(f *testing.F) {
+// FuzzReadRecord: whatever stands in run.yaml, reading it ends; what is read are keys with values in JSON.
+func FuzzReadRecord(f *testing.F) {
 	f.Add([]byte("# Every value in force\nmodel:\n  kind: \"gpt2 # no remark\"   # run.yaml:3\n  deep:\n    x: [1,2]  # --set\nseed: 3\n"))
 	f.Add([]byte("a:\n      b: 1\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		frugal.Parse(t, len(text), func() {
-			found, err := parseSettings(text)
+			found, err := ReadRecord(text)
 			if err != nil {
 				return
 			}
