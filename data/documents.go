@@ -27,17 +27,14 @@ var (
 
 // Layout says how documents become windows. The zero value is first_fit and split, with the end token that suits the documents.
 type Layout struct {
-	// End is the token put behind every document: nil is 0 behind text and none behind lists of tokens, which bring their own; below 0: none.
-	End *int
-	// Packing puts whole documents into a window as long as they fit: into the first of many open windows that has room (first_fit, also
-	// ""), or into the newest only (greedy). stream fills every window and goes on with the document in the next. none gives every
-	// document windows of its own. The last token of a document has no label: nothing predicts over a border.
-	Packing string
+	End *int `yaml:"eos" range:"-1.." doc:"token after every document, below model.vocab; null: the tokenizer's end token after text (0 after bytes), and none after lists of tokens; -1: none. With a tokenizer also between two text files"`
+	// Packing is first_fit where it is empty, and looks at many open windows, greedy at the newest only. The last token of a document has no label: nothing
+	// predicts over a border.
+	Packing string `yaml:"packing" default:"first_fit" range:"packings" doc:"jsonl: how documents share a window: whole documents wherever there is room (first_fit) or in turn (greedy), continued in the next window (stream), or not at all (none). Nothing is predicted across a border"`
 	// Together lets the documents of a window see each other; else Batch.Positions keep them apart.
-	Together bool
-	// Long is what happens to a document that is longer than a window: it takes several (split, also ""), or only its first
-	// (keep_start) or last (keep_end) window of tokens is kept. It means nothing to stream.
-	Long string
+	Together bool `yaml:"-"`
+	// Long is split where it is empty. It means nothing to stream.
+	Long string `yaml:"long" default:"split" range:"longs" doc:"jsonl: whether a document longer than a window takes several windows (split), or keeps as much as fits of its beginning (keep_start) or its end (keep_end)"`
 }
 
 func (l Layout) withDefaults() Layout {

@@ -15,15 +15,12 @@ import (
 	"gputrain/tokenizer"
 )
 
-// Fields names what the rows of a file have.
+// Fields names what the rows of a file have: of a document, what stands before it, of the same form, and what is to be predicted, a list as long as that
+// of the tokens. The tags are those of package train/runfile.
 type Fields struct {
-	// Text is the field of the document: text, whose bytes are the tokens, or a list of tokens. "": "text", or "input_ids" where a row
-	// lacks that.
-	Text string
-	// Prompt is a field of the same form that stands before it and is not to be predicted. "": none.
-	Prompt string
-	// Mask is a list as long as that of the tokens: 1 for those to be predicted, 0 for those not. "": none.
-	Mask string
+	Text   string `yaml:"field" doc:"jsonl: field with the document, text or a list of tokens; empty: text, or input_ids if a row has no text"`
+	Prompt string `yaml:"prompt_field" doc:"jsonl: field with a prompt, which precedes the document and is not predicted; empty: none"`
+	Mask   string `yaml:"mask_field" doc:"jsonl: field with a list of 1 for tokens to predict and 0 for the others; empty: none"`
 }
 
 // validate refuses a field for two things.

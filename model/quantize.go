@@ -14,14 +14,13 @@ import (
 
 // Quantization says which parameters the network reads as the numbers of a format of few bits, while they are trained in all their bits; see
 // graph.Quantize for the modes. Mode, Bits and Group that are empty or 0 are none, and what is usual for the mode. Groups lie along the last axis as
-// parameters are stored: the outputs of GPT-2's projections, the inputs of all others.
+// parameters are stored: the outputs of GPT-2's projections, the inputs of all others. The tags are those of package train/runfile.
 type Quantization struct {
-	Mode  string `json:"mode"`
-	Bits  int    `json:"bits,omitempty"`
-	Group int    `json:"group"`
-	// Match are regular expressions on paths. Without any it is every matrix of a layer, that is below a number in the path: neither embeddings nor
-	// an output head of its own.
-	Match []string `json:"match,omitempty"`
+	Mode  string `yaml:"mode" default:"none" range:"quantizations" doc:"format in which the network reads quantized parameters: none, affine (even steps), nf4, mxfp4, mxfp8 or nvfp4. It also overrides the quantization of model.from" json:"mode"`
+	Bits  int    `yaml:"bits" range:"0.." doc:"affine: bits of a number, 2 to 8; 0: 4" json:"bits,omitempty"`
+	Group int    `yaml:"group" range:"0.." doc:"affine and nf4: neighbours in a row that share a scale; 0: 64 (mxfp4 and mxfp8 have 32, nvfp4 has 16)" json:"group"`
+	// Match without expressions is every matrix of a layer, that is below a number in the path.
+	Match []string `yaml:"match" range:"pattern" doc:"regular expressions of the parameter paths to quantize; empty: every matrix of a layer, but neither the embeddings nor a separate output head" json:"match,omitempty"`
 }
 
 // quantizationKey is where config.json has a Quantization. Other programs pass over it: the weights beside it are whole.

@@ -7,10 +7,11 @@ import (
 	"gputrain/model"
 )
 
-// Rule puts the parameters whose paths match a regular expression, anywhere in the path, on a stage.
+// Rule puts the parameters whose paths match a regular expression, anywhere in the path, on a stage. The tags are those of package
+// train/runfile.
 type Rule struct {
-	Match string `json:"match"`
-	Stage int    `json:"stage"`
+	Match string `yaml:"match" json:"match" range:"pattern" doc:"regular expression on parameter paths"`
+	Stage int    `yaml:"stage" json:"stage" range:"0.." doc:"from 0"`
 }
 
 // Assignment says which part each parameter lives in; part p lives on stage p mod Stages. A tied parameter lives in the part of its first

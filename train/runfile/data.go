@@ -38,7 +38,7 @@ func (c *Config) KeepsApart() bool {
 
 // packsDocuments tells whether windows are made of documents.
 func (c *Config) packsDocuments() bool {
-	return c.HasDocuments() && c.Data.Packing != data.PackNone
+	return c.HasDocuments() && c.Data.Layout.Packing != data.PackNone
 }
 
 // HasDocuments tells whether documents are among what is read.
@@ -72,18 +72,18 @@ func (c *Config) validateData() error {
 		where   bool
 		wanted  string
 	}{
-		{"data.field", d.Field != "", given["data.jsonl"], "nothing without data.jsonl; the sources of a mixture have fields of their own"},
-		{"data.prompt_field", d.PromptField != "", given["data.jsonl"], "nothing without data.jsonl; the sources of a mixture have fields of their own"},
-		{"data.mask_field", d.MaskField != "", given["data.jsonl"], "nothing without data.jsonl; the sources of a mixture have fields of their own"},
+		{"data.field", d.Fields.Text != "", given["data.jsonl"], "nothing without data.jsonl; the sources of a mixture have fields of their own"},
+		{"data.prompt_field", d.Fields.Prompt != "", given["data.jsonl"], "nothing without data.jsonl; the sources of a mixture have fields of their own"},
+		{"data.mask_field", d.Fields.Mask != "", given["data.jsonl"], "nothing without data.jsonl; the sources of a mixture have fields of their own"},
 		{"data.format", d.Format != kept.Format, documents, kept.Format + " without documents (data.jsonl)"},
 		{"data.roles", len(d.Roles) > 0, documents, "none without documents (data.jsonl)"},
 		{"data.learn_last", d.LearnLast, documents, "false without documents (data.jsonl)"},
 		{"data.template", d.Template != "", documents, "none without documents (data.jsonl)"},
 		{"data.date", d.Date != kept.Date, documents, kept.Date + " without documents (data.jsonl)"},
-		{"data.eos", d.EOS != nil, documents || c.mayTokenize(), "null without documents (data.jsonl) or a tokenizer"},
-		{"data.packing", d.Packing != kept.Packing, documents, kept.Packing + " without documents (data.jsonl)"},
+		{"data.eos", d.Layout.End != nil, documents || c.mayTokenize(), "null without documents (data.jsonl) or a tokenizer"},
+		{"data.packing", d.Layout.Packing != kept.Layout.Packing, documents, kept.Layout.Packing + " without documents (data.jsonl)"},
 		{"data.documents", d.Documents != kept.Documents, documents, kept.Documents + " without documents (data.jsonl)"},
-		{"data.long", d.Long != kept.Long, documents, kept.Long + " without documents (data.jsonl)"},
+		{"data.long", d.Layout.Long != kept.Layout.Long, documents, kept.Layout.Long + " without documents (data.jsonl)"},
 		{"data.mixture_end", d.MixtureEnd != kept.MixtureEnd, given["data.mixture"], kept.MixtureEnd + " without data.mixture"},
 	} {
 		if only.changed && !only.where {
@@ -92,10 +92,10 @@ func (c *Config) validateData() error {
 		}
 	}
 	switch {
-	case data.OfChats(d.Format) && d.Field+d.PromptField+d.MaskField != "":
+	case data.OfChats(d.Format) && d.Fields.Text+d.Fields.Prompt+d.Fields.Mask != "":
 		return c.invalid("data.format", d.Format, "auto or fields with data.field, data.prompt_field or data.mask_field")
-	case d.Packing == "stream" && d.Long != kept.Long:
-		return c.invalid("data.long", d.Long, kept.Long+" with data.packing stream, which fills every window")
+	case d.Layout.Packing == "stream" && d.Layout.Long != kept.Layout.Long:
+		return c.invalid("data.long", d.Layout.Long, kept.Layout.Long+" with data.packing stream, which fills every window")
 	case d.Epochs > 0 && given["data.mixture"] && d.MixtureEnd == kept.MixtureEnd:
 		return c.invalid("data.epochs", d.Epochs, "0 with data.mixture_end restart, whose epochs have no end")
 	}

@@ -24,7 +24,7 @@ data:
 		{JSONL: []string{"chats.jsonl.gz"}, Weight: 0.5, PromptField: "question", Field: "answer"},
 	}
 	assert.Equal(t, want, c.Data.Mixture)
-	assert.Equal(t, 7, *c.Data.EOS)
+	assert.Equal(t, 7, *c.Data.Layout.End)
 	// What is printed is read again as the same.
 	var text bytes.Buffer
 	require.NoError(t, c.Explain(&text))

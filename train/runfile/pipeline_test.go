@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"testing"
 
+	"gputrain/pipeline/partition"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -65,7 +67,7 @@ func TestAdaptersOfRanks(t *testing.T) {
 
 // Rules are a list of mappings, in a file and on the command line, and come back from what the template and explain print.
 func TestRules(t *testing.T) {
-	want := []Rule{{Match: `h\.[01]\.|wte`, Stage: 0}, {Match: ".*", Stage: 1}}
+	want := []partition.Rule{{Match: `h\.[01]\.|wte`, Stage: 0}, {Match: ".*", Stage: 1}}
 	c := New()
 	require.NoError(t, c.Parse("run.yaml", []byte(`
 pipeline:

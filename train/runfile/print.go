@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"gputrain/pipeline/partition"
+
 	"github.com/goccy/go-yaml"
 )
 
@@ -61,7 +63,7 @@ func inline(v any) string {
 		}
 	case []Adapter:
 		return adaptersText(v)
-	case []Rule:
+	case []partition.Rule:
 		if len(v) == 0 {
 			return "[]"
 		}

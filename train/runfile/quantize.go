@@ -7,14 +7,6 @@ import (
 	"gputrain/graph"
 )
 
-// Quantize says which parameters the network reads in few bits while it is trained.
-type Quantize struct {
-	Mode  string   `yaml:"mode" default:"none" range:"quantizations" doc:"format in which the network reads quantized parameters: none, affine (even steps), nf4, mxfp4, mxfp8 or nvfp4. It also overrides the quantization of model.from"`
-	Bits  int      `yaml:"bits" range:"0.." doc:"affine: bits of a number, 2 to 8; 0: 4"`
-	Group int      `yaml:"group" range:"0.." doc:"affine and nf4: neighbours in a row that share a scale; 0: 64 (mxfp4 and mxfp8 have 32, nvfp4 has 16)"`
-	Match []string `yaml:"match" range:"pattern" doc:"regular expressions of the parameter paths to quantize; empty: every matrix of a layer, but neither the embeddings nor a separate output head"`
-}
-
 // NotQuantized is the mode in which a network reads its parameters as they are.
 const NotQuantized = "none"
 

@@ -5,7 +5,11 @@
 // file, the line and the nearest key that exists.
 package runfile
 
-import "gputrain/model"
+import (
+	"gputrain/data"
+	"gputrain/model"
+	"gputrain/pipeline/partition"
+)
 
 // Run is the whole run file. The tags of a field say all that there is to know of its key, and nothing else repeats it:
 //
@@ -35,7 +39,7 @@ type Model struct {
 	Base         string   `yaml:"base" default:"f32" range:"f32|bf16|nf4|nf4-nested" doc:"type in which devices keep the parameters that are not trained: f32; bf16, rounded, in half of the memory; nf4, quantized on loading unless the directory has them so, in a seventh of it, with all but the matrices of layers in bf16; or nf4-nested, with the largest magnitudes of blocks in eight bits, in less still"`
 	Kind         string   `yaml:"kind" default:"gpt2" range:"families" doc:"{families}"`
 	model.Keys
-	Quantize Quantize `yaml:"quantize" doc:"training for fewer bits"`
+	Quantize model.Quantization `yaml:"quantize" doc:"training for fewer bits"`
 }
 
 // Data names the text; with none it is the Go source of the toolchain at hand.
@@ -47,24 +51,20 @@ type Data struct {
 	Tokens     string   `yaml:"tokens" default:"auto" range:"auto|bytes|tokenizer|u16|u32" doc:"contents of the files: text whose bytes are the tokens (bytes), text for a tokenizer (tokenizer), or little-endian tokens (u16, u32); auto: tokenizer if data.tokenizer or model.from has one, else bytes"`
 	Tokenizer  string   `yaml:"tokenizer" resume:"content" doc:"a directory with tokenizer.json or tokenizer.model, or one of these files; empty: the tokenizer of model.from, if it has one"`
 	// TokenizerFingerprint is recorded, so that a run is held to its tokenizer.
-	TokenizerFingerprint string   `yaml:"tokenizer_fingerprint" doc:"fingerprint of the tokenizer, as gputrain tokenize show prints it; the run refuses a tokenizer with another one. Empty: any. A run records it"`
-	Invalid              string   `yaml:"invalid" default:"error" range:"error|replace" doc:"treatment of text that is not UTF-8, for a tokenizer or in jsonl: an error that says where (error), or U+FFFD in its place (replace)"`
-	Cache                string   `yaml:"cache" resume:"free" doc:"directory for what a run makes of its data once: tokens of text and of rows, windows of documents, hashes of files; empty: tokens, in the user's cache folder for gputrain"`
-	Field                string   `yaml:"field" doc:"jsonl: field with the document, text or a list of tokens; empty: text, or input_ids if a row has no text"`
-	PromptField          string   `yaml:"prompt_field" doc:"jsonl: field with a prompt, which precedes the document and is not predicted; empty: none"`
-	MaskField            string   `yaml:"mask_field" doc:"jsonl: field with a list of 1 for tokens to predict and 0 for the others; empty: none"`
-	Format               string   `yaml:"format" default:"auto" range:"formats" doc:"jsonl: form of the rows: documents in data.field (fields), or conversations: messages, conversations (from, value), prompt_completion, alpaca; auto: by their keys"`
-	Roles                []string `yaml:"roles" range:"system|developer|user|assistant|tool|function|ipython" doc:"conversations: roles whose messages are learned; empty: assistant"`
-	LearnLast            bool     `yaml:"learn_last" doc:"conversations: whether the last of the messages that would be learned is learned alone"`
-	Template             string   `yaml:"template" resume:"content" doc:"conversations: a chat template: a .jinja file, or a name of the directory or of gputrain, such as chatml; empty: that of the directory of data.tokenizer or model.from"`
-	Date                 string   `yaml:"date" default:"2024-07-26" range:"date" doc:"conversations: date that a template is told when it asks for one, the same on any day"`
-	EOS                  *int     `yaml:"eos" range:"-1.." doc:"token after every document, below model.vocab; null: the tokenizer's end token after text (0 after bytes), and none after lists of tokens; -1: none. With a tokenizer also between two text files"`
-	Packing              string   `yaml:"packing" default:"first_fit" range:"packings" doc:"jsonl: how documents share a window: whole documents wherever there is room (first_fit) or in turn (greedy), continued in the next window (stream), or not at all (none). Nothing is predicted across a border"`
-	Documents            string   `yaml:"documents" default:"apart" range:"apart|together" doc:"jsonl: whether documents in one window see each other (together), or each only itself, at positions from 0 on (apart)"`
-	Long                 string   `yaml:"long" default:"split" range:"longs" doc:"jsonl: whether a document longer than a window takes several windows (split), or keeps as much as fits of its beginning (keep_start) or its end (keep_end)"`
-	Validation           float64  `yaml:"validation" default:"0.05" range:"0..0.9" doc:"share of the data kept for validation: by file if there are several, by document for jsonl"`
-	Epochs               int      `yaml:"epochs" range:"0..1000000" resume:"reschedule" doc:"passes over the training data, which then determine train.steps; 0: train.steps says how long to train"`
-	Prefetch             int      `yaml:"prefetch" default:"4" range:"prefetch" resume:"free" doc:"batches prepared ahead in the background"`
+	TokenizerFingerprint string      `yaml:"tokenizer_fingerprint" doc:"fingerprint of the tokenizer, as gputrain tokenize show prints it; the run refuses a tokenizer with another one. Empty: any. A run records it"`
+	Invalid              string      `yaml:"invalid" default:"error" range:"error|replace" doc:"treatment of text that is not UTF-8, for a tokenizer or in jsonl: an error that says where (error), or U+FFFD in its place (replace)"`
+	Cache                string      `yaml:"cache" resume:"free" doc:"directory for what a run makes of its data once: tokens of text and of rows, windows of documents, hashes of files; empty: tokens, in the user's cache folder for gputrain"`
+	Fields               data.Fields `yaml:",inline"`
+	Format               string      `yaml:"format" default:"auto" range:"formats" doc:"jsonl: form of the rows: documents in data.field (fields), or conversations: messages, conversations (from, value), prompt_completion, alpaca; auto: by their keys"`
+	Roles                []string    `yaml:"roles" range:"system|developer|user|assistant|tool|function|ipython" doc:"conversations: roles whose messages are learned; empty: assistant"`
+	LearnLast            bool        `yaml:"learn_last" doc:"conversations: whether the last of the messages that would be learned is learned alone"`
+	Template             string      `yaml:"template" resume:"content" doc:"conversations: a chat template: a .jinja file, or a name of the directory or of gputrain, such as chatml; empty: that of the directory of data.tokenizer or model.from"`
+	Date                 string      `yaml:"date" default:"2024-07-26" range:"date" doc:"conversations: date that a template is told when it asks for one, the same on any day"`
+	Layout               data.Layout `yaml:",inline"`
+	Documents            string      `after:"packing" yaml:"documents" default:"apart" range:"apart|together" doc:"jsonl: whether documents in one window see each other (together), or each only itself, at positions from 0 on (apart)"`
+	Validation           float64     `yaml:"validation" default:"0.05" range:"0..0.9" doc:"share of the data kept for validation: by file if there are several, by document for jsonl"`
+	Epochs               int         `yaml:"epochs" range:"0..1000000" resume:"reschedule" doc:"passes over the training data, which then determine train.steps; 0: train.steps says how long to train"`
+	Prefetch             int         `yaml:"prefetch" default:"4" range:"prefetch" resume:"free" doc:"batches prepared ahead in the background"`
 	// Timeout is also that of opening the text.
 	Timeout Duration `yaml:"timeout" default:"10m" range:"duration" resume:"free" doc:"time that reading a batch may take before the run ends with an error; empty: no limit"`
 }
@@ -115,14 +115,14 @@ type Train struct {
 
 // Pipeline cuts the model into stages and binds them to adapters.
 type Pipeline struct {
-	Stages       int       `yaml:"stages" default:"1" range:"1.." resume:"free" doc:"stages that the model is cut into, each on its own device; 1: not cut"`
-	Adapters     []Adapter `yaml:"adapters" resume:"free" doc:"adapter of each stage, numbered as by gputrain devices, or one for all; with rank:adapter, such as ['0:0', '1:0'], the stages are on several ranks, counted within one pipeline, and auto is the adapter that a rank would take by itself. Empty: --adapter, or the fastest"`
-	Schedule     string    `yaml:"schedule" default:"1f1b" range:"gpipe|1f1b|interleaved" resume:"free" doc:"order of microbatches: gpipe (all forwards, then all backwards), 1f1b (in turn, less memory) or interleaved (1f1b over several parts a stage, less waiting)"`
-	Microbatches int       `yaml:"microbatches" default:"1" range:"1.." doc:"pieces that a batch is cut into so that stages work at the same time; a divisor of train.batch. It changes the rounding, so a resumed run keeps it"`
-	Chunks       int       `yaml:"chunks" range:"0.." resume:"free" doc:"interleaved: parts of the model on each stage; 0: 2 (other schedules: 1)"`
-	Ahead        int       `yaml:"ahead" range:"0.." resume:"free" doc:"1f1b: forward passes that every stage except the last runs beyond those that the schedule needs, which hides slow links. Each takes the memory of a microbatch"`
-	Devices      string    `yaml:"devices" default:"adapter" range:"adapter|stage" resume:"free" doc:"adapter: stages that name one adapter share a device; stage: every stage has its own"`
-	Rules        []Rule    `yaml:"rules" resume:"free" doc:"stage of parameters by path, such as [{match: '^wte|^wpe|^h\\.[01]\\.', stage: 0}, {match: '^h\\.[23]\\.|^ln_f', stage: 1}]; each parameter must have exactly one stage. Empty: a cut that makes the slowest stage as fast as possible"`
+	Stages       int              `yaml:"stages" default:"1" range:"1.." resume:"free" doc:"stages that the model is cut into, each on its own device; 1: not cut"`
+	Adapters     []Adapter        `yaml:"adapters" resume:"free" doc:"adapter of each stage, numbered as by gputrain devices, or one for all; with rank:adapter, such as ['0:0', '1:0'], the stages are on several ranks, counted within one pipeline, and auto is the adapter that a rank would take by itself. Empty: --adapter, or the fastest"`
+	Schedule     string           `yaml:"schedule" default:"1f1b" range:"gpipe|1f1b|interleaved" resume:"free" doc:"order of microbatches: gpipe (all forwards, then all backwards), 1f1b (in turn, less memory) or interleaved (1f1b over several parts a stage, less waiting)"`
+	Microbatches int              `yaml:"microbatches" default:"1" range:"1.." doc:"pieces that a batch is cut into so that stages work at the same time; a divisor of train.batch. It changes the rounding, so a resumed run keeps it"`
+	Chunks       int              `yaml:"chunks" range:"0.." resume:"free" doc:"interleaved: parts of the model on each stage; 0: 2 (other schedules: 1)"`
+	Ahead        int              `yaml:"ahead" range:"0.." resume:"free" doc:"1f1b: forward passes that every stage except the last runs beyond those that the schedule needs, which hides slow links. Each takes the memory of a microbatch"`
+	Devices      string           `yaml:"devices" default:"adapter" range:"adapter|stage" resume:"free" doc:"adapter: stages that name one adapter share a device; stage: every stage has its own"`
+	Rules        []partition.Rule `yaml:"rules" resume:"free" doc:"stage of parameters by path, such as [{match: '^wte|^wpe|^h\\.[01]\\.', stage: 0}, {match: '^h\\.[23]\\.|^ln_f', stage: 1}]; each parameter must have exactly one stage. Empty: a cut that makes the slowest stage as fast as possible"`
 }
 
 // Device is how adapters are used; nothing of it changes what a run computes.
@@ -137,12 +137,6 @@ type Cluster struct {
 	Wire           string   `yaml:"wire" default:"f32" range:"f32|bf16" doc:"how gradients travel between ranks: unchanged (f32), or rounded, with half the bytes (bf16); the bits then depend on the number of ranks"`
 	Bucket         string   `yaml:"bucket" range:"size" resume:"free" doc:"gradients that travel together, such as 4MiB, while the next ones are read from the device. Empty: 4 MiB, or 256 KiB for each rank if that is more"`
 	Timeout        Duration `yaml:"timeout" default:"5m" range:"duration" resume:"free" doc:"how long to wait for another rank, on top of 20 times its expected work, before the run ends with an error that names it"`
-}
-
-// Rule puts parameters on a stage.
-type Rule struct {
-	Match string `yaml:"match" json:"match" range:"pattern" doc:"regular expression on parameter paths"`
-	Stage int    `yaml:"stage" json:"stage" range:"0.." doc:"from 0"`
 }
 
 // Interleaved is the schedule in which a stage has several parts of the model.

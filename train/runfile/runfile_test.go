@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/pipeline/partition"
 	"gputrain/tests/frugal"
 )
 
@@ -85,8 +86,8 @@ func TestEveryKeyCanBeSet(t *testing.T) {
 		reflect.TypeFor[string](): "some text", reflect.TypeFor[[]string](): "[a, b]", reflect.TypeFor[[]Adapter](): "[1, 2]",
 		reflect.TypeFor[*float64](): "2.5", reflect.TypeFor[map[string]any](): "{b1: 0.5}",
 		reflect.TypeFor[map[string]int](): "{a: 3}", reflect.TypeFor[map[string]float64](): "{a: 2.5}", reflect.TypeFor[[]int](): "[1, 2]",
-		reflect.TypeFor[[]Rule](): "[{match: a, stage: 1}]",
-		reflect.TypeFor[[]Rate](): "[{match: a, multiplier: 2}]", reflect.TypeFor[*int](): "3", reflect.TypeFor[[]Source](): "[{text: a, weight: 1}]",
+		reflect.TypeFor[[]partition.Rule](): "[{match: a, stage: 1}]",
+		reflect.TypeFor[[]Rate]():           "[{match: a, multiplier: 2}]", reflect.TypeFor[*int](): "3", reflect.TypeFor[[]Source](): "[{text: a, weight: 1}]",
 		reflect.TypeFor[Intervals](): "[{every: 3, until: 9}]",
 		reflect.TypeFor[int64]():     "7", reflect.TypeFor[Duration](): "some text",
 	}

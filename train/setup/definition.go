@@ -165,7 +165,7 @@ func vocabOf(cfg *runfile.Config, tokens Tokens) int {
 		return rows
 	}
 	vocab := map[string]int{byteTokens: 256, "u16": 1 << 16}[tokens.Kind]
-	if end := cfg.Data.EOS; end != nil && tokens.Kind == byteTokens {
+	if end := cfg.Data.Layout.End; end != nil && tokens.Kind == byteTokens {
 		vocab = max(vocab, *end+1)
 	}
 	return vocab
@@ -175,9 +175,9 @@ func vocabOf(cfg *runfile.Config, tokens Tokens) int {
 func quantized(cfg *runfile.Config, def model.Definition) (model.Definition, error) {
 	q := cfg.Model.Quantize
 	if q.Mode == runfile.NotQuantized {
-		return model.WithQuantization(def, model.Quantization{})
+		q = model.Quantization{}
 	}
-	def, err := model.WithQuantization(def, model.Quantization{Mode: q.Mode, Bits: q.Bits, Group: q.Group, Match: q.Match})
+	def, err := model.WithQuantization(def, q)
 	if err != nil {
 		return nil, fmt.Errorf("run file: model.quantize (%s): %w", cfg.Origin("model.quantize.mode"), err)
 	}

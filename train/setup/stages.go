@@ -168,11 +168,7 @@ func assign(cfg *runfile.Config, units []partition.Unit, powers []partition.Powe
 	if len(p.Rules) == 0 {
 		return partition.Auto(units, p.Stages, p.PartsPerStage(), powers)
 	}
-	var rules []partition.Rule
-	for _, r := range p.Rules {
-		rules = append(rules, partition.Rule(r))
-	}
-	return partition.ByRules(units, rules, p.Stages, p.PartsPerStage())
+	return partition.ByRules(units, p.Rules, p.Stages, p.PartsPerStage())
 }
 
 // Pipeline is what a run file says of its pipeline; what is trained is the run's to say.

@@ -24,9 +24,10 @@ func Data(cfg *runfile.Config, tokens Tokens, def model.Definition, context int)
 	}
 	out := data.Config{
 		Text: d.Text, JSONL: d.JSONL, MixtureEnd: d.MixtureEnd, Tokens: tokens.Kind, Vocab: vocab, Invalid: d.Invalid, Cache: cacheOf(cfg),
-		Fields: data.Fields{Text: d.Field, Prompt: d.PromptField, Mask: d.MaskField}, Format: d.Format, Chats: tokens.Chats,
-		Layout: data.Layout{End: d.EOS, Packing: d.Packing, Long: d.Long, Together: d.Documents == runfile.DocumentsTogether}, Validation: d.Validation, Context: context,
+		Fields: d.Fields, Format: d.Format, Chats: tokens.Chats,
+		Layout: d.Layout, Validation: d.Validation, Context: context,
 	}
+	out.Layout.Together = d.Documents == runfile.DocumentsTogether
 	if cfg.Preference.On() {
 		out.Format = data.FormatPairs
 	}

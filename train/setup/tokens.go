@@ -84,8 +84,8 @@ func (t *Tokens) open(cfg *runfile.Config, own bool, out io.Writer) (err error) 
 	switch {
 	case t.Kind == byteTokens && cfg.Data.Tokenizer != "":
 		return invalid("data.tokenizer", cfg.Data.Tokenizer, "none with data.tokens bytes")
-	case t.Kind == byteTokens && cfg.Data.EOS != nil && !cfg.HasDocuments():
-		return invalid("data.eos", fmt.Sprint(*cfg.Data.EOS), "null without documents (data.jsonl) or a tokenizer")
+	case t.Kind == byteTokens && cfg.Data.Layout.End != nil && !cfg.HasDocuments():
+		return invalid("data.eos", fmt.Sprint(*cfg.Data.Layout.End), "null without documents (data.jsonl) or a tokenizer")
 	case t.Kind == byteTokens:
 		return nil
 	case t.Path == "" && t.Kind == tokenizerTokens:
