@@ -1,10 +1,18 @@
 // dx = rstd (g - mean g - xhat mean(g xhat)), g = dy gamma, xhat = (x - mean) rstd; RMS: dx = rstd (g - xhat mean(g xhat)),
 // xhat = x rstd. Twins: graph.LayerNormGrad.Eval, graph.RMSNormGrad.Eval.
+// ROTATE: dy is what the rotation of heads makes of what is bound as dy (shared/rotate.wgsl). Twin: graph.Rope.Eval.
+// GAIN: partials[part] = the sum of dy xhat over the part's CHUNK rows, one after the other; FROM is the first row that is bound among all, and a part that
+// it cuts goes on from its partial. Twin: graph.NormGammaGrad.Eval.
 
 struct Params {
     rows: u32,
     width: u32,      // of a row, in items of T
     reciprocal: f32, // of the width in elements
+#if ROTATE
+    half: u32,       // of a head, in items
+    per_token: u32,  // rows
+    positions: u32,
+#endif
 }
 
 @bind var<uniform> params: Params;
@@ -12,6 +20,13 @@ struct Params {
 @bind var<storage, read> gamma: array<{{T}}>;
 @bind var<storage, read> stats: array<f32>;
 @bind var<storage, read> dy: array<{{T}}>;
+#if ROTATE
+#import "shared/rotate.wgsl"
+#endif
+#if GAIN
+@bind var<storage, read_write> partials: array<{{T}}>;
+var<workgroup> gain: array<{{T}}, {{ITEMS}}>; // each item is read and written by one lane
+#endif
 #if EPILOGUE
 #import "shared/epilogue.wgsl"
 #else
@@ -20,11 +35,38 @@ struct Params {
 
 #import "shared/row.wgsl"
 
+// Item k of a row of dy.
+fn given(row: u32, k: u32) -> {{T}} {
+    let i = row * params.width + k;
+#if ROTATE
+    let upper = k / params.half % 2u == 1u;
+    let low = i - params.half * u32(upper);
+    let angle = rotation_of(row / params.per_token) + k % params.half;
+    let a = dy[low];
+    let b = dy[low + params.half];
+    return select(rotated_low(a, b, angle), rotated_high(a, b, angle), upper);
+#else
+    return dy[i];
+#endif
+}
+
 #import "shared/main.wgsl" LANES=64
 {
-    let row = row_index(workgroup, workgroups, lane);
     let begin = row_lane(lane);
+#if GAIN
+    let part = {{FROM}}u / {{CHUNK}}u + row_index(workgroup, workgroups, lane);
+    let start = max({{FROM}}u, part * {{CHUNK}}u) - {{FROM}}u;
+    let end = min({{FROM}}u + params.rows, (part + 1u) * {{CHUNK}}u) - {{FROM}}u;
+    if (start >= end) { return; }
+    for (var k = begin; k < params.width; k += row_lanes) {
+        gain[k] = {{T}}(0.0);
+        if (part * {{CHUNK}}u < {{FROM}}u) { gain[k] = partials[part * params.width + k]; }
+    }
+    for (var row = start; row < end; row++) {
+#else
+    let row = row_index(workgroup, workgroups, lane);
     if (row < params.rows) {
+#endif
         let first = row * params.width;
 #if RMS
         let mean = 0.0;
@@ -36,7 +78,7 @@ struct Params {
 #endif
         var moment = {{T}}(0.0);
         for (var k = begin; k < params.width; k += row_lanes) {
-            let g = dy[first + k] * gamma[k];
+            let g = given(row, k) * gamma[k];
             moment += g * (x[first + k] - mean);
 #if !RMS
             total += g;
@@ -49,11 +91,19 @@ struct Params {
         let level = row_sum(total, begin) * params.reciprocal;
 #endif
         for (var k = begin; k < params.width; k += row_lanes) {
+            let d = given(row, k);
+            let centred = x[first + k] - mean;
+#if GAIN
+            gain[k] += d * (centred * rstd);
+#endif
 #if EPILOGUE
-            finish(first + k, rstd * (dy[first + k] * gamma[k] - level - (x[first + k] - mean) * along));
+            finish(first + k, rstd * (d * gamma[k] - level - centred * along));
 #else
-            dx[first + k] = rstd * (dy[first + k] * gamma[k] - level - (x[first + k] - mean) * along);
+            dx[first + k] = rstd * (d * gamma[k] - level - centred * along);
 #endif
         }
     }
+#if GAIN
+    for (var k = begin; k < params.width; k += row_lanes) { partials[part * params.width + k] = gain[k]; }
+#endif
 }

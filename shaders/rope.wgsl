@@ -1,11 +1,9 @@
-// The pair (x[i], x[i + head/2]) of each head is turned by the angle of its position: table[t, i] = (cos, sin), t the index of the row in its
-// sequence, or what is said of it.
-// Twin: graph.Rope.Eval.
+// y is x, each head turned by the angle of its token's position (shared/rotate.wgsl). Twin: graph.Rope.Eval.
 
 struct Params {
     pairs: u32,     // of all rows, in items of T
     half: u32,      // of a head, in items
-    heads: u32,     // a row
+    per_token: u32, // heads
     positions: u32,
 #if PARTIAL
     rest: u32,      // of a head, behind the pairs: it stays
@@ -14,11 +12,7 @@ struct Params {
 
 @bind var<uniform> params: Params;
 @bind var<storage, read> x: array<{{T}}>;
-#if POSITIONS
-@bind var<storage, read> positions: array<i32>;
-#endif
-@bind var<storage, read> cosines: array<{{T}}>;
-@bind var<storage, read> sines: array<{{T}}>;
+#import "shared/rotate.wgsl"
 @bind var<storage, read_write> y: array<{{T}}>;
 
 #import "shared/main.wgsl" LANES=64
@@ -39,20 +33,10 @@ struct Params {
         let low = head * 2u * params.half + at;
 #endif
         let high = low + params.half;
-#if POSITIONS
-        let position = u32(positions[head / params.heads]);
-#else
-        let position = (head / params.heads) % params.positions;
-#endif
-        let angle = position * params.half + at;
+        let angle = rotation_of(head / params.per_token) + at;
         let a = x[low];
         let b = x[high];
-#if INVERSE
-        y[low] = a * cosines[angle] + b * sines[angle];
-        y[high] = b * cosines[angle] - a * sines[angle];
-#else
-        y[low] = a * cosines[angle] - b * sines[angle];
-        y[high] = b * cosines[angle] + a * sines[angle];
-#endif
+        y[low] = rotated_low(a, b, angle);
+        y[high] = rotated_high(a, b, angle);
     }
 }

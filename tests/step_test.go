@@ -32,8 +32,8 @@ const (
 	// last norm's gradient with gamma and beta, and those of positions and tokens.
 	dispatchesOfRest = 3 + (1 + 2 + 2 + 1) + (1 + 2*2 + 1 + 1)
 	// On a GPU products do what follows them: a bias, with the activation, with the residual; backwards the activation. So do the norms' gradients: the
-	// additions to the residual.
-	joinedOfLayerOnGPU = 4 + 1 + 2
+	// additions to the residual, and of the sums for gamma the first of two dispatches.
+	joinedOfLayerOnGPU, joinedOfRestOnGPU = 4 + 1 + 2 + 2, 1
 	// Where products are cut into slices of K, which fill a GPU, the sums of these: in a layer of one product forwards, one backwards (on a GPU
 	// two) and the four for weights, in the rest of one.
 	slicesOfLayer, slicesOfLayerOnGPU, slicesOfRest = 6, 7, 1
@@ -54,12 +54,14 @@ func TestDispatchesElsewhere(t *testing.T) {
 	for i, p := range def.Params() {
 		targets = append(targets, compile.Target{Value: grads[i], Leaf: p.Path})
 	}
-	for software, slices := range map[bool]int{false: slicesOfLayerOnGPU - joinedOfLayerOnGPU, true: slicesOfLayer} {
+	for software, more := range map[bool][2]int{
+		false: {slicesOfLayerOnGPU - joinedOfLayerOnGPU, slicesOfRest - joinedOfRestOnGPU}, true: {slicesOfLayer, slicesOfRest},
+	} {
 		limits := gpu.DefaultLimits()
 		limits.Software = software
 		plan, err := compile.PlanNarrow(t.Context(), built.Graph, targets, nil, limits)
 		require.NoError(t, err)
-		assert.Equal(t, defaultLayers*(dispatchesOfLayer+slices)+dispatchesOfRest+slicesOfRest, plan.Dispatches, "software %v", software)
+		assert.Equal(t, defaultLayers*(dispatchesOfLayer+more[0])+dispatchesOfRest+more[1], plan.Dispatches, "software %v", software)
 	}
 }
 

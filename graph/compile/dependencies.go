@@ -75,7 +75,7 @@ func (d *dependencies) merge(u, r *unit, reads []*graph.Value) {
 // by is whether r needs u by way of a third unit, or what u stores besides its result. What is older than u does not need it: units that others follow are
 // newer, so that what it needs has stayed what it was.
 func (d *dependencies) by(r, u *unit) bool {
-	result, begin, seen := u.nodes[0].Outputs[0], d.alone[u].begin, map[*unit]bool{}
+	result, begin, seen := u.root().Outputs[0], d.alone[u].begin, map[*unit]bool{}
 	var needs func(x *unit) bool
 	needs = func(x *unit) bool {
 		if x == nil || seen[x] {
@@ -87,7 +87,7 @@ func (d *dependencies) by(r, u *unit) bool {
 		switch {
 		case x == u || w.begin < begin && begin < w.end:
 			return true
-		case w.newest < u.nodes[0].ID:
+		case w.newest < u.root().ID:
 			return false
 		}
 		return slices.ContainsFunc(x.reads, func(v *graph.Value) bool { return needs(d.writer[d.c.root(v)]) })

@@ -36,8 +36,7 @@ func (c *Compiler) addEpilogues() {
 		if c.over() {
 			return
 		}
-		n := u.nodes[len(u.nodes)-1]
-		if l := lowerings[n.Op.Kind()]; l.finish != nil && u.delivers == nil && len(u.nodes) == 1 && l.finishes(c, n) {
+		if n := u.root(); u.finish != nil && lowerings[n.Op.Kind()].finishes(c, n) {
 			c.addEpilogue(u, d)
 		}
 	}
@@ -46,11 +45,11 @@ func (c *Compiler) addEpilogues() {
 
 // addEpilogue gives a unit those that may be its epilogue, as many as there are buffers for.
 func (c *Compiler) addEpilogue(u *unit, d *dependencies) {
-	n := u.nodes[0]
-	v := n.Outputs[0]
+	v := u.root().Outputs[0]
 	if len(c.sinks[v]) > 0 {
 		return
 	}
+	alone := *u
 	e := &epilogue{result: v}
 	readers := slices.DeleteFunc(slices.Clone(d.readers[v]), func(r *unit) bool { return r.followed })
 	left := len(readers)
@@ -60,7 +59,7 @@ func (c *Compiler) addEpilogue(u *unit, d *dependencies) {
 		}
 		reads := slices.Clone(u.reads)
 		for _, w := range r.reads {
-			if w != v && !slices.Contains(reads[len(n.Inputs):], w) {
+			if w != v && !slices.Contains(reads[len(alone.reads):], w) {
 				reads = append(reads, w)
 			}
 		}
@@ -68,7 +67,7 @@ func (c *Compiler) addEpilogue(u *unit, d *dependencies) {
 		if left > 1 || c.wanted(v) || c.pinned(v) {
 			stored++ // the result, unless the other readers follow too
 		}
-		if len(reads)+c.maximaRead(n)+stored > min(maxEpilogueBuffers, c.limits.StorageBuffers) {
+		if len(reads)+u.bound+c.maximaRead(u.root())+stored > min(maxEpilogueBuffers, c.limits.StorageBuffers) {
 			continue
 		}
 		left--
@@ -82,17 +81,18 @@ func (c *Compiler) addEpilogue(u *unit, d *dependencies) {
 	if len(e.outputs) == 0 {
 		return
 	}
+	u.alone = &alone
 	if left > 0 || c.wanted(v) || c.pinned(v) {
 		e.outputs = append([]*graph.Value{v}, e.outputs...)
 	} else {
 		u.writes = slices.DeleteFunc(u.writes, func(w *graph.Value) bool { return w == v })
 	}
-	u.lower = func(c *Compiler) { lowerings[n.Op.Kind()].finish(c, n, e) }
+	u.lower = func(c *Compiler) { u.finish(c, e) }
 }
 
 // follows is whether a unit makes each element of one value of the element of v at its place and of operands that lie in one binding each.
 func (c *Compiler) follows(u *unit, v *graph.Value) bool {
-	n := u.nodes[len(u.nodes)-1]
+	n := u.root()
 	if u.delivers != nil || !fusable(n) || len(u.follow) > 0 || c.direct(n.Outputs[0]) != nil {
 		return false
 	}

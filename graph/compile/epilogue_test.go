@@ -40,6 +40,11 @@ var epilogueCases = []struct {
 		rms := g.Append(graph.RMSNormGrad{}, a, gamma, x(g, "scales", 6, 1), dy).Outputs[0]
 		return []*graph.Value{g.Add(g.Add(x(g, "d", 6, 72), layer), rms)}
 	}},
+	{"gradients of a norm whose heads are turned", func(g *graph.Graph) []*graph.Value {
+		dy := g.Append(graph.Rope{HeadDim: 24, Theta: 100, Inverse: true}, x(g, "dy", 2, 3, 72)).Outputs[0]
+		rms := g.Append(graph.RMSNormGrad{}, x(g, "a", 6, 72), x(g, "gamma", 72), x(g, "scales", 6, 1), g.Reshape(dy, 6, 72)).Outputs[0]
+		return []*graph.Value{g.Add(x(g, "d", 6, 72), rms)}
+	}},
 }
 
 // TestEpilogues: what follows a kernel has in that kernel the bits that it has in one of its own, on adapters that are not software.

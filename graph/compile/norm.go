@@ -2,8 +2,6 @@ package compile
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"gputrain/gpu"
 	"gputrain/graph"
@@ -11,10 +9,8 @@ import (
 )
 
 func init() {
-	Register(graph.LayerNorm{}, Lowering{Lower: func(c *Compiler, n *graph.Node) { c.norm(n, n.Op.(graph.LayerNorm).Eps, false) }, Checks: normChecks})
-	Register(graph.RMSNorm{}, Lowering{Lower: func(c *Compiler, n *graph.Node) { c.norm(n, n.Op.(graph.RMSNorm).Eps, true) }})
-	Register(graph.LayerNormGrad{}, Lowering{Lower: func(c *Compiler, n *graph.Node) { lowerNormGrad(c, n, nil) }, finishes: wholeRows, finish: lowerNormGrad})
-	Register(graph.RMSNormGrad{}, Lowering{Lower: func(c *Compiler, n *graph.Node) { lowerNormGrad(c, n, nil) }, finishes: wholeRows, finish: lowerNormGrad})
+	Register(graph.LayerNorm{}, Lowering{Lower: func(c *Compiler, n *graph.Node) { c.norm(n, nil) }, Checks: normChecks})
+	Register(graph.RMSNorm{}, Lowering{Lower: func(c *Compiler, n *graph.Node) { c.norm(n, nil) }})
 	Register(graph.Softmax{}, Lowering{Lower: lowerSoftmax, Checks: softmaxChecks})
 	Register(graph.SoftmaxGrad{}, Lowering{Lower: lowerSoftmaxGrad})
 }
@@ -51,27 +47,38 @@ var normChecks = []Check{
 		}
 		return out
 	}},
+	{Name: "rotated norm", Tolerance: 64, Below: 2000, Build: func(g *graph.Graph) []*graph.Value {
+		var out []*graph.Value
+		for _, head := range []int{16, 64} { // of rows of 64
+			a, gamma, positions := checkedInput(g, fmt.Sprint("a", head), 2, 35, 64), checkedInput(g, fmt.Sprint("gamma", head), 64), checkedInts(g, fmt.Sprint("positions", head), 2, 35)
+			n := g.Append(graph.RMSNorm{Eps: 1e-5}, a, gamma)
+			dy := g.Append(graph.Rope{HeadDim: head, Theta: 10000, Window: 2000, Inverse: true}, checkedInput(g, fmt.Sprint("dy", head), 2, 35, 64), positions).Outputs[0]
+			out = append(out, g.RopeAt(n.Outputs[0], positions, head, 10000, 2000),
+				g.Append(graph.RMSNormGrad{}, a, gamma, n.Outputs[1], dy).Outputs[0], g.Append(graph.NormGammaGrad{RMS: true}, a, n.Outputs[1], dy).Outputs[0])
+		}
+		return out
+	}},
 }
 
-// rowVariant is that of a shader that works row by row (shared/row.wgsl) on vec4s where the width allows it, with its grid and
-// the width in items.
-func (c *Compiler) rowVariant(rows, width int) (shaders.Variant, gpu.Grid, uint32) {
-	t, items, grid := "f32", width, c.Linear(rows)
+// rowVariant is that of a shader that works row by row (shared/row.wgsl) on vec4s where the width allows it, with the width in items.
+func (c *Compiler) rowVariant(width int) (shaders.Variant, uint32) {
+	t, items := "f32", width
 	if width%4 == 0 {
 		t, items = "vec4<f32>", width/4
 	}
-	if !c.limits.Software {
-		grid = gpu.Linear(uint64(rows), 1, c.limits)
-	}
 	v := shaders.Variant{Flags: map[string]bool{"VECTOR": width%4 == 0, "GROUP": !c.limits.Software}, Constants: map[string]string{"T": t}}
-	return v, grid, uint32(items)
+	return v, uint32(items)
 }
 
-// rowKernel is the shader of that name in the variant for such rows.
-func (c *Compiler) rowKernel(name, suffix string, rows, width int, flags map[string]bool) (*gpu.Kernel, gpu.Grid, uint32) {
-	v, grid, items := c.rowVariant(rows, width)
-	maps.Copy(v.Flags, flags)
-	return c.kernel(name, suffix, v), grid, items
+// rowBytes is what shared/row.wgsl takes of a workgroup's memory.
+const rowBytes = 4 * 64
+
+// rowGrid is the grid of such a shader.
+func (c *Compiler) rowGrid(rows int) gpu.Grid {
+	if c.limits.Software {
+		return c.Linear(rows)
+	}
+	return gpu.Linear(uint64(rows), 1, c.limits)
 }
 
 // normParams is Params of norm.wgsl.
@@ -80,49 +87,40 @@ type normParams struct {
 	Eps float32
 }
 
-// normGradParams is Params of norm_grad.wgsl.
-type normGradParams struct {
-	Rows, Width uint32
-	Reciprocal  float32
+// rotatedNormParams is Params where heads are turned.
+type rotatedNormParams struct {
+	normParams
+	rotationParams
 }
 
-// wholeRows is whether the rows of a node's result consist of whole vec4, in one binding.
-func wholeRows(c *Compiler, n *graph.Node) bool {
-	rows, width := graph.Rows(n.Outputs[0].Shape())
-	return rows > 0 && width%4 == 0 && c.allWhole(n)
-}
-
-func (c *Compiler) norm(n *graph.Node, eps float64, rms bool) {
+// norm lowers a norm, with the rotation after it where there is one.
+func (c *Compiler) norm(n, rotation *graph.Node) {
 	count, width := graph.Rows(n.Inputs[0].Shape())
-	suffix := "_layer"
-	if rms {
-		suffix = "_rms"
+	suffix, eps := "_layer", 0.0
+	switch op := n.Op.(type) {
+	case graph.LayerNorm:
+		eps = op.Eps
+	case graph.RMSNorm:
+		suffix, eps = "_rms", op.Eps
 	}
-	operands := slices.Concat(c.rowOperands("input", n.Inputs[0]), c.scales(n.Inputs[1:]...), c.rowOperands("output", n.Outputs...))
-	c.rowwise(operands, func(share func(int) int, spans []Span) {
+	v, items := c.rowVariant(width)
+	v.Flags["RMS"], v.Flags["ROTATE"] = suffix == "_rms", rotation != nil
+	operands, outputs := append(c.rowOperands("input", n.Inputs[0]), c.scales(n.Inputs[1:]...)...), n.Outputs
+	var turn rotationParams
+	if rotation != nil {
+		end, tables, p := c.rotation(rotation, width, v)
+		suffix, operands, turn = suffix+"_rope"+end, append(operands, tables...), p
+		outputs = []*graph.Value{rotation.Outputs[0], n.Outputs[1]}
+	}
+	k := c.kernel("norm", suffix, v)
+	c.rowwise(append(operands, c.rowOperands("output", outputs...)...), func(share func(int) int, spans []Span) {
 		rows := share(count)
-		k, grid, items := c.rowKernel("norm", suffix, rows, width, map[string]bool{"RMS": rms})
-		c.Dispatch(k, grid, normParams{normGradParams{uint32(rows), items, float32(1 / float64(width))}, float32(eps)}, spans...)
-	})
-}
-
-func lowerNormGrad(c *Compiler, n *graph.Node, e *epilogue) {
-	count, width := graph.Rows(n.Inputs[0].Shape())
-	_, rms := n.Op.(graph.RMSNormGrad)
-	name := "_layer"
-	if rms {
-		name = "_rms"
-	}
-	operands := slices.Concat(c.rowOperands("input", n.Inputs[0]), c.scales(n.Inputs[1]), c.rowOperands("input", n.Inputs[2:]...))
-	if e == nil {
-		operands = append(operands, c.rowOperands("output", n.Outputs...)...)
-	}
-	c.rowwise(operands, func(share func(int) int, spans []Span) {
-		rows := share(count)
-		variant, grid, items := c.rowVariant(rows, width)
-		variant.Flags["RMS"] = rms
-		suffix, spans := e.finish(c, variant, spans...)
-		c.Dispatch(c.kernel("norm_grad", name+suffix, variant), grid, normGradParams{uint32(rows), items, float32(1 / float64(width))}, spans...)
+		params := normParams{normGradParams{uint32(rows), items, float32(1 / float64(width))}, float32(eps)}
+		if rotation != nil {
+			c.Dispatch(k, c.rowGrid(rows), rotatedNormParams{params, turn}, spans...)
+			return
+		}
+		c.Dispatch(k, c.rowGrid(rows), params, spans...)
 	})
 }
 
@@ -137,7 +135,7 @@ func (c *Compiler) softmax(n *graph.Node, name string) {
 	count, width := graph.Rows(n.Inputs[0].Shape())
 	c.rowwise(append(c.rowOperands("input", n.Inputs...), c.rowOperands("output", n.Outputs...)...), func(share func(int) int, spans []Span) {
 		rows := share(count)
-		k, grid, items := c.rowKernel(name, "", rows, width, map[string]bool{})
-		c.Dispatch(k, grid, rowParams{uint32(rows), items}, spans...)
+		v, items := c.rowVariant(width)
+		c.Dispatch(c.kernel(name, "", v), c.rowGrid(rows), rowParams{uint32(rows), items}, spans...)
 	})
 }

@@ -28,6 +28,8 @@ func partsOf(g *graph.Graph) []*graph.Value {
 
 	layer := g.Append(graph.LayerNorm{Eps: 1e-5}, flat(x), gamma, checkedInput(g, "beta", partD))
 	rms := g.Append(graph.RMSNorm{Eps: 1e-5}, x, gamma)
+	heads := g.Append(graph.RMSNorm{Eps: 1e-6}, x, checkedInput(g, "heads", partD))
+	back := g.Append(graph.Rope{HeadDim: partD / 4, Theta: 10000, Window: 50, Inverse: true}, dy, positions).Outputs[0]
 	soft := g.Softmax(x)
 	op := graph.Attention{Heads: 2, KVHeads: 2, HeadDim: partD / 2, Causal: true}
 	q := g.Rope(g.Apply("exp", x), partD/2, 10000)
@@ -37,7 +39,9 @@ func partsOf(g *graph.Graph) []*graph.Value {
 		layer.Outputs[0], g.Append(graph.LayerNormGrad{}, flat(x), gamma, layer.Outputs[1], flat(dy)).Outputs[0],
 		g.Append(graph.NormGammaGrad{}, flat(x), layer.Outputs[1], flat(dy)).Outputs[0],
 		rms.Outputs[0], g.Append(graph.NormGammaGrad{RMS: true}, x, rms.Outputs[1], dy).Outputs[0], g.Append(graph.RMSNormGrad{}, x, gamma, rms.Outputs[1], dy).Outputs[0],
-		soft, g.Append(graph.SoftmaxGrad{}, soft, dy).Outputs[0], g.RopeAt(x, positions, partD/2, 10000, 50),
+		g.Rope(heads.Outputs[0], partD/2, 10000), g.Append(graph.NormGammaGrad{RMS: true}, x, heads.Outputs[1], back).Outputs[0],
+		g.Append(graph.RMSNormGrad{}, x, gamma, heads.Outputs[1], back).Outputs[0],
+		soft, g.Append(graph.SoftmaxGrad{}, soft, dy).Outputs[0], g.RopeAt(x, positions, partD/4, 10000, 50),
 		embedded, g.Append(graph.EmbeddingGrad{Vocab: 50}, g.Mul(dy, embedded), ids).Outputs[0],
 		g.Dropout(g.Mul(x, dy), g.Input("key", graph.Type{Shape: []int{2}, DType: buffers.U32}), 0.3, 5),
 		g.Sum(dy, 0), g.Mean(flat(dy), 0), g.Max(g.Mul(x, dy), 0, 1),

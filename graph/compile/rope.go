@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/graph"
@@ -14,8 +15,14 @@ import (
 
 func init() { Register(graph.Rope{}, Lowering{Lower: lowerRope, Checks: ropeChecks}) }
 
-// Params of rope.wgsl.
-type ropeParams struct{ Pairs, Half, Heads, Positions uint32 }
+// rotationParams is what Params has for shared/rotate.wgsl: half of a head, in items, what a token has of what the kernel counts, and positions.
+type rotationParams struct{ Half, PerToken, Positions uint32 }
+
+// ropeParams is Params of rope.wgsl.
+type ropeParams struct {
+	Pairs uint32
+	rotationParams
+}
 
 // partialRopeParams is Params where pairs do not fill a head.
 type partialRopeParams struct {
@@ -26,40 +33,49 @@ type partialRopeParams struct {
 func lowerRope(c *Compiler, n *graph.Node) {
 	op := n.Op.(graph.Rope)
 	shape := n.Inputs[0].Shape()
-	positions, half := shape[1], len(op.Angles())
+	half := len(op.Angles())
 	rest := op.HeadDim - 2*half
-	suffix, t, unit := "", "f32", 1
+	t, unit := "f32", 1
 	if half%4 == 0 && rest%4 == 0 {
 		t, unit = "vec4<f32>", 4
 	}
-	if op.Inverse {
-		suffix = "_inverse"
-	}
-	if rest > 0 {
-		suffix += "_partial"
-	}
 	pairs := graph.Elements(shape) / op.HeadDim * ((half + rest) / unit)
-	operands := c.rowOperands("x", n.Inputs[0])
-	table := positions
-	if op.Window > 0 {
-		suffix, table = suffix+"_at", op.Window
-		checkIDs(c, n.Inputs[1], "position", op.Window, false)
-		operands = append(operands, c.rowOperands("positions", n.Inputs[1])...)
-	}
-	k := c.kernel("rope", suffix, shaders.Variant{
-		Flags: map[string]bool{"INVERSE": op.Inverse, "POSITIONS": op.Window > 0, "PARTIAL": rest > 0}, Constants: map[string]string{"T": t},
-	})
-	operands = append(operands, rowOperand{tensor: c.ropeTable("cosines", table, op, math.Cos), whole: true, name: "cosines"},
-		rowOperand{tensor: c.ropeTable("sines", table, op, math.Sin), whole: true, name: "sines"})
-	c.rowwise(append(operands, c.rowOperands("y", n.Outputs[0])...), func(share func(int) int, spans []Span) {
+	v := shaders.Variant{Flags: map[string]bool{"PARTIAL": rest > 0}, Constants: map[string]string{"T": t}}
+	suffix, tables, rotation := c.rotation(n, op.HeadDim, v)
+	k := c.kernel("rope", suffix, v)
+	c.rowwise(slices.Concat(c.rowOperands("x", n.Inputs[0]), tables, c.rowOperands("y", n.Outputs[0])), func(share func(int) int, spans []Span) {
 		count := share(pairs)
-		params := ropeParams{uint32(count), uint32(half / unit), uint32(shape[2] / op.HeadDim), uint32(positions)}
+		params := ropeParams{uint32(count), rotation}
 		if rest > 0 {
 			c.Dispatch(k, c.Linear(count), partialRopeParams{params, uint32(rest / unit)}, spans...)
 			return
 		}
 		c.Dispatch(k, c.Linear(count), params, spans...)
 	})
+}
+
+// rotation gives a variant, whose items are chosen, the rotation of a node for shared/rotate.wgsl, in a kernel that counts rows of a width. It returns the
+// suffix of the kernel, and what it binds and has in its params for that.
+func (c *Compiler) rotation(n *graph.Node, width int, v shaders.Variant) (suffix string, tables []rowOperand, p rotationParams) {
+	op, shape := n.Op.(graph.Rope), n.Inputs[0].Shape()
+	half, positions, unit := len(op.Angles()), shape[1], 1
+	if v.Constants["T"] != "f32" {
+		unit = 4
+	}
+	p = rotationParams{uint32(half / unit), uint32(shape[2] / width), uint32(positions)}
+	v.Flags["INVERSE"], v.Flags["POSITIONS"] = op.Inverse, op.Window > 0
+	if op.Inverse {
+		suffix = "_inverse"
+	}
+	if 2*half < op.HeadDim {
+		suffix += "_partial"
+	}
+	if op.Window > 0 {
+		suffix, positions = suffix+"_at", op.Window
+		checkIDs(c, n.Inputs[1], "position", op.Window, false)
+		tables = c.rowOperands("positions", n.Inputs[1])
+	}
+	return suffix, append(tables, rowOperand{tensor: c.rotations(positions, op), whole: true, name: "rotations"}), p
 }
 
 var ropeChecks = []Check{
@@ -70,19 +86,21 @@ var ropeChecks = []Check{
 	}},
 }
 
-// ropeTable is Factor f(t angle) over [positions, angles of a head], computed in float64: angles of thousands of radians
+// rotations are Factor cos(t angle) and Factor sin(t angle), [positions, 2, angles of a head], computed in float64: angles of thousands of radians
 // are beyond what devices' own sines are good for.
-func (c *Compiler) ropeTable(name string, positions int, op graph.Rope, f func(float64) float64) Tensor {
+func (c *Compiler) rotations(positions int, op graph.Rope) Tensor {
 	angles, factor := op.Angles(), cmp.Or(op.Factor, 1)
-	label := fmt.Sprintf("rope.%s.%d.%d.%g", name, positions, op.HeadDim, op.Theta)
+	label := fmt.Sprintf("rope.%d.%d.%g", positions, op.HeadDim, op.Theta)
 	if len(op.Frequencies) > 0 || op.Factor != 0 {
-		label = fmt.Sprintf("rope.%s.%d.%x", name, positions, sha256.Sum256(fmt.Append(nil, factor, angles)))
+		label = fmt.Sprintf("rope.%d.%x", positions, sha256.Sum256(fmt.Append(nil, factor, angles)))
 	}
-	return c.constant(label, buffers.F32, []int{positions, len(angles)}, func() []byte {
-		data := make([]byte, 0, 4*positions*len(angles))
+	return c.constant(label, buffers.F32, []int{positions, 2, len(angles)}, func() []byte {
+		data := make([]byte, 0, 8*positions*len(angles))
 		for t := range positions {
-			for _, angle := range angles {
-				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(factor*f(float64(t)*angle))))
+			for _, f := range []func(float64) float64{math.Cos, math.Sin} {
+				for _, angle := range angles {
+					data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(factor*f(float64(t)*angle))))
+				}
 			}
 		}
 		return data

@@ -14,11 +14,14 @@ type unit struct {
 	reads    []*graph.Value
 	writes   []*graph.Value
 	lower    func(c *Compiler)
-	delivers *sink   // of a delivery
-	follow   []*unit // computed in this one's kernel, from its result
-	followed bool    // is one of these
-	key      int     // position among the units that could run
-	after    int     // units this one still waits for, while ordering
+	finish   func(c *Compiler, e *epilogue) // lower with an epilogue; nil where there can be none
+	bound    int                            // storage buffers of that kernel besides those of reads and writes
+	delivers *sink                          // of a delivery
+	alone    *unit                          // as it was before others followed it
+	follow   []*unit                        // computed in this one's kernel, from its result
+	followed bool                           // is one of these
+	key      int                            // position among the units that could run
+	after    int                            // units this one still waits for, while ordering
 	next     []*unit
 }
 
@@ -106,6 +109,7 @@ func (c *Compiler) writesLeaves(n *graph.Node) bool {
 // one whose last node comes first in the graph, so that the builder's order holds where nothing else is asked for.
 func (c *Compiler) order() {
 	paired := c.pair()
+	c.joinNorms(paired)
 	for _, n := range c.live {
 		if c.over() {
 			return
@@ -151,8 +155,14 @@ func (c *Compiler) nodeUnit(n *graph.Node) *unit {
 		u.reads = c.loads(n)
 	}
 	u.lower = func(c *Compiler) { l.Lower(c, n) }
+	if l.finish != nil {
+		u.finish = func(c *Compiler, e *epilogue) { l.finish(c, n, e) }
+	}
 	return u
 }
+
+// root is the node that a unit has its kind from.
+func (u *unit) root() *graph.Node { return u.nodes[len(u.nodes)-1] }
 
 // pair makes a unit of each forward node and its gradient node that a pair lowering takes, where the gradient does not
 // depend on the forward node's outputs except through the pair itself.
@@ -168,19 +178,31 @@ func (c *Compiler) pair() map[*graph.Node]bool {
 					continue
 				}
 				paired[f], paired[g] = true, true
-				u := &unit{nodes: []*graph.Node{f, g}, writes: append(slices.Clone(f.Outputs), g.Outputs...), key: g.ID, reads: slices.Clone(f.Inputs)}
-				for _, v := range g.Inputs {
-					if v.Node() != f {
-						u.reads = append(u.reads, v)
-					}
-				}
-				lower := p.lower
-				u.lower = func(c *Compiler) { lower(c, f, g) }
+				u := c.joint(nil, f, g)
+				u.lower = func(c *Compiler) { p.lower(c, f, g) }
 				c.units = append(c.units, u)
 			}
 		}
 	}
 	return paired
+}
+
+// joint is a unit of several nodes, which the last gives its kind. inner, which one of them makes for the others, has no memory.
+func (c *Compiler) joint(inner *graph.Value, nodes ...*graph.Node) *unit {
+	u := &unit{nodes: nodes, key: nodes[len(nodes)-1].ID}
+	for _, n := range nodes {
+		for _, v := range n.Inputs {
+			if !slices.Contains(nodes, c.root(v).Node()) && !slices.Contains(u.reads, v) {
+				u.reads = append(u.reads, v)
+			}
+		}
+		for _, v := range n.Outputs {
+			if v != inner {
+				u.writes = append(u.writes, v)
+			}
+		}
+	}
+	return u
 }
 
 // dependsBetween is whether some third node between f and g reads f and is needed by g.

@@ -33,7 +33,7 @@ var groups = map[string]string{
 }
 
 func groupOf(u *unit) string {
-	if g, ok := groups[u.nodes[len(u.nodes)-1].Op.Kind()]; ok && u.delivers == nil {
+	if g, ok := groups[u.root().Op.Kind()]; ok && u.delivers == nil {
 		return g
 	}
 	return Rest
@@ -136,7 +136,7 @@ func (c *Compiler) unitWorks() []unitWork {
 	out := make([]unitWork, max(1, len(c.units))) // a product on trial belongs to none
 	unitOf := map[*graph.Node]int{}
 	for i, u := range c.units {
-		root := u.nodes[len(u.nodes)-1]
+		root := u.root()
 		out[i].Group, out[i].Kind = groupOf(u), root.Op.Kind()
 		switch root.Op.(type) {
 		case graph.Embedding:
@@ -195,16 +195,18 @@ func (c *Compiler) visitComputed(n *graph.Node, fn func(n *graph.Node) bool) {
 // besides is what an epilogue reads and writes besides the kernel's own operands and one result.
 func (u *unit) besides() float64 {
 	bytes := uint64(0)
-	n := u.nodes[0]
-	for _, v := range u.reads[len(n.Inputs):] {
-		if !slices.Contains(n.Inputs, v) {
+	for _, v := range u.reads[len(u.alone.reads):] {
+		if !slices.Contains(u.alone.reads, v) {
 			bytes += valueBytes(v)
 		}
 	}
 	for _, v := range u.writes {
 		bytes += valueBytes(v)
 	}
-	return float64(bytes - valueBytes(n.Outputs[0]))
+	for _, v := range u.alone.writes {
+		bytes -= valueBytes(v)
+	}
+	return float64(bytes)
 }
 
 // addLeast counts each value that passes between the rest and other groups once, with the unit of the rest that writes it or first reads it, as if each
@@ -238,8 +240,7 @@ func (c *Compiler) addLeast(out []unitWork) {
 			visit(&out[i], u.reads, u.writes)
 			continue
 		}
-		n := u.nodes[0]
-		visit(&out[i], n.Inputs, n.Outputs)
+		visit(&out[i], u.alone.reads, u.alone.writes)
 		for _, r := range u.follow {
 			visit(out[i].follow, r.reads, r.writes)
 		}

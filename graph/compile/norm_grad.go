@@ -1,0 +1,96 @@
+package compile
+
+import (
+	"slices"
+	"strconv"
+
+	"gputrain/gpu"
+	"gputrain/graph"
+)
+
+func init() {
+	lower := func(c *Compiler, n *graph.Node) { normGradient{node: n}.lower(c, nil) }
+	finish := func(c *Compiler, n *graph.Node, e *epilogue) { normGradient{node: n}.lower(c, e) }
+	Register(graph.LayerNormGrad{}, Lowering{Lower: lower, finishes: wholeRows, finish: finish})
+	Register(graph.RMSNormGrad{}, Lowering{Lower: lower, finishes: wholeRows, finish: finish})
+}
+
+// normGradParams is Params of norm_grad.wgsl.
+type normGradParams struct {
+	Rows, Width uint32
+	Reciprocal  float32
+}
+
+// rotatedNormGradParams is Params where the gradients of heads are turned.
+type rotatedNormGradParams struct {
+	normGradParams
+	rotationParams
+}
+
+// wholeRows is whether the rows of a node's result consist of whole vec4, in one binding.
+func wholeRows(c *Compiler, n *graph.Node) bool {
+	rows, width := graph.Rows(n.Outputs[0].Shape())
+	return rows > 0 && width%4 == 0 && c.allWhole(n)
+}
+
+// normGradient is the gradient of a norm by what it has read, and what is computed in its kernel: the gradient by the gain, and the rotation that dy
+// comes of; nil where they are not.
+type normGradient struct{ node, gain, rotation *graph.Node }
+
+// The rows whose gradients of the gain one workgroup adds up: at least gainRows, so that its sums are small beside what it reads, and so many that there
+// are no more than gainParts sums.
+const (
+	gainRows  = 8
+	gainParts = 1024
+)
+
+func (g normGradient) lower(c *Compiler, e *epilogue) {
+	n := g.node
+	count, width := graph.Rows(n.Inputs[0].Shape())
+	_, rms := n.Op.(graph.RMSNormGrad)
+	suffix := "_layer"
+	if rms {
+		suffix = "_rms"
+	}
+	v, items := c.rowVariant(width)
+	v.Flags["RMS"], v.Flags["ROTATE"], v.Flags["GAIN"] = rms, g.rotation != nil, g.gain != nil
+	dy := n.Inputs[3]
+	var tables []rowOperand
+	var turn rotationParams
+	if g.rotation != nil {
+		dy = g.rotation.Inputs[0]
+		var end string
+		end, tables, turn = c.rotation(g.rotation, width, v)
+		suffix += "_rope" + end
+	}
+	chunk, partials := max(gainRows, (count+gainParts-1)/gainParts), Tensor{}
+	if g.gain != nil {
+		partials = c.workspace("partial", (count+chunk-1)/chunk, width)
+		tables = append(tables, rowOperand{tensor: partials, whole: true, name: "partial"})
+		suffix += "_gain"
+	}
+	operands := slices.Concat(c.rowOperands("input", n.Inputs[0]), c.scales(n.Inputs[1]), c.rowOperands("input", n.Inputs[2], dy), tables)
+	if e == nil {
+		operands = append(operands, c.rowOperands("output", n.Outputs...)...)
+	}
+	from := 0
+	c.rowwise(operands, func(share func(int) int, spans []Span) {
+		rows := share(count)
+		grid := c.rowGrid(rows)
+		v.Constants["ITEMS"], v.Constants["CHUNK"], v.Constants["FROM"] = strconv.Itoa(int(items)), strconv.Itoa(chunk), strconv.Itoa(from)
+		if g.gain != nil {
+			grid = gpu.Linear(uint64((from+rows-1)/chunk-from/chunk+1), 1, c.limits)
+		}
+		from += rows
+		last, spans := e.finish(c, v, spans...)
+		params := any(normGradParams{uint32(rows), items, float32(1 / float64(width))})
+		if g.rotation != nil {
+			params = rotatedNormGradParams{params.(normGradParams), turn}
+		}
+		c.Dispatch(c.kernel("norm_grad", suffix+last, v), grid, params, spans...)
+	})
+	if g.gain != nil && c.err == nil {
+		parts := partials.Shape[0]
+		c.reduce(reduction{outer: 1, length: parts, inner: width}, []int{parts * width}, plainLoad(partials), c.Out(g.gain.Outputs[0]), 1)
+	}
+}
