@@ -5,7 +5,7 @@ BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
 SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' -o -name LICENSES | grep -v '^./tools/') go.mod go.sum
 
-.PHONY: build dist dist-darwin-arm64 dist-again test-windows test-arm64 window licenses train test test-page test-window check sizes corpus mixed netns slurm isa isa-shims llama fmt fuzz soak matrix bench adapter clean
+.PHONY: build dist dist-darwin-arm64 dist-again test-windows test-arm64 window licenses train test test-page test-window check sizes corpus mixed netns slurm isa isa-shims matrix-units llama fmt fuzz soak matrix bench adapter clean
 
 build: $(BIN)
 
@@ -132,6 +132,10 @@ isa:
 
 isa-shims:
 	tools/isa/shims.sh $(GPUTRAIN_ISA_SHIMS) $(SHIMS)
+
+# matrix-units runs the tests of matrix units on a driver that has them, lavapipe of Mesa 26, out of the tree that GPUTRAIN_ISA_MESA names.
+matrix-units:
+	@tools/matrix.sh "$(GPUTRAIN_ISA_MESA)"
 
 # llama installs llama.cpp from npm, for a processor, and lets it judge what export writes for it. It needs Node.js, npm and Python.
 llama: adapter

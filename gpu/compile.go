@@ -50,7 +50,7 @@ func (d *Device) pipeline(k *Kernel) (nativePipeline, error) {
 			return
 		}
 		if s.native, s.made = c.kept[k.Source]; !s.made {
-			s.native, s.err = d.native.pipeline(k)
+			s.native, s.err = d.native.pipeline(k, d.limits.Matrix.does(k.matrix))
 			s.made = s.err == nil
 		}
 		if s.made {

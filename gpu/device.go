@@ -18,6 +18,7 @@ type Options struct {
 	Timeout     time.Duration // of every wait, and Device.Patience beside; 0 = 5 minutes
 	SubmitLimit time.Duration // what a submit is expected to take; work of more is cut into several. 0 = half a second, negative = no limit
 	Texels      TexelUse      // TexelsAuto: what pays on the adapter, measured once and remembered
+	Matrix      bool          // kernels for matrix units get the adapter's, see MatrixUnits
 	Keep        bool          // Release leaves the driver's device and its pipelines to the next Open with Keep: for programs that open many
 }
 
@@ -78,6 +79,7 @@ func Open(ctx context.Context, a Adapter, o Options) (*Device, error) {
 		d.Release()
 		return nil, fmt.Errorf("gpu: open %s: texels: %w", a, err)
 	}
+	d.chooseMatrix(ctx, o.Matrix)
 	if profile {
 		var err error
 		if d.profiler, err = newProfiler(d); err != nil {
@@ -93,7 +95,7 @@ func (d *Device) open(a Adapter, o Options, profile bool) (err error) {
 	enumerate.Lock()
 	defer enumerate.Unlock()
 	routeLog(o.Logger)
-	key := keptKey{a.Backend, a.Name, a.order, profile, a.Limits.TexelBindings > 0}
+	key := keptKey{a.Backend, a.Name, a.order, profile, a.Limits.TexelBindings > 0, o.Matrix && len(a.Limits.Matrix.Shapes) > 0}
 	if o.Keep {
 		d.keepAs = &key
 		if k, ok := takeKept(key); ok {
@@ -103,7 +105,7 @@ func (d *Device) open(a Adapter, o Options, profile bool) (err error) {
 	}
 	quietRuntimeDir()
 	startLog()
-	tapped(func() { d.native, err = openNative(a, a.order, "gputrain.gpu.device", profile, key.texels) })
+	tapped(func() { d.native, err = openNative(a, a.order, "gputrain.gpu.device", profile, key.texels, key.matrix) })
 	return err
 }
 

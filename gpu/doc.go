@@ -20,5 +20,5 @@
 //
 // The library underneath is wgpu-native 0.19 as github.com/cogentcore/webgpu links it. Of that binding only the library
 // is used: its callbacks give C the addresses of Go variables. native.go and the C files next to it are what replaces
-// it.
+// it. Matrix units are reached by a hook between the library and Vulkan (MatrixUnits).
 package gpu

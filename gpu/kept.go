@@ -7,9 +7,9 @@ import (
 
 // keptKey tells native devices apart, one of which may stand for another.
 type keptKey struct {
-	backend, name   string
-	order           int
-	profile, texels bool
+	backend, name           string
+	order                   int
+	profile, texels, matrix bool
 }
 
 // keptDevice is a native device without a user, and the pipelines that were made on it, by source.

@@ -44,6 +44,7 @@ type Kernel struct {
 	err       error
 	known     *sync.Map // types of Go that match params: thousands of dispatches have few
 	passes    *passes   // see Moved
+	matrix    matrixUse // units that it multiplies by
 	forms     *sync.Map // that read texels, by their number
 }
 

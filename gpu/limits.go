@@ -18,6 +18,7 @@ type Limits struct {
 	TexelBindings  int    // operands that a kernel can read as texels; 0 where the adapter has none
 	Texels         TexelUse
 	Registers      Registers // what kernels for GPUs choose their tiles by
+	Matrix         MatrixUnits
 }
 
 // DefaultLimits are those that WebGPU guarantees everywhere.
@@ -93,5 +94,6 @@ func (l Limits) orDefault() Limits {
 		WorkgroupSize: cmp.Or(l.WorkgroupSize, def.WorkgroupSize), Workgroups: cmp.Or(l.Workgroups, def.Workgroups),
 		StorageAlign: cmp.Or(l.StorageAlign, def.StorageAlign), UniformAlign: cmp.Or(l.UniformAlign, def.UniformAlign),
 		Software: l.Software, TexelBindings: l.TexelBindings, Texels: l.Texels, Registers: l.Registers.OrLeast(),
+		Matrix: l.Matrix,
 	}
 }

@@ -1,6 +1,6 @@
 package gpu
 
-// With native_adapter.go the only Go files with cgo: thin wrappers that turn C errors into Go errors. The binding is imported
+// With native_adapter.go and native_matrix.go the only Go files with cgo: thin wrappers that turn C errors into Go errors. The binding is imported
 // for its static library (wgpu-native); what it would do with callbacks is done in native.c.
 
 /*
@@ -134,7 +134,7 @@ func (n *nativeDevice) write(b nativeBuffer, offset uint64, data []byte) error {
 	return nativeError(&e)
 }
 
-func (n *nativeDevice) pipeline(k *Kernel) (nativePipeline, error) {
+func (n *nativeDevice) pipeline(k *Kernel, units bool) (nativePipeline, error) {
 	label := C.CString(k.Label)
 	defer C.free(unsafe.Pointer(label))
 	source := C.CString(k.Source)
@@ -154,6 +154,10 @@ func (n *nativeDevice) pipeline(k *Kernel) (nativePipeline, error) {
 	}
 	var p nativePipeline
 	var e C.gt_error
+	if units {
+		err := n.matrixPipeline(label, source, types, k.matrix, &p, &e)
+		return p, err
+	}
 	C.gt_pipeline_make(n.device, label, source, C.size_t(len(k.Bindings)), &types[0], &p, &e)
 	return p, nativeError(&e)
 }

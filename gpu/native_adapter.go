@@ -131,6 +131,7 @@ func describe(h C.WGPUAdapter) Adapter {
 	if a.Limits.Software && info.texels != 0 && texelCapacity(uint32(l.maxTextureDimension2D)) >= a.Limits.BindingBytes {
 		a.Limits.TexelBindings = int(l.maxStorageTexturesPerShaderStage)
 	}
+	a.Limits.Matrix = matrixUnits(a)
 	return a
 }
 
@@ -141,10 +142,11 @@ type nativeDevice struct {
 	instance C.WGPUInstance
 	adapter  C.WGPUAdapter
 	device   *C.gt_device
+	matrix   bool // has the matrix units of its adapter
 }
 
 // openNative opens the order-th adapter of a backend, which must still have that name.
-func openNative(a Adapter, order int, label string, timestamps, texels bool) (*nativeDevice, error) {
+func openNative(a Adapter, order int, label string, timestamps, texels, matrix bool) (*nativeDevice, error) {
 	n := &nativeDevice{name: a.String(), backend: a.Backend, instance: takeInstance(a.Backend)}
 	var handles [64]C.WGPUAdapter
 	count := min(int(C.gt_adapters(n.instance, &handles[0], C.size_t(len(handles)))), len(handles))
@@ -168,7 +170,11 @@ func openNative(a Adapter, order int, label string, timestamps, texels bool) (*n
 	name := C.CString(label)
 	defer C.free(unsafe.Pointer(name))
 	var e C.gt_error
-	n.device = C.gt_open(n.adapter, name, cInt(timestamps), cInt(texels), cInt(a.Backend == "gl"), &e)
+	if matrix {
+		n.openMatrix(name, timestamps, texels, &e)
+	} else {
+		n.device = C.gt_open(n.adapter, name, cInt(timestamps), cInt(texels), cInt(a.Backend == "gl"), &e)
+	}
 	if n.device == nil {
 		C.wgpuAdapterRelease(n.adapter)
 		keepInstance(n.backend, n.instance)

@@ -42,6 +42,7 @@ func (k *Kernel) reflect() error {
 		k.workgroup = workgroupOf(text)
 		break
 	}
+	k.matrix = matrixUseOf(k.Source, k.workgroup)
 	var err error
 	k.shared, err = sharedBytes(k.Source)
 	return err

@@ -29,6 +29,7 @@ func TestDevices(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(r.out), &found))
 	require.GreaterOrEqual(t, len(found), len(adapters))
 	table := ok(t, p.command("devices")).out
+	assert.Contains(t, table, "MATRIX UNITS")
 	defaults := 0
 	for i, d := range found {
 		assert.EqualValues(t, i, d["index"])
@@ -42,6 +43,7 @@ func TestDevices(t *testing.T) {
 			defaults++
 		}
 		assert.Contains(t, table, d["name"])
+		assert.IsType(t, []any{}, d["matrix_shapes"])
 	}
 	assert.Equal(t, 1, defaults)
 	a := adapters[0]

@@ -17,20 +17,22 @@ type devicesCmd struct {
 
 // deviceLine is an adapter as `devices --json` shows it. Sizes in bytes.
 type deviceLine struct {
-	Index             int    `json:"index"`
-	Name              string `json:"name"`
-	Backend           string `json:"backend"`
-	Type              string `json:"type"`
-	Class             string `json:"class"` // hardware, software driver, OpenGL on the processor
-	Driver            string `json:"driver"`
-	Default           bool   `json:"default"` // taken when nothing else is said
-	MaxBufferBytes    uint64 `json:"max_buffer_bytes"`
-	MaxBindingBytes   uint64 `json:"max_binding_bytes"`
-	MaxStorageBuffers int    `json:"max_storage_buffers"`
-	MaxInvocations    int    `json:"max_invocations_per_workgroup"`
-	MaxWorkgroupBytes int    `json:"max_workgroup_bytes"`
-	MaxWorkgroupsADim uint32 `json:"max_workgroups_per_dimension"`
-	Timestamps        bool   `json:"timestamps"`
+	Index             int      `json:"index"`
+	Name              string   `json:"name"`
+	Backend           string   `json:"backend"`
+	Type              string   `json:"type"`
+	Class             string   `json:"class"` // hardware, software driver, OpenGL on the processor
+	Driver            string   `json:"driver"`
+	Default           bool     `json:"default"` // taken when nothing else is said
+	MaxBufferBytes    uint64   `json:"max_buffer_bytes"`
+	MaxBindingBytes   uint64   `json:"max_binding_bytes"`
+	MaxStorageBuffers int      `json:"max_storage_buffers"`
+	MaxInvocations    int      `json:"max_invocations_per_workgroup"`
+	MaxWorkgroupBytes int      `json:"max_workgroup_bytes"`
+	MaxWorkgroupsADim uint32   `json:"max_workgroups_per_dimension"`
+	Timestamps        bool     `json:"timestamps"`
+	MatrixShapes      []string `json:"matrix_shapes"`      // M x N x K of its units that multiply f16 and add up in f32
+	MatrixInvocations int      `json:"matrix_invocations"` // that make a product together
 }
 
 func (c *devicesCmd) Run() error {
@@ -53,21 +55,24 @@ func (c *devicesCmd) Run() error {
 			Default:        bestErr == nil && best.Index == a.Index,
 			MaxBufferBytes: l.BufferBytes, MaxBindingBytes: l.BindingBytes, MaxStorageBuffers: l.StorageBuffers,
 			MaxInvocations: l.Invocations, MaxWorkgroupBytes: l.WorkgroupBytes, MaxWorkgroupsADim: l.Workgroups,
-			Timestamps: a.Timestamps,
+			Timestamps: a.Timestamps, MatrixShapes: []string{}, MatrixInvocations: l.Matrix.Lanes,
+		}
+		for _, s := range l.Matrix.Shapes {
+			lines[i].MatrixShapes = append(lines[i].MatrixShapes, s.String())
 		}
 	}
 	if c.JSON {
 		return json.NewEncoder(os.Stdout).Encode(lines)
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\tINDEX\tNAME\tBACKEND\tTYPE\tDRIVER\tBUFFER\tBINDING\tSTORAGE BUFFERS\tINVOCATIONS\tTIMESTAMPS")
-	for _, l := range lines {
+	fmt.Fprintln(w, "\tINDEX\tNAME\tBACKEND\tTYPE\tDRIVER\tBUFFER\tBINDING\tSTORAGE BUFFERS\tINVOCATIONS\tTIMESTAMPS\tMATRIX UNITS")
+	for i, l := range lines {
 		mark := ""
 		if l.Default {
 			mark = "*"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%v\n", mark, l.Index, l.Name, l.Backend, l.Type, l.Driver,
-			size(l.MaxBufferBytes), size(l.MaxBindingBytes), l.MaxStorageBuffers, l.MaxInvocations, l.Timestamps)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%v\t%s\n", mark, l.Index, l.Name, l.Backend, l.Type, l.Driver,
+			size(l.MaxBufferBytes), size(l.MaxBindingBytes), l.MaxStorageBuffers, l.MaxInvocations, l.Timestamps, adapters[i].Limits.Matrix)
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -1,0 +1,153 @@
+package gpu
+
+import (
+	"debug/elf"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The plain bodies of shared/matrix.wgsl are a unit's product on every adapter: operands rounded to f16, to even on half of the way, those below its normal
+// numbers too.
+func TestMatrixFunctions(t *testing.T) {
+	all, err := Adapters()
+	if err != nil {
+		anyAdapter(t)
+	}
+	for _, a := range all {
+		if testing.Short() && a.Backend == "gl" {
+			continue
+		}
+		d, err := Open(t.Context(), a, Options{Keep: true})
+		require.NoError(t, err)
+		defer d.Release()
+		for lanes, s := range map[int]MatrixShape{8: {8, 8, 8}, 16: {8, 16, 16}, 64: {16, 16, 16}} {
+			assert.NoError(t, d.probeMatrix(t.Context(), s, lanes), "%s: %s", a, s)
+		}
+		assert.Zero(t, d.Limits().Matrix, "units that nobody asked for")
+	}
+}
+
+// The library makes a kernel's module within the call that makes its pipeline, on the thread of the call, and one: the hook counts them. What it makes of
+// the functions of shared/matrix.wgsl can be rewritten.
+func TestMatrixModules(t *testing.T) {
+	a := anyAdapter(t)
+	if a.Backend != "vulkan" || runtime.GOOS != "linux" {
+		t.Skipf("skipped, needs Vulkan on Linux, found %s", a)
+	}
+	d := newDevice(a.Limits, Options{})
+	d.adapter = a
+	var err error
+	d.native, err = openNative(a, a.order, "gputrain.test.matrix", false, false, true)
+	require.NoError(t, err)
+	defer d.Release()
+	var modules [][]uint32
+	watchMatrix = func(code []uint32) { modules = append(modules, slices.Clone(code)) }
+	defer func() { watchMatrix = nil }()
+	s := MatrixShape{8, 8, 8}
+	for _, k := range []*Kernel{matrixProbeKernel(s, 8), probeKernel} {
+		p, err := d.native.pipeline(k, true)
+		require.NoError(t, err)
+		d.native.releasePipeline(p)
+	}
+	require.Len(t, modules, 2)
+	plain, err := d.native.pipeline(probeKernel, false)
+	require.NoError(t, err)
+	d.native.releasePipeline(plain)
+	require.Len(t, modules, 2, "of a kernel without units")
+
+	made, err := matrixModule(modules[0], s)
+	require.NoError(t, err)
+	all, err := instructionsOf(made)
+	require.NoError(t, err)
+	counts := map[int]int{}
+	for _, i := range all {
+		counts[i.op()]++
+		if i.op() == opMemoryModel {
+			assert.Equal(t, []uint32{memoryModelLogical, memoryModelVulkan}, []uint32(i[1:]))
+		}
+	}
+	// Each function is called where the kernel says, A and B twice in one go.
+	assert.Equal(t, []int{3, 3, 2, 2}, []int{counts[opTypeMatrix], counts[opMatrixLoad], counts[opMatrixMulAdd], counts[opMatrixStore]})
+	for _, i := range all {
+		if i.op() == opConstant && i[3]&^0xf == matrixMark {
+			for _, user := range all {
+				assert.False(t, user.op() == opVariable && len(user) > 4 && user[4] == i[2], "a marked function is left")
+			}
+		}
+	}
+
+	_, err = matrixModule(modules[1], s)
+	require.ErrorContains(t, err, "gpu: module with matrix units: found no function of mark 1")
+	_, err = matrixModule(modules[0][:3], s)
+	require.ErrorContains(t, err, "found 3 words, wanted a header of 5")
+	_, err = matrixModule(modules[0][:6], s)
+	require.ErrorContains(t, err, "found an instruction of")
+}
+
+// Where an adapter has units, what they compute is what the plain bodies do, and the device says that it has them.
+func TestMatrixUnits(t *testing.T) {
+	all, _ := Adapters()
+	found := false
+	for _, a := range all {
+		if len(a.Limits.Matrix.Shapes) == 0 {
+			continue
+		}
+		found = true
+		d, err := Open(t.Context(), a, Options{Matrix: true})
+		require.NoError(t, err)
+		defer d.Release()
+		assert.Equal(t, a.Limits.Matrix, d.Limits().Matrix)
+		require.True(t, d.native.matrix)
+	}
+	if !found && os.Getenv("GPUTRAIN_REQUIRE_MATRIX") != "" {
+		t.Fatal("GPUTRAIN_REQUIRE_MATRIX: found no adapter with matrix units")
+	} else if !found {
+		t.Skip("skipped, needs an adapter with matrix units")
+	}
+}
+
+// Without units a line says so, and the device is as any other.
+func TestMatrixUnitsThatAreNotThere(t *testing.T) {
+	a := anyAdapter(t)
+	a.Limits.Matrix = MatrixUnits{}
+	var log strings.Builder
+	d, err := Open(t.Context(), a, Options{Matrix: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NoError(t, err)
+	defer d.Release()
+	assert.Contains(t, log.String(), "matrix units: off")
+	assert.Contains(t, log.String(), "found none")
+	assert.Zero(t, d.Limits().Matrix)
+	assert.True(t, lowersMatrix("Intel(R) Xe Graphics (TGL GT2)"))
+	assert.False(t, lowersMatrix("Intel(R) Arc(tm) A770 Graphics (DG2)"))
+}
+
+// A program that is built with the tag nomatrix has no symbol wrapped; one without it has.
+func TestMatrixTag(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("skipped, the hook is Linux's")
+	}
+	dir := t.TempDir()
+	source := filepath.Join(dir, "main.go")
+	require.NoError(t, os.WriteFile(source, []byte("package main\n\nimport \"gputrain/gpu\"\n\nfunc main() { gpu.Adapters() }\n"), 0o600))
+	for tags, wanted := range map[string]bool{"": true, "nomatrix": false} {
+		program := filepath.Join(dir, "program"+tags)
+		out, err := exec.Command("go", "build", "-tags", tags, "-o", program, source).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		f, err := elf.Open(program)
+		require.NoError(t, err)
+		defer f.Close()
+		symbols, err := f.Symbols()
+		require.NoError(t, err)
+		wrapped := slices.ContainsFunc(symbols, func(s elf.Symbol) bool { return s.Name == "__wrap_dlsym" || strings.HasPrefix(s.Name, "gt_matrix") })
+		assert.Equal(t, wanted, wrapped, "tags %q", tags)
+	}
+}

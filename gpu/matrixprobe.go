@@ -1,0 +1,149 @@
+package gpu
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"gputrain/shaders"
+)
+
+// lowered are parts of the names of adapters whose driver has the extension without a unit, and makes plain code of it: Intel's before Alchemist, and
+// Meteor Lake, as Mesa calls them.
+var lowered = []string{"(tgl", "(rkl", "(adl", "(rpl", "(dg1", "(mtl"}
+
+// chooseMatrix settles the units that kernels get: those of the adapter of which what this relies on holds. Where there are none, a line says why.
+func (d *Device) chooseMatrix(ctx context.Context, on bool) {
+	listed := d.limits.Matrix
+	d.limits.Matrix = MatrixUnits{}
+	if !on {
+		return
+	}
+	off := func(reason any) { d.logger.Warn("gpu: matrix units: off", "adapter", d.adapter.Name, "reason", reason) }
+	switch {
+	case len(listed.Shapes) == 0:
+		off("found none, wanted some that multiply f16 and add up in f32")
+		return
+	case lowersMatrix(d.adapter.Name):
+		off("the driver makes plain code of them")
+		return
+	case !d.native.matrix:
+		off("the driver makes no device with them")
+		return
+	}
+	var hold []MatrixShape
+	for _, s := range listed.Shapes {
+		d.limits.Matrix = MatrixUnits{Shapes: []MatrixShape{s}, Lanes: listed.Lanes, Subgroups: listed.Subgroups}
+		if err := d.probeMatrix(ctx, s, listed.Lanes); err != nil {
+			off(fmt.Errorf("%s: %w", s, err))
+			continue
+		}
+		hold = append(hold, s)
+	}
+	d.limits.Matrix.Shapes = hold
+}
+
+func lowersMatrix(name string) bool {
+	for _, part := range lowered {
+		if strings.Contains(strings.ToLower(name), part) {
+			return true
+		}
+	}
+	return false
+}
+
+// probeSubgroups are the subgroups of a probe's workgroup: which invocations are a subgroup is part of what is probed.
+const probeSubgroups = 4
+
+// MatrixVariant has a shader import shared/matrix.wgsl for units of a shape, by subgroups of so many invocations.
+func MatrixVariant(s MatrixShape, lanes int, v shaders.Variant) {
+	for name, n := range map[string]int{"UNIT_M": s.M, "UNIT_N": s.N, "UNIT_K": s.K, "LANES": lanes, "UNIT_QUADS": s.M * s.N / lanes / 4} {
+		v.Constants[name] = strconv.Itoa(n)
+	}
+}
+
+func matrixProbeKernel(s MatrixShape, lanes int) *Kernel {
+	v := shaders.Variant{Flags: map[string]bool{}, Constants: map[string]string{
+		"SUBGROUPS": strconv.Itoa(probeSubgroups), "INVOCATIONS": strconv.Itoa(probeSubgroups * lanes),
+		"TILE": strconv.Itoa(probeSubgroups * (s.M*s.K/8 + s.N*s.K/8 + s.M*s.N/4)),
+	}}
+	MatrixVariant(s, lanes, v)
+	return NewKernel("gputrain.gpu.matrix_probe_"+s.String(), "matrix_probe", v)
+}
+
+// matrixProbe makes operands, what they are when they are rounded to f16, and the products of each subgroup, all of them exact in f32. Rows of A are in turn
+// whole numbers, numbers on the half between two of f16, and multiples of the smallest of f16.
+func matrixProbe(s MatrixShape) (a, b, c []float32) {
+	number := func(i int) float32 { return float32(i*7%17 - 8) }
+	rounded := make([]float32, probeSubgroups*s.M*s.K)
+	for i := range rounded {
+		switch n := number(i); i / s.K % 3 {
+		case 0:
+			a, rounded[i] = append(a, n), n
+		case 1: // half of the way: to the even neighbour, which of 2049 is below and of 2051 above
+			even := []float32{2048, 2052}[i%2]
+			a, rounded[i] = append(a, []float32{2049, 2051}[i%2]), even
+		default:
+			a, rounded[i] = append(a, n*0x1p-24), n*0x1p-24
+		}
+	}
+	for i := range probeSubgroups * s.N * s.K {
+		b = append(b, number(3*i+1))
+	}
+	for g := range probeSubgroups {
+		for i := range s.M {
+			for j := range s.N {
+				sum := float32(0)
+				for k := range s.K {
+					sum += rounded[(g*s.M+i)*s.K+k] * b[(g*s.N+j)*s.K+k]
+				}
+				c = append(c, sum)
+			}
+		}
+	}
+	return a, b, c
+}
+
+// probeMatrix runs a kernel that uses every function of shared/matrix.wgsl, and compares what comes out.
+func (d *Device) probeMatrix(ctx context.Context, s MatrixShape, lanes int) error {
+	a, b, c := matrixProbe(s)
+	var buffers [4]*Buffer
+	for i, bytes := range []int{4 * len(a), 4 * len(b), 4 * len(c), 4 * len(c)} {
+		buffer, err := d.NewBuffer("gputrain.gpu.matrix_probe", uint64(bytes))
+		if err != nil {
+			return err
+		}
+		defer buffer.Release()
+		buffers[i] = buffer
+	}
+	for i, operand := range [][]float32{a, b} {
+		if err := d.Write(buffers[i].All(), Bytes(operand)); err != nil {
+			return err
+		}
+	}
+	rec := d.Record("gputrain.gpu.matrix_probe")
+	rec.Dispatch(matrixProbeKernel(s, lanes), Grid{1, 1, 1}, nil, buffers[0].All(), buffers[1].All(), buffers[2].All(), buffers[3].All())
+	p, err := rec.Program(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.Release()
+	if err := p.Submit(ctx); err != nil {
+		return err
+	}
+	for i, factor := range []float32{1, 2} {
+		raw := make([]byte, 4*len(c))
+		if err := d.Read(ctx, raw, buffers[2+i].All()); err != nil {
+			return err
+		}
+		for j, want := range c {
+			if got := math.Float32frombits(binary.LittleEndian.Uint32(raw[4*j:])); got != factor*want {
+				return fmt.Errorf("element %d of %d products of known numbers: found %g, wanted %g", j, probeSubgroups, got, factor*want)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+// matrix_probe: of each subgroup C = A B and D = C + A B, with A [M,K] and B [N,K] rounded to f16, C and D [M,N]: what package gpu relies on where an
+// adapter's matrix units are on. Twin: gpu.matrixProbe.
+@bind var<storage, read> a: array<vec4<f32>>; // of one subgroup after the other
+@bind var<storage, read> b: array<vec4<f32>>;
+@bind var<storage, read_write> c: array<vec4<f32>>;
+@bind var<storage, read_write> d: array<vec4<f32>>;
+
+const quads_a = {{UNIT_M}}u * {{UNIT_K}}u / 4u; // of a subgroup
+const quads_b = {{UNIT_N}}u * {{UNIT_K}}u / 4u;
+const quads_c = {{UNIT_M}}u * {{UNIT_N}}u / 4u;
+const begin_b = {{SUBGROUPS}}u * quads_a / 2u; // in the tile
+const begin_c = begin_b + {{SUBGROUPS}}u * quads_b / 2u;
+var<workgroup> tile: array<vec4<u32>, {{TILE}}>;
+
+#import "shared/matrix.wgsl"
+
+fn eight(v: vec4<f32>, w: vec4<f32>) -> vec4<u32> {
+    return vec4<u32>(pack2x16float(v.xy), pack2x16float(v.zw), pack2x16float(w.xy), pack2x16float(w.zw));
+}
+
+@compute @workgroup_size({{INVOCATIONS}}, 1, 1)
+fn main(@builtin(local_invocation_index) index: u32) {
+    matrix_lane = index % {{LANES}}u;
+    let subgroup = index / {{LANES}}u;
+    for (var i = index; i < {{SUBGROUPS}}u * quads_a / 2u; i += {{INVOCATIONS}}u) {
+        tile[i] = eight(a[2u * i], a[2u * i + 1u]);
+    }
+    for (var i = index; i < {{SUBGROUPS}}u * quads_b / 2u; i += {{INVOCATIONS}}u) {
+        tile[begin_b + i] = eight(b[2u * i], b[2u * i + 1u]);
+    }
+    workgroupBarrier();
+    let ma = matrix_load_a(subgroup * quads_a / 2u, {{UNIT_K}}u / 8u);
+    let mb = matrix_load_b(begin_b + subgroup * quads_b / 2u, {{UNIT_K}}u / 8u);
+    let product = matrix_mul_add(ma, mb, matrix_zero());
+    let own = begin_c + subgroup * quads_c;
+    matrix_store(own, {{UNIT_N}}u / 4u, product);
+    workgroupBarrier();
+    for (var i = index; i < {{SUBGROUPS}}u * quads_c; i += {{INVOCATIONS}}u) {
+        c[i] = bitcast<vec4<f32>>(tile[begin_c + i]);
+    }
+    workgroupBarrier();
+    let twice = matrix_mul_add(ma, mb, matrix_load_c(own, {{UNIT_N}}u / 4u));
+    workgroupBarrier();
+    matrix_store(own, {{UNIT_N}}u / 4u, twice);
+    workgroupBarrier();
+    for (var i = index; i < {{SUBGROUPS}}u * quads_c; i += {{INVOCATIONS}}u) {
+        d[i] = bitcast<vec4<f32>>(tile[begin_c + i]);
+    }
+}
