@@ -67,6 +67,10 @@ func (t Tensor) Floats(ctx context.Context) ([]float32, error) {
 		for i := range out {
 			out[i] = float32(binary.LittleEndian.Uint32(raw[4*i:]))
 		}
+	case U8:
+		for i, code := range raw {
+			out[i] = float32(code)
+		}
 	default:
 		array.Decode(t.DType, out, raw)
 	}
@@ -107,6 +111,7 @@ const (
 	BF16 = array.BF16
 	I32  = array.I32
 	U32  = array.U32
+	U8   = array.U8
 
 	NF4       = array.NF4
 	NF4Nested = array.NF4Nested

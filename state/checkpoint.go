@@ -191,6 +191,8 @@ func storedType(d buffers.DType) (string, error) {
 		return "I32", nil
 	case buffers.U32:
 		return "U32", nil
+	case buffers.U8:
+		return "U8", nil
 	}
 	return "", fmt.Errorf("dtype %v: not known to safetensors", d)
 }

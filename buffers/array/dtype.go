@@ -13,12 +13,13 @@ const (
 	U32
 	NF4       // four bits an element and a maximum a block; see package nf4
 	NF4Nested // NF4 whose maxima are nested: eight bits each
+	U8        // codes of eight bits
 )
 
 var dtypes = [...]struct {
 	name string
 	bits uint64
-}{F32: {"f32", 32}, BF16: {"bf16", 16}, I32: {"i32", 32}, U32: {"u32", 32}, NF4: {"nf4", 4}, NF4Nested: {"nf4-nested", 4}}
+}{F32: {"f32", 32}, BF16: {"bf16", 16}, I32: {"i32", 32}, U32: {"u32", 32}, NF4: {"nf4", 4}, NF4Nested: {"nf4-nested", 4}, U8: {"u8", 8}}
 
 // Valid is whether d is one of them.
 func (d DType) Valid() bool { return int(d) < len(dtypes) }
@@ -39,12 +40,12 @@ func (d DType) Bits() int { return int(dtypes[d].bits) }
 // Bytes is the size of n elements in bytes, rounded up to whole bytes.
 func (d DType) Bytes(n uint64) uint64 { return (n*dtypes[d].bits + 7) / 8 }
 
-// ParseDType reads "f32", "bf16", "i32", "u32", "nf4" or "nf4-nested".
+// ParseDType reads "f32", "bf16", "i32", "u32", "nf4", "nf4-nested" or "u8".
 func ParseDType(name string) (DType, error) {
 	for d, t := range dtypes {
 		if t.name == name {
 			return DType(d), nil
 		}
 	}
-	return 0, fmt.Errorf("array: parse dtype: %q, want f32, bf16, i32, u32, nf4 or nf4-nested", name)
+	return 0, fmt.Errorf("array: parse dtype: %q, want f32, bf16, i32, u32, nf4, nf4-nested or u8", name)
 }

@@ -22,24 +22,27 @@ var Levels = [16]float32{
 const zero = 7 // the code of the level 0
 
 // Map are the levels of nested maxima: bitsandbytes' dynamic map of a sign, up to seven bits for the power of ten and the
-// rest for a fraction (Dettmers 2015, arXiv:1511.04561).
-var Map = dynamicMap()
+// rest for a fraction (Dettmers 2015, arXiv:1511.04561). Unsigned is the map without a sign, of twice as many steps.
+var Map, Unsigned = dynamicMap(1), dynamicMap(2)
 
-func dynamicMap() (levels [256]float32) {
+// dynamicMap has so many steps below 10^-6.
+func dynamicMap(steps int) (levels [256]float32) {
 	at := 0
 	add := func(v float32) { levels[at] = v; at++ }
-	magnitudes := [127]float32{}
+	magnitudes := make([]float32, 127*steps)
 	for exponent := range 7 {
-		n := 1 << exponent
+		n := steps << exponent
 		for i := range n {
 			// The middle of a step of n equal ones from 0.1 to 1, whose ends are f32 numbers.
 			low, high := step(i, n), step(i+1, n)
 			middle := (low + high) / 2
-			magnitudes[n-1+i] = float32(math.Pow10(exponent-6) * float64(middle))
+			magnitudes[n-steps+i] = float32(math.Pow10(exponent-6) * float64(middle))
 		}
 	}
 	for i := range magnitudes {
-		add(-magnitudes[len(magnitudes)-1-i])
+		if steps == 1 {
+			add(-magnitudes[len(magnitudes)-1-i])
+		}
 	}
 	add(0)
 	for _, m := range magnitudes {

@@ -91,4 +91,25 @@ func TestMap(t *testing.T) {
 			at++
 		}
 	}
+	assert.Equal(t, float32(1), Unsigned[255])
+	at = 0
+	assert.Zero(t, Unsigned[at])
+	for exponent := range 7 {
+		for i := range 2 << exponent {
+			at++
+			want := math.Pow10(exponent-6) * (0.1 + 0.9*(float64(i)+0.5)/float64(int(2)<<exponent))
+			assert.InEpsilon(t, want, float64(Unsigned[at]), 3e-7)
+		}
+	}
+	assert.Equal(t, 254, at)
+}
+
+// Numbers that bitsandbytes has printed of its map.
+func TestMapAsPublished(t *testing.T) {
+	for i, want := range map[int]float32{
+		0: -0.992968738079071, 1: -0.9789062738418579, 62: -0.12109375, 63: -0.10703125596046448, 64: -0.09859374910593033, 125: -3.250000190746505e-06,
+		126: -5.500000384017767e-07, 129: 3.250000190746505e-06, 132: 4.374999844003469e-05, 143: 0.001281249918974936, 159: 0.011406250298023224, 253: 0.9789062738418579,
+	} {
+		assert.Equal(t, want, Map[i], i)
+	}
 }
