@@ -1,19 +1,16 @@
 package optim
 
-import (
-	"math"
-
-	"gputrain/buffers"
-)
+import "math"
 
 // Adam are the parameters of ScaleByAdam.
 type Adam struct {
-	B1       float64 `json:"b1" default:"0.9" range:"[0,1)" doc:"decay of the first moment"`
-	B2       float64 `json:"b2" default:"0.999" range:"[0,1)" doc:"decay of the second moment"`
-	Eps      float64 `json:"eps" default:"1e-8" range:"[0,inf)" doc:"added to the root of the second moment"`
-	EpsRoot  float64 `json:"eps_root" range:"[0,inf)" doc:"added under the root"`
-	MuDType  string  `json:"mu_dtype" default:"f32" range:"f32|bf16|" doc:"storage of the first moment: f32 or bf16"`
-	Nesterov bool    `json:"nesterov" doc:"Nesterov's form of the first moment"`
+	B1         float64 `json:"b1" default:"0.9" range:"[0,1)" doc:"decay of the first moment"`
+	B2         float64 `json:"b2" default:"0.999" range:"[0,1)" doc:"decay of the second moment"`
+	Eps        float64 `json:"eps" default:"1e-8" range:"[0,inf)" doc:"added to the root of the second moment"`
+	EpsRoot    float64 `json:"eps_root" range:"[0,inf)" doc:"added under the root"`
+	MuDType    string  `json:"mu_dtype" default:"f32" range:"f32|bf16|" doc:"storage of the first moment: f32 or bf16"`
+	StateDType string  `json:"state_dtype" default:"f32" range:"f32|8bit|" doc:"storage of both moments: f32, or 8bit for leaves of 4,096 elements or more"`
+	Nesterov   bool    `json:"nesterov" doc:"Nesterov's form of the first moment"`
 }
 
 // ScaleByAdam is optax.scale_by_adam. With n = t+1 the number of this update, counted from 1:
@@ -24,7 +21,8 @@ type Adam struct {
 //	v  =  nu/(1-b2ⁿ)
 //	u  <- m / (sqrt(v + eps_root) + eps)          eps outside of the root, eps_root inside
 //
-// mu is rounded to MuDType only after its use; nu is f32 in both numerics. Rounding of a bf16 mu is stochastic in
+// mu is rounded to MuDType only after its use; nu is f32 in both numerics. With a StateDType of 8bit both are in eight bits, rounded to nearest after
+// their use (levels.go). Rounding of a bf16 mu is stochastic in
 // Stable; in EFormer it is to nearest even, and b1 and the product b1 mu are rounded to bf16 as well.
 // State: "mu", "nu".
 func ScaleByAdam(o Adam, n Numerics) Transform {
@@ -32,13 +30,17 @@ func ScaleByAdam(o Adam, n Numerics) Transform {
 	if err := checkRanges(&o); err != nil {
 		return failed(name, "%w", err)
 	}
-	first := moment(storage(o.MuDType), "b1", o.B1, n)
+	mu, nu, err := storages(o.MuDType, o.StateDType)
+	if err != nil {
+		return failed(name, "%w", err)
+	}
+	first := moment(mu, "b1", o.B1, n)
 	correction := func(b float64, ahead int64) func(int64) float64 {
 		return func(t int64) float64 { return 1 - math.Pow(b, float64(t+1+ahead)) }
 	}
 	e := Element{
 		Name:  name,
-		Slots: []Slot{first.slot, {Name: "nu", DType: buffers.F32}},
+		Slots: []Slot{first.slot, {Name: "nu", DType: nu, Unsigned: true}},
 		Scalars: []Scalar{
 			Fixed("b1", first.keep), Fixed("b1c", 1-o.B1), Fixed("b2", o.B2), Fixed("b2c", 1-o.B2),
 			Fixed("eps", o.Eps), Fixed("eps_root", o.EpsRoot),

@@ -87,13 +87,23 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 	for _, in := range r.chosen {
 		subsets = append(subsets, s.layout.Subset(func(l buffers.Leaf) bool { return in[l.Index] }))
 	}
+	var err error
+	if s.plan.codes() {
+		if s.coded, err = buffers.NewCodedLayout(s.layout, codeBlock, codeLeast); err != nil {
+			return err
+		}
+	}
 	for _, step := range s.plan.steps {
 		layout := s.layout
 		if step.route >= 0 {
 			layout = subsets[step.route]
 		}
 		for i, slot := range step.Slots {
-			tree, err := newSlot(s.device, step.slotNames[i], layout, slot)
+			of := layout
+			if slot.DType == buffers.U8 {
+				of = s.coded.Layout
+			}
+			tree, err := newSlot(s.device, step.slotNames[i], of, slot)
 			if err != nil {
 				return err
 			}
@@ -111,7 +121,6 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 			s.operations = append(s.operations, o)
 		}
 	}
-	var err error
 	if len(s.operations) > 0 {
 		if s.updates, err = buffers.NewTree(s.device, "optim.updates", s.layout, buffers.F32); err != nil {
 			return err
@@ -127,14 +136,20 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 	for slab := range s.layout.Slabs() {
 		at := slabTable{values: s.plan.tableValues(s.layout, slab)}
 		at.groups = at.values + uint32(len(r.values))
-		if at.buffer, err = s.device.NewBuffer(fmt.Sprintf("gputrain.optim.table.%d", slab), 4*(uint64(at.groups)+uint64(len(groups[slab])))); err != nil {
+		at.codes = at.groups + uint32(len(groups[slab]))
+		words := groups[slab]
+		if s.coded != nil {
+			blocks := codeTable(s.layout, slab)
+			words, at.coded = append(words, blocks...), uint32(len(blocks))
+		}
+		if at.buffer, err = s.device.NewBuffer(fmt.Sprintf("gputrain.optim.table.%d", slab), 4*(uint64(at.groups)+uint64(len(words)))); err != nil {
 			return err
 		}
 		s.tables = append(s.tables, at)
 		if s.device.Dry() {
 			continue
 		}
-		if err := s.device.Write(at.buffer.All(), gpu.Bytes(append(s.plan.table(s.layout, slab, r, subsets), groups[slab]...))); err != nil {
+		if err := s.device.Write(at.buffer.All(), gpu.Bytes(append(s.plan.table(s.layout, slab, r, subsets, s.coded), words...))); err != nil {
 			return err
 		}
 	}

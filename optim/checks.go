@@ -40,6 +40,7 @@ func Checks() []gpu.Check {
 	all := []checked{
 		{"nesterov", Chain(adam("f32", Stable), rate, AddScheduledDecay(lr, 0.1, MaskMatrices())), singleTolerance},
 		{"adamw_clip", Chain(ClipByGlobalNorm(2), adam("f32", Stable), rate), singleTolerance},
+		{"adamw_8bit", Chain(ScaleByAdam(Adam{B1: 0.9, B2: 0.99, Eps: 1e-8, StateDType: "8bit"}, Stable), rate), 1.0 / 255},
 		{"adamw_bf16_stochastic", Chain(adam("bf16", Stable), rate), halfTolerance},
 		{"adamw_bf16_nearest", Chain(adam("bf16", EFormer), rate), halfTolerance},
 		{"sgd_momentum", Chain(AddDecayedWeights(0.1, nil), Trace(0.9, true), rate), singleTolerance},
@@ -70,7 +71,7 @@ func follow(ctx context.Context, d *gpu.Device, tx Transform) (gpu.Result, error
 	draw := func(call uint32) []buffers.Host {
 		key := prng.NewKey(7).FoldIn(call)
 		var out []buffers.Host
-		for i, shape := range [][]int{{}, {129}, {7, 33}, {3, 1, 700}, {8, 20}, {20, 8}} {
+		for i, shape := range [][]int{{}, {129}, {7, 33}, {3, 1, 700}, {8, 20}, {20, 8}, {70, 61}} {
 			h := buffers.Host{Path: string(rune('a' + i)), Shape: shape, Data: make([]float32, buffers.Leaf{Shape: shape}.Elements())}
 			for k := range h.Data {
 				h.Data[k] = key.FoldIn(uint32(i)).Normal(uint64(k))

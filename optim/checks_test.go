@@ -100,7 +100,7 @@ func TestTableOfLeaves(t *testing.T) {
 	assert.Equal(t, []float32{0, 1}, r.values)
 	var rows [][]uint32
 	for slab := range layout.Slabs() {
-		words, values := p.table(layout, slab, r, nil), p.tableValues(layout, slab)
+		words, values := p.table(layout, slab, r, nil, nil), p.tableValues(layout, slab)
 		assert.Equal(t, []uint32{0, 0x3f800000}, words[values:])
 		for i := uint32(0); i < values; i += 3 {
 			rows = append(rows, words[i:i+3])

@@ -35,6 +35,11 @@ func (t Transform) Cost() Cost {
 			continue
 		}
 		c.FLOPs += float64(s.FLOPs)
+		for _, slot := range s.Slots {
+			if slot.DType == buffers.U8 {
+				c.FLOPs += codeFLOPs
+			}
+		}
 		c.StateBytes += s.slotBytes()
 		c.TrafficBytes += 2 * s.slotBytes()
 		if s.operator != nil {
@@ -91,6 +96,9 @@ func (e Element) slotBytes() float64 {
 	n := 0.0
 	for _, slot := range e.Slots {
 		n += float64(slot.DType.Bits()) / 8
+		if slot.DType == buffers.U8 {
+			n += 4. / codeBlock
+		}
 	}
 	return n
 }

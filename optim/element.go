@@ -39,11 +39,14 @@ type Element struct {
 // A Slot is a tree of state, shaped like the params that the element acts on, and Initial everywhere at first. State names it after the
 // slot: "mu/h.0.ln_1.weight".
 type Slot struct {
-	Name  string
-	DType buffers.DType // f32 or bf16; the variable is f32 either way, and rounded when it is stored
+	Name string
+	// DType is f32, bf16, or U8: codes of leaves of 4,096 elements or more, f32 of others (levels.go). The variable is f32 whatever it is, and
+	// rounded when it is stored.
+	DType buffers.DType
 	// Dither rounds stochastically when storing bf16, not to nearest even; the random bits depend on path, element and count alone.
-	Dither  bool
-	Initial float64
+	Dither   bool
+	Unsigned bool // no number is below 0, so that codes need no sign
+	Initial  float64
 }
 
 // A Scalar is the same for all leaves and may change by the update. At gets the number of updates before this one, on the host, in
@@ -86,7 +89,7 @@ type Cell struct {
 }
 
 // Elementwise makes a transformation of an element. Errors come out where other constructors' errors do: an invalid
-// name, a name that is taken or the kernel's own, $NAME of nothing, a slot that is neither f32 nor bf16, a missing
+// name, a name that is taken or the kernel's own, $NAME of nothing, a slot of another type, a missing
 // equation. The device reports errors in the WGSL itself when it compiles the kernel.
 func Elementwise(e Element) Transform {
 	if err := e.validate(); err != nil {
@@ -100,7 +103,8 @@ var (
 	asked      = []string{"p", "norm", "bad", "leaf_squares", "param_squares", "leaf_elements"}
 	// kernelNames are the variables of optim_update.wgsl and optim_norm.wgsl, which a slot of that name would hide.
 	kernelNames = regexp.MustCompile(`^(u|g|p|next|i|k|entry|block|used|live|values|lane|workgroups?|group|words|vecs|begin|total|flags?|sums?` +
-		`|params|scalars|table|statistics|pairs|partials|main|(i|route)_[0-9]+|.*_data)$`)
+		`|params|scalars|table|statistics|pairs|partials|main|(i|route)_[0-9]+|.*_data` +
+		`|word|second|mine|home|plain|at|.*_(top|live|largest))$`)
 )
 
 func (e Element) validate() error {
@@ -122,12 +126,14 @@ func (e Element) validate() error {
 		switch {
 		case kernelNames.MatchString(s.Name):
 			return fmt.Errorf("slot: found the name %q, wanted one that is no variable of the kernel", s.Name)
-		case s.DType != buffers.F32 && s.DType != buffers.BF16:
-			return fmt.Errorf("slot %s: found %s, wanted f32 or bf16", s.Name, s.DType)
+		case s.DType != buffers.F32 && s.DType != buffers.BF16 && s.DType != buffers.U8:
+			return fmt.Errorf("slot %s: found %s, wanted f32, bf16 or u8", s.Name, s.DType)
 		case s.Dither && s.DType != buffers.BF16:
 			return fmt.Errorf("slot %s: found stochastic rounding of %s, wanted it of bf16", s.Name, s.DType)
 		case math.IsNaN(s.Initial) || math.IsInf(s.Initial, 0):
 			return fmt.Errorf("slot %s: found the initial value %g, wanted a finite one", s.Name, s.Initial)
+		case s.DType == buffers.U8 && s.Initial != 0:
+			return fmt.Errorf("slot %s: found the initial value %g, wanted 0 in eight bits", s.Name, s.Initial)
 		}
 	}
 	for _, s := range e.Scalars {

@@ -109,7 +109,7 @@ func TestElementsAreRefused(t *testing.T) {
 		`odd: slot: found the name "Mu"`:                                   slot(optim.Slot{Name: "Mu"}),
 		`odd: slot: found the name "total", wanted one that is no variab`:  slot(optim.Slot{Name: "total"}),
 		`odd: slot: found the name "mu_data"`:                              slot(optim.Slot{Name: "mu_data"}),
-		`odd: slot mu: found u32, wanted f32 or bf16`:                      slot(optim.Slot{Name: "mu", DType: buffers.U32}),
+		`odd: slot mu: found u32, wanted f32, bf16 or u8`:                  slot(optim.Slot{Name: "mu", DType: buffers.U32}),
 		`odd: slot mu: found stochastic rounding of f32`:                   slot(optim.Slot{Name: "mu", Dither: true}),
 		`odd: slot mu: found the initial value +Inf`:                       slot(optim.Slot{Name: "mu", Initial: math.Inf(1)}),
 		`odd: scalar: found the name "mu"`: {

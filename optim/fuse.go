@@ -45,7 +45,7 @@ type operand struct {
 	route   int // the route whose layout the tree has; -1: the params' layout
 	stored  bool
 	written bool // not read
-	dither  bool
+	slot    Slot // of a tree of the state
 }
 
 const (
@@ -58,6 +58,7 @@ const (
 type fused struct {
 	kernel   *gpu.Kernel
 	operands []operand
+	coded    bool // some are in eight bits
 }
 
 // A fusion is a fused kernel in the making.
@@ -148,7 +149,7 @@ func (f *fusion) replace(s step, name string, stored bool) string {
 	for i, slot := range s.Slots {
 		if slot.Name == name {
 			return f.use(operand{
-				name: s.slotNames[i], place: s.firstSlot + i, dtype: slot.DType, route: s.route, stored: stored, dither: slot.Dither,
+				name: s.slotNames[i], place: s.firstSlot + i, dtype: slot.DType, route: s.route, stored: stored, slot: slot,
 			})
 		}
 	}
@@ -191,20 +192,27 @@ func (f *fusion) kernel() *fused {
 	bind := func(access gpu.Access, name, kind string) {
 		bindings += fmt.Sprintf("@bind var<storage, %s> %s: array<%s>;\n", access, name, kind)
 	}
-	loads, stores := "var u = g;\n", ""
+	loads, tops, stores, codes := "var u = g;\n", "", "", false
 	for _, o := range f.operands {
 		access, kind := gpu.Read, "vec4<f32>"
 		if o.stored {
 			access = gpu.ReadWrite
 			stores += f.store(o)
 		}
-		if o.dtype == buffers.BF16 {
+		switch o.dtype {
+		case buffers.BF16:
 			kind = "vec2<u32>"
+		case buffers.U8:
+			kind, codes = "u32", true
+			tops += top(o)
 		}
 		bind(access, o.name+"_data", kind)
 		if !o.written {
 			loads = load(o) + loads
 		}
+	}
+	if codes {
+		loads = fmt.Sprintf(atCodes, f.plan.codesWord()) + loads
 	}
 	bind(gpu.Read, "table", "u32")
 	if f.statistics {
@@ -223,10 +231,15 @@ func (f *fusion) kernel() *fused {
 		file = "optim_norm"
 		bind(gpu.ReadWrite, "partials", "vec2<u32>")
 	} else {
+		if codes {
+			bindings += workgroupTops(f.operands)
+			stores = tops + "workgroupBarrier();\nif (used > 0) {\n" + stores + "}"
+		}
 		constants["STORES"] = stores
 	}
 	constants["BINDINGS"] = bindings
-	return &fused{gpu.NewKernel("gputrain.optim."+f.label(), file, shaders.Variant{Constants: constants}), f.operands}
+	v := shaders.Variant{Flags: map[string]bool{"CODED": codes}, Constants: constants}
+	return &fused{gpu.NewKernel("gputrain.optim."+f.label(), file, v), f.operands, codes}
 }
 
 func (f *fusion) label() string {

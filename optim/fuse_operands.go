@@ -15,6 +15,9 @@ func (o operand) at() string {
 }
 
 func load(o operand) string {
+	if o.dtype == buffers.U8 {
+		return fmt.Sprintf(loadCodes, o.name, o.signs())
+	}
 	value := fmt.Sprintf("%s_data[%s]", o.name, o.at())
 	if o.dtype == buffers.BF16 {
 		value = "bf16_unpack4(" + value + ")"
@@ -37,13 +40,16 @@ func (f *fusion) store(o operand) string {
 	}
 	value = "select(vec4<f32>(0.0), " + value + ", live)"
 	switch {
-	case o.dither:
+	case o.slot.Dither:
 		value = fmt.Sprintf("optim_dither(%s, table[entry + 1u], %s, %du, table[entry + 2u] + (i & 31u))",
 			value, scalarWord(f.plan.scalars), o.place)
 	case o.dtype == buffers.BF16:
 		value = "bf16_pack4(" + value + ")"
 	}
 	text := fmt.Sprintf("%s_data[%s] = %s;\n", o.name, o.at(), value)
+	if o.dtype == buffers.U8 {
+		text = fmt.Sprintf(storeCodes, o.name, o.signs())
+	}
 	if o.route >= 0 {
 		text = fmt.Sprintf("if (route_%d) { %s}\n", o.route, text)
 	}

@@ -9,9 +9,10 @@ func init() {
 
 // Lion are the parameters of optax.lion, with the defaults of eformer's configuration; see ScaleByLion for the equations.
 type Lion struct {
-	B1      float64 `json:"b1" default:"0.9" range:"[0,1)" doc:"weight of the moment in the sign's argument"`
-	B2      float64 `json:"b2" default:"0.99" range:"[0,1)" doc:"decay of the moment"`
-	MuDType string  `json:"mu_dtype" default:"f32" range:"f32|bf16|" doc:"storage of the moment: f32 or bf16"`
+	B1         float64 `json:"b1" default:"0.9" range:"[0,1)" doc:"weight of the moment in the sign's argument"`
+	B2         float64 `json:"b2" default:"0.99" range:"[0,1)" doc:"decay of the moment"`
+	StateDType string  `json:"state_dtype" default:"f32" range:"f32|8bit|" doc:"storage of the moment: f32, or 8bit for leaves of 4,096 elements or more"`
+	MuDType    string  `json:"mu_dtype" default:"f32" range:"f32|bf16|" doc:"storage of the moment: f32 or bf16"`
 }
 
 // ScaleByLion is optax.scale_by_lion:
@@ -21,13 +22,17 @@ type Lion struct {
 //	u  <- sign(c)                 sign(0) = 0; mu from before this update
 //
 // A bf16 mu is rounded stochastically in Stable; in EFormer to nearest even, and so are b1, b2 and their products with it.
-// State: "mu".
+// With a StateDType of 8bit it is in eight bits, rounded to nearest (levels.go). State: "mu".
 func ScaleByLion(o Lion, n Numerics) Transform {
 	const name = "scale_by_lion"
 	if err := checkRanges(&o); err != nil {
 		return failed(name, "%w", err)
 	}
-	look, keep := moment(storage(o.MuDType), "b1", o.B1, n), moment(storage(o.MuDType), "b2", o.B2, n)
+	mu, _, err := storages(o.MuDType, o.StateDType)
+	if err != nil {
+		return failed(name, "%w", err)
+	}
+	look, keep := moment(mu, "b1", o.B1, n), moment(mu, "b2", o.B2, n)
 	return Elementwise(Element{
 		Name: name, Slots: []Slot{keep.slot}, FLOPs: 8,
 		Scalars: []Scalar{Fixed("b1", look.keep), Fixed("b1c", 1-o.B1), Fixed("b2", keep.keep), Fixed("b2c", 1-o.B2)},

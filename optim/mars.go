@@ -1,9 +1,5 @@
 package optim
 
-import (
-	"gputrain/buffers"
-)
-
 func init() {
 	builtin(Optimizer{
 		Name: "mars", Doc: "MARS: Adam on gradients corrected by their change since the last update", Rate: 0.002,
@@ -19,6 +15,7 @@ type Mars struct {
 	Gamma       float64  `json:"gamma" default:"0.025" range:"[0,inf)" doc:"weight of the gradient's change, multiplied by beta1/(1-beta1)"`
 	Epsilon     float64  `json:"epsilon" default:"1e-8" range:"[0,inf)" doc:"added to the root of the second moment"`
 	MaxGradNorm *float64 `json:"max_grad_norm" default:"1" range:"[0,inf)" doc:"largest global norm of the corrected gradient; null or 0 = no clip"`
+	StateDType  string   `json:"state_dtype" default:"f32" range:"f32|8bit|" doc:"storage of the last gradient and both moments: f32, or 8bit for leaves of 4,096 elements or more"`
 	MuDType     string   `json:"mu_dtype" default:"f32" range:"f32|bf16|" doc:"storage of the first moment: f32 or bf16"`
 }
 
@@ -29,14 +26,18 @@ type Mars struct {
 //	c   <- c min(1, max_grad_norm/(N + 1e-6))     N the norm of c over all leaves, where max_grad_norm is neither null nor 0
 //	u   <- scale_by_adam(c)
 //
-// mog, the gradient that came in last, is always f32. State: "mog", "mu", "nu".
+// mog, the gradient that came in last, is f32; with a StateDType of 8bit it is in eight bits, as the moments are. State: "mog", "mu", "nu".
 func ScaleByMars(o Mars, n Numerics) Transform {
 	const name = "scale_by_mars"
 	if err := checkRanges(&o); err != nil {
 		return failed(name, "%w", err)
 	}
+	_, rest, err := storages(o.MuDType, o.StateDType)
+	if err != nil {
+		return failed(name, "%w", err)
+	}
 	parts := []Transform{Elementwise(Element{
-		Name: name, Slots: []Slot{{Name: "mog", DType: buffers.F32}}, FLOPs: 3,
+		Name: name, Slots: []Slot{{Name: "mog", DType: rest}}, FLOPs: 3,
 		Scalars: []Scalar{Fixed("lead", o.Gamma*o.Beta1/(1-o.Beta1))},
 		WGSL:    "let c = u + $lead * (u - $mog);\n$mog = u;\nu = c;",
 		Twin: func(c *Cell) {
@@ -48,7 +49,7 @@ func ScaleByMars(o Mars, n Numerics) Transform {
 	if o.MaxGradNorm != nil && *o.MaxGradNorm > 0 {
 		parts = append(parts, ClipStageLocal(*o.MaxGradNorm))
 	}
-	t := Chain(append(parts, ScaleByAdam(Adam{B1: o.Beta1, B2: o.Beta2, Eps: o.Epsilon, MuDType: o.MuDType}, n))...)
+	t := Chain(append(parts, ScaleByAdam(Adam{B1: o.Beta1, B2: o.Beta2, Eps: o.Epsilon, MuDType: o.MuDType, StateDType: o.StateDType}, n))...)
 	t.name = name
 	return t
 }

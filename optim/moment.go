@@ -14,6 +14,17 @@ func momentDType(name string, d buffers.DType) error {
 	return nil
 }
 
+// storages are the types of an optimizer's state: of the first moment, and of all else. In eight bits it is all so, and mu_dtype has nothing to say.
+func storages(mu, state string) (first, rest buffers.DType, err error) {
+	switch {
+	case state != "8bit":
+		return storage(mu), buffers.F32, nil
+	case storage(mu) != buffers.F32:
+		return 0, 0, fmt.Errorf("mu_dtype: found %s beside a state_dtype of 8bit, which is the first moment's too: wanted one of them", mu)
+	}
+	return buffers.U8, buffers.U8, nil
+}
+
 // storage is the dtype of a moment by the word of a parameter in its range; "" is f32.
 func storage(word string) buffers.DType {
 	if word == "bf16" {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"gputrain/buffers"
 )
 
 // A plan is a transformation laid out for running: names made unique, the measurements that it needs found. It
@@ -221,7 +223,21 @@ func (p *plan) state() (names []string, slots []Slot) {
 func (p *plan) uniformBytes() uint64 { return uint64(p.scalars+1+3) / 4 * 16 }
 
 // stride is the number of words that a block of elements has in the table.
-func (p *plan) stride() int { return p.routeWord(len(p.routes)) }
+func (p *plan) stride() int {
+	if p.codes() {
+		return p.codesWord() + 1
+	}
+	return p.routeWord(len(p.routes))
+}
+
+// codesWord is where the table says which word of the trees in eight bits has the beginning of a block.
+func (p *plan) codesWord() int { return p.routeWord(len(p.routes)) }
+
+// codes tells whether there are such trees.
+func (p *plan) codes() bool {
+	_, slots := p.state()
+	return slices.ContainsFunc(slots, func(s Slot) bool { return s.DType == buffers.U8 })
+}
 
 // routeWord is where the table says which block of a route's own trees belongs to a block.
 func (p *plan) routeWord(route int) int {

@@ -30,6 +30,11 @@ func Route(mask *Mask, yes, no Transform) Transform {
 			if e.measures() {
 				return failed("route", "found %s, which takes a norm of all leaves, wanted it before or behind the route", e.Name)
 			}
+			for _, s := range e.Slots {
+				if s.DType == buffers.U8 {
+					return failed("route", "%s: found %s in eight bits on a route, wanted f32 or bf16", e.Name, s.Name)
+				}
+			}
 			e.routes = append(slices.Clone(e.routes), membership{mask, i == 0})
 			t.elements = append(t.elements, e)
 		}

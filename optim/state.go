@@ -17,6 +17,7 @@ type State struct {
 	plan    *plan
 	device  *gpu.Device
 	layout  *buffers.Layout
+	coded   *buffers.Coded // the layout of trees in eight bits; nil where there are none
 	trees   []NamedTree
 	counts  map[string]int64
 	rate    float64
@@ -35,16 +36,18 @@ type State struct {
 	places []int    // of the leaves among them
 }
 
-// NamedTree is one kind of elementwise state: "mu", "nu", "trace", "acc". It has the leaves that its element acts on.
+// NamedTree is one kind of elementwise state: "mu", "nu", "trace", "acc". It has the leaves that its element acts on; in eight bits as buffers.Coded lays
+// them out.
 type NamedTree struct {
 	Name string
 	Tree *buffers.Tree
 }
 
-// slabTable is what kernels read about a slab, and where in it the values of the leaves and the groups begin.
+// slabTable is what kernels read about a slab, and where in it the values of the leaves, the groups and the blocks of codes begin.
 type slabTable struct {
-	buffer         *gpu.Buffer
-	values, groups uint32
+	buffer                *gpu.Buffer
+	values, groups, codes uint32
+	coded                 uint32 // how many blocks of codes
 }
 
 // Trees lists the elementwise state, in a fixed order.
@@ -54,6 +57,12 @@ func (s *State) Trees() []NamedTree { return s.trees }
 func (s *State) Tensors() []buffers.Tensor {
 	var out []buffers.Tensor
 	for _, t := range s.trees {
+		if t.Tree.DType() == buffers.U8 {
+			for _, leaf := range s.layout.Leaves() {
+				out = append(out, s.coded.Tensors(t.Tree, t.Name+"/"+leaf.Path, leaf)...)
+			}
+			continue
+		}
 		for _, leaf := range t.Tree.Layout().Leaves() {
 			out = append(out, t.Tree.Tensor(t.Name+"/"+leaf.Path, leaf))
 		}

@@ -9,8 +9,8 @@ import (
 // table is the table that the kernels of a plan read about one slab: stride words a block of elements (leaf << 8 |
 // elements in use; where the plan rounds stochastically also the key of the path and the index in the leaf of the
 // block's first vec4; for each route the block in the trees of the route's own layout), then, from tableValues on, the
-// values of each leaf as f32 bits.
-func (p *plan) table(layout *buffers.Layout, slab int, r *resolved, subsets []*buffers.Layout) []uint32 {
+// values of each leaf as f32 bits. Where there are trees in eight bits, a block's last word is the word where they have it.
+func (p *plan) table(layout *buffers.Layout, slab int, r *resolved, subsets []*buffers.Layout, coded *buffers.Coded) []uint32 {
 	stride, values := p.stride(), p.tableValues(layout, slab)
 	words := make([]uint32, values, int(values)+len(r.values))
 	for _, leaf := range layout.Leaves() {
@@ -35,6 +35,9 @@ func (p *plan) table(layout *buffers.Layout, slab int, r *resolved, subsets []*b
 						entry[p.routeWord(route)] = uint32(own.Parts[at].Offset/buffers.BlockElements + b)
 					}
 				}
+				if coded != nil {
+					entry[p.codesWord()] = coded.Word(leaf.Path, at, b*buffers.BlockElements)
+				}
 			}
 		}
 	}
@@ -47,4 +50,20 @@ func (p *plan) table(layout *buffers.Layout, slab int, r *resolved, subsets []*b
 // tableValues is where the values of the leaves begin in the table of a slab.
 func (p *plan) tableValues(layout *buffers.Layout, slab int) uint32 {
 	return uint32(layout.Slabs()[slab] / buffers.BlockElements * p.stride())
+}
+
+// codeTable is the blocks of codes of a slab, in which leaves in f32 are cut too: twice the first block of elements of each, and one more if there is another.
+func codeTable(layout *buffers.Layout, slab int) (words []uint32) {
+	for _, leaf := range layout.Leaves() {
+		for _, part := range leaf.Parts {
+			for at := 0; part.Slab == slab && at < part.Count; at += codeBlock {
+				word := uint32((part.Offset+at)/buffers.BlockElements) << 1
+				if part.Count-at > buffers.BlockElements {
+					word++
+				}
+				words = append(words, word)
+			}
+		}
+	}
+	return words
 }

@@ -19,6 +19,7 @@ type Twin struct {
 	leaves  []buffers.Leaf
 	params  [][]float64
 	state   [][][]float64 // slot, leaf
+	coded   [][]coded     // likewise, of leaves in codes
 	table   *resolved
 	twins   []OperatorTwin // one a segment but the last
 	counts  map[string]int64
@@ -54,13 +55,16 @@ func NewTwin(t Transform, params []buffers.Host, whole ...buffers.Spec) (*Twin, 
 	}
 	for _, s := range p.steps {
 		for _, slot := range s.Slots {
-			w.state = append(w.state, nil)
-			for _, x := range w.params {
+			w.state, w.coded = append(w.state, nil), append(w.coded, make([]coded, len(params)))
+			for i, x := range w.params {
 				data := make([]float64, len(x))
 				for k := range data {
 					data[k] = store(slot.Initial, slot.DType)
 				}
 				w.state[len(w.state)-1] = append(w.state[len(w.state)-1], data)
+				if slot.inCodes(w.leaves[i]) {
+					w.coded[len(w.state)-1][i] = coded{make([]byte, len(x)), make([]float64, (len(x)+codeBlock-1)/codeBlock)}
+				}
 			}
 		}
 		if s.operator != nil {
@@ -153,6 +157,10 @@ func (w *Twin) emit(u [][]float64, scalars []float64, counts map[string]int64) {
 				}
 				w.state[i][leaf][k] = store(v, slots[i].DType)
 			}
+			if slots[i].inCodes(w.leaves[leaf]) {
+				copy(w.state[i][leaf], next[i][leaf])
+				w.coded[i][leaf] = slots[i].levels().encode(w.state[i][leaf])
+			}
 		}
 	}
 	for leaf, p := range w.params {
@@ -241,9 +249,14 @@ func (w *Twin) State(name string) []buffers.Host {
 func (w *Twin) Tensors() []buffers.Host {
 	var out []buffers.Host
 	for _, s := range w.plan.steps {
-		for _, name := range s.slotNames {
+		for i, name := range s.slotNames {
 			for _, h := range w.State(name) {
+				at := slices.IndexFunc(w.leaves, func(l buffers.Leaf) bool { return l.Path == h.Path })
 				h.Path = name + "/" + h.Path
+				if s.Slots[i].inCodes(w.leaves[at]) {
+					out = append(out, w.coded[s.firstSlot+i][at].hosts(h.Path, h.Shape)...)
+					continue
+				}
 				out = append(out, h)
 			}
 		}

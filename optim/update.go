@@ -176,10 +176,16 @@ func (s *State) kernel(j job) *fused {
 // updateParams are the params of optim_update.wgsl.
 type updateParams struct{ Vecs, Values, Leaves uint32 }
 
-// normParams are the params of optim_norm.wgsl.
-type normParams struct {
+// groupParams are the params of optim_norm.wgsl.
+type groupParams struct {
 	updateParams
 	First, Groups uint32
+}
+
+// codedParams are the params of either with trees in eight bits.
+type codedParams struct {
+	groupParams
+	Maxima, Plain uint32
 }
 
 // dispatch records the kernel of a job once a slab.
@@ -194,6 +200,17 @@ func (r *recorder) dispatch(kind jobKind, index int) {
 		sizes := updateParams{uint32(vecs), r.tables[slab].values, leaves}
 		params := any(sizes)
 		grid := gpu.Linear(vecs, lanes, r.device.Limits())
+		if kind == measureJob || f.coded {
+			groups := groupParams{sizes, r.tables[slab].codes, r.tables[slab].coded}
+			if kind == measureJob {
+				groups = groupParams{sizes, r.tables[slab].groups, r.measurements.groups[slab]}
+			}
+			params = groups
+			if f.coded {
+				params = codedParams{groups, r.coded.Maxima[slab], r.coded.Plain[slab]}
+			}
+			grid = gpu.Linear(uint64(groups.Groups), 1, r.device.Limits())
+		}
 		bind := []gpu.Range{r.scalars.All()}
 		for _, o := range f.operands {
 			switch o.place {
@@ -209,11 +226,6 @@ func (r *recorder) dispatch(kind jobKind, index int) {
 		}
 		for _, b := range f.kernel.Bindings[2+len(f.operands):] {
 			bind = append(bind, r.table(b.Name, slab).All())
-		}
-		if kind == measureJob {
-			groups := r.measurements.groups[slab]
-			params = normParams{sizes, r.tables[slab].groups, groups}
-			grid = gpu.Linear(uint64(groups), 1, r.device.Limits())
 		}
 		r.rec.Dispatch(f.kernel, grid, params, bind...)
 	}

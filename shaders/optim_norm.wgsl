@@ -3,6 +3,9 @@
 #import "shared/bf16.wgsl"
 #import "shared/threefry.wgsl"
 #import "shared/optim.wgsl"
+#if CODED
+#import "shared/dynamic8.wgsl"
+#endif
 
 struct Params {
     vecs: u32,   // of the slab, four elements each
@@ -10,6 +13,10 @@ struct Params {
     leaves: u32, // entries of each measurement in pairs
     first: u32,  // where in table the groups begin: first vec4, number of them, place in partials
     groups: u32, // of this slab
+#if CODED
+    maxima: u32, // where in a tree in eight bits the maxima begin
+    plain: u32,  // where the leaves in f32
+#endif
 }
 
 // The scalars of this call, f32 bits, and last the index of the update.

@@ -307,6 +307,7 @@ func TestSaveInShards(t *testing.T) {
 func TestSavesHoldPieces(t *testing.T) {
 	for name, parameters := range map[string]string{
 		"adamw":     `{"mu_dtype":"bf16"}`,
+		"lion":      `{"state_dtype":"8bit"}`,
 		"quad":      `{"block_size":12,"max_size_dense":40,"dtype":"bf16"}`,
 		"skew":      `{"block_size":12}`,
 		"muon":      `{}`,
@@ -315,6 +316,9 @@ func TestSavesHoldPieces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dev, dir := gputest.Device(t), t.TempDir()
 			c := tinyConfig(t)
+			if name == "lion" {
+				c.Definition = wideModel(t)
+			}
 			c.Optimizer.Name, c.Optimizer.Parameters = name, json.RawMessage(parameters)
 			at := func(name string) string { return filepath.Join(dir, name) }
 			s := create(t, dev, c)

@@ -118,6 +118,7 @@ func TestDividedUpdatesHaveTheSameBits(t *testing.T) {
 		frozen                []string
 	}{
 		"adamw":                     {"adamw", `{"mu_dtype":"bf16"}`, [2]int{2, 4}, nil},
+		"in eight bits":             {"mars", `{"state_dtype":"8bit"}`, [2]int{2, 3}, nil},
 		"muon":                      {"muon", `{}`, [2]int{3, 2}, nil},
 		"quad":                      {"quad", `{"block_size":8,"max_size_dense":24,"dtype":"bf16"}`, [2]int{4, 3}, nil},
 		"skew":                      {"skew", `{"block_size":8,"max_size_dense":24}`, [2]int{2, 1}, nil},
@@ -126,6 +127,9 @@ func TestDividedUpdatesHaveTheSameBits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := tinyConfig(t)
+			if name == "in eight bits" {
+				c.Definition = wideModel(t)
+			}
 			c.Frozen = k.frozen
 			c.Optimizer.Name, c.Optimizer.Parameters = k.optimizer, json.RawMessage(k.parameters)
 			c.Batch, c.Microbatches, c.MeasureUpdates = 1, 3, true

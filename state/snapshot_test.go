@@ -105,10 +105,11 @@ func (p *parts) combine(round int) {
 	}
 }
 
-// partOptimizers are those with every kind of state: trees in f32 and bf16, factors of leaves, the dense stack with blocks of several
+// partOptimizers are those with every kind of state: trees in f32, bf16 and eight bits, factors of leaves, the dense stack with blocks of several
 // sizes in f32 and bf16, rows and columns, none.
 var partOptimizers = map[string]string{
 	"adamw":     `{"mu_dtype":"bf16"}`,
+	"mars":      `{"state_dtype":"8bit"}`,
 	"quad":      `{"block_size":20,"max_size_dense":40}`,
 	"skew":      `{"block_size":12,"dtype":"bf16","refresh":{"every":2}}`,
 	"muon":      `{}`,
@@ -122,6 +123,9 @@ func TestCheckpointsOfParts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dev := gputest.Device(t)
 			c := tinyConfig(t)
+			if name == "mars" {
+				c.Definition = wideModel(t)
+			}
 			c.Optimizer.Name, c.Optimizer.Parameters = name, json.RawMessage(parameters)
 			s := create(t, dev, c)
 			train(t, s, 3)

@@ -34,6 +34,14 @@ func tinyModel(t testing.TB, dropout float64) model.Definition {
 	return def
 }
 
+// wideModel has leaves that are large enough for state in eight bits, and others.
+func wideModel(t testing.TB) model.Definition {
+	t.Helper()
+	def, err := model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 36, Vocab: testV, Context: testT})
+	require.NoError(t, err)
+	return def
+}
+
 func tinyOptimizer() optim.Config {
 	clip := 1.0
 	return optim.Config{Name: "adamw", Options: optim.Options{

@@ -74,20 +74,33 @@ func (c *planCmd) ways(cfg *runfile.Config, st state.Config, short *state.Memory
 			add("a smaller context", fmt.Sprintf("model.context=%d", n))
 		}
 	}
-	narrow := func(name string) (set []string) {
+	narrow := func(name string) (half, eight []string) {
 		d, err := optim.Describe(name)
 		if err != nil {
-			return nil
+			return nil, nil
 		}
 		for _, p := range d.Parameters {
-			if strings.Contains(p.Name, "dtype") {
-				set = append(set, "optimizer.parameters."+p.Name+"=bf16")
+			switch {
+			case p.Name == "state_dtype":
+				eight = []string{"optimizer.parameters.state_dtype=8bit"}
+			case strings.Contains(p.Name, "dtype"):
+				half = append(half, "optimizer.parameters."+p.Name+"=bf16")
 			}
 		}
-		return set
+		return half, eight
 	}
-	if set := narrow(cfg.Optimizer.Name); len(set) > 0 {
-		add("state of the optimizer in bf16", set...)
+	half, eight := narrow(cfg.Optimizer.Name)
+	if cfg.Optimizer.Parameters["state_dtype"] == "8bit" {
+		half, eight = nil, nil
+	}
+	if len(half) > 0 {
+		add("state of the optimizer in bf16", half...)
+	}
+	if eight != nil {
+		if cfg.Optimizer.Parameters["mu_dtype"] == "bf16" { // which is not for state in eight bits
+			eight = append(eight, "optimizer.parameters.mu_dtype=f32")
+		}
+		add("state of the optimizer in eight bits", eight...)
 	}
 	if cfg.Optimizer.Name != "lion" && cfg.Optimizer.Name != "sgd" {
 		add("one moment a parameter", "optimizer.name=lion", "optimizer.parameters={}")

@@ -86,7 +86,7 @@ func TestAdviceHolds(t *testing.T) {
 			assert.Equal(t, most, a.Planned, a.means)
 			assert.Equal(t, other.refused == nil, a.Fits, a.means)
 		}
-		for _, means := range []string{"state of the optimizer in bf16", "one moment a parameter", "all but two layers frozen, in bf16", "adapters, beside a base in nf4"} {
+		for _, means := range []string{"state of the optimizer in bf16", "state of the optimizer in eight bits", "one moment a parameter", "all but two layers frozen, in bf16", "adapters, beside a base in nf4"} {
 			assert.Contains(t, found, means)
 		}
 		assert.True(t, found["adapters, beside a base in nf4"])

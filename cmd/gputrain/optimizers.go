@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -27,7 +28,14 @@ type optimizerLine struct {
 	optim.Description
 	StateOf    []shapedState `json:"state_of"`
 	Rate       float64       `json:"learning_rate"` // to begin with for a new model
+	Coded      *codedCost    `json:"in_eight_bits,omitempty"`
 	countedFor string        // the shapes that the cost is of
+}
+
+// codedCost is what an optimizer costs with its state in eight bits.
+type codedCost struct {
+	Cost    optim.Cost    `json:"cost"`
+	StateOf []shapedState `json:"state_of"`
 }
 
 // shapedState is an optimizer's state for some parameters, in bytes a parameter.
@@ -62,15 +70,27 @@ func optimizerLines(names []string) (all []optimizerLine, err error) {
 		if err != nil {
 			return nil, usageError{err}
 		}
-		states, err := statesOf(name)
+		states, err := statesOf(name, nil)
 		if err != nil {
 			return nil, err
+		}
+		var coded *codedCost
+		if slices.ContainsFunc(d.Parameters, func(p optim.Parameter) bool { return p.Name == "state_dtype" }) {
+			eight := []byte(`{"state_dtype":"8bit"}`)
+			tx, err := optim.Build(name, optim.Options{}, eight)
+			if err != nil {
+				return nil, err
+			}
+			coded = &codedCost{Cost: tx.Cost()}
+			if coded.StateOf, err = statesOf(name, eight); err != nil {
+				return nil, err
+			}
 		}
 		o, err := optim.Find(name)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, optimizerLine{d, states, o.Rate, o.CountedFor})
+		all = append(all, optimizerLine{d, states, o.Rate, coded, o.CountedFor})
 	}
 	return all, nil
 }
@@ -102,9 +122,9 @@ func writeOptimizers(out io.Writer, all []optimizerLine) error {
 	return nil
 }
 
-// statesOf plans the state of an optimizer with its defaults, on no device.
-func statesOf(name string) ([]shapedState, error) {
-	tx, err := optim.Build(name, optim.Options{}, nil)
+// statesOf plans the state of an optimizer, on no device.
+func statesOf(name string, parameters []byte) ([]shapedState, error) {
+	tx, err := optim.Build(name, optim.Options{}, parameters)
 	if err != nil {
 		return nil, err
 	}
@@ -152,6 +172,11 @@ func optimizerTemplate(d optimizerLine) error {
 	fmt.Printf("# %s\n# %g is a learning rate to begin with for a new model\n# %g bytes of traffic, %g operations a parameter and update%s\n", d.Doc, d.Rate, d.Cost.TrafficBytes, d.Cost.FLOPs, of)
 	for _, s := range d.StateOf {
 		fmt.Printf("# %.4g bytes of state a parameter of %s, %.4g of device memory\n", s.Saved, s.Of, s.Device)
+	}
+	if c := d.Coded; c != nil {
+		last := c.StateOf[len(c.StateOf)-1]
+		fmt.Printf("# with state_dtype 8bit: %.4g bytes of traffic, %g operations; %.4g bytes of state a parameter of %s, %.4g of device memory\n",
+			c.Cost.TrafficBytes, c.Cost.FLOPs, last.Saved, last.Of, last.Device)
 	}
 	fmt.Printf("optimizer:\n  name: %s\n  parameters:\n", d.Name)
 	for _, p := range d.Parameters {

@@ -55,7 +55,7 @@ func TestStatesOf(t *testing.T) {
 		"muon":      {4, 8},                         // a vector is AdamW's
 		"quad":      {12, 8}, "skew": {12, 8},       // a momentum, and two factors as large as their block or one diagonal
 	} {
-		states, err := statesOf(name)
+		states, err := statesOf(name, nil)
 		require.NoError(t, err)
 		require.Len(t, states, 3)
 		// Estimates and sizes of blocks are a few bytes a block.

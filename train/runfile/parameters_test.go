@@ -27,6 +27,9 @@ var another = map[string]struct {
 	"adafactor.eps":                    {value: "0.1"},
 	"adafactor.factored":               {over: []string{"optimizer.min_dim_size_to_factor=4"}},
 	"adamw.weight_decay":               {over: []string{"optimizer.weight_decay=0"}},
+	"adamw.state_dtype":                {value: "8bit"},
+	"lion.state_dtype":                 {value: "8bit"},
+	"mars.state_dtype":                 {value: "8bit"},
 	"muon.ns_coeffs":                   {value: "[3, -4, 2]"},
 	"muon.weight_decay":                {over: []string{"optimizer.weight_decay=0"}},
 	"muon.weight_decay_mask":           {value: "[wte]", over: []string{"optimizer.weight_decay=0", "optimizer.parameters={weight_decay: 0.1}"}},
@@ -86,8 +89,8 @@ func after(t *testing.T, sets []string) []buffers.Host {
 	tx, err := o.Build()
 	require.NoError(t, err, sets)
 	var params []buffers.Host
-	for i, shape := range [][]int{{8, 6}, {6, 8}, {6}, {2, 4, 4}} {
-		h := buffers.Host{Path: []string{"wte.weight", "h.0.attn.weight", "h.0.ln_1.bias", "stack"}[i], Shape: shape}
+	for i, shape := range [][]int{{8, 6}, {6, 8}, {6}, {2, 4, 4}, {64, 64}} {
+		h := buffers.Host{Path: []string{"wte.weight", "h.0.attn.weight", "h.0.ln_1.bias", "stack", "h.1.attn.weight"}[i], Shape: shape}
 		params = append(params, filled(h, i))
 	}
 	twin, err := optim.NewTwin(tx, params)
