@@ -14,90 +14,11 @@ struct Params {
 }
 @bind var<uniform> p: Params;
 @bind var<storage, read> a: array<vec4<f32>>;
-// b_at is a quad of B: of f32, bf16 or nf4.
-#if B_WHOLE
-@bind var<storage, read> b: array<vec4<f32>>;
-fn b_at(i: u32) -> vec4<f32> { return b[i]; }
-#endif
-#if B_BF16
-#import "shared/bf16.wgsl"
-@bind var<storage, read> b: array<vec2<u32>>;
-fn b_at(i: u32) -> vec4<f32> { return bf16_unpack4(b[i]); }
-#endif
-#if B_NF4
-@bind var<storage, read> b: array<u32>; // eight codes each, the first of two in the high half of a byte
-@bind var<storage, read> b_maxima: array<f32>; // of 64 elements each
-var<workgroup> b_levels: array<f32, 16>; // which codes stand for. Twin: nf4.Levels
-fn b_at(i: u32) -> vec4<f32> {
-    let c = (vec4<u32>(b[i / 2u] >> (16u * (i % 2u))) >> vec4<u32>(4u, 0u, 12u, 8u)) & vec4<u32>(15u);
-    return b_maxima[i / 16u] * vec4<f32>(b_levels[c.x], b_levels[c.y], b_levels[c.z], b_levels[c.w]);
-}
-#endif
-#if EPILOGUE
-#import "shared/epilogue.wgsl"
-#else
-#if STORE_SCALAR
-@bind var<storage, read_write> c: array<f32>;
-#else
-@bind var<storage, read_write> c: array<vec4<f32>>;
-#endif
-#endif
+#import "shared/product_operands.wgsl"
 
 #import "shared/product_memory.wgsl"
 
-#if CONTINUE
-// Quad i of the row of C that begins at line, which ends at N.
-fn held(line: u32, i: u32) -> vec4<f32> {
-    var v = vec4<f32>();
-#if STORE_SCALAR
-#for E in 0..4
-    if (4u * i + {{E}}u < p.n) {
-        v[{{E}}] = c[line + 4u * i + {{E}}u];
-    }
-#end
-#else
-    if (4u * i < p.n) {
-        v = c[line + i];
-    }
-#endif
-    return v;
-}
-
-#endif
-// Writes it, or adds to it; later: in a block that is not the first.
-#if BLOCKS
-fn put(line: u32, i: u32, v: vec4<f32>, later: bool) {
-#else
-fn put(line: u32, i: u32, v: vec4<f32>) {
-#endif
-#if STORE_SCALAR
-#for E in 0..4
-    if (4u * i + {{E}}u < p.n) {
-#if ACCUMULATE
-        c[line + 4u * i + {{E}}u] += v[{{E}}];
-#else
-        c[line + 4u * i + {{E}}u] = v[{{E}}];
-#endif
-    }
-#end
-#else
-    if (4u * i < p.n) {
-#if EPILOGUE
-        finish(line + i, v);
-#else
-#if ACCUMULATE
-        c[line + i] += v;
-#else
-#if BLOCKS
-        c[line + i] = select(v, c[line + i] + v, later);
-#else
-        c[line + i] = v;
-#endif
-#endif
-#endif
-    }
-#endif
-}
+#import "shared/product_store.wgsl"
 
 @compute @workgroup_size({{SIDE}}, {{SIDE}}, 1)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>, @builtin(local_invocation_index) index: u32) {

@@ -38,7 +38,7 @@ var own = &library{files: sources}
 func Reuses(name string) bool { return reused[name] }
 
 var reused = map[string]bool{
-	"matmul": true, "matmul_scalar": true, "matmul_tiled": true, "attention": true, "attention_dq": true, "attention_dkv": true, "kron_product": true,
+	"matmul": true, "matmul_scalar": true, "matmul_tiled": true, "matmul_matrix": true, "attention": true, "attention_dq": true, "attention_dkv": true, "kron_product": true,
 }
 
 func (l *library) process(name string, v Variant) (string, error) {

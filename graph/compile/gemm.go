@@ -261,6 +261,7 @@ type gemmVariant struct {
 	tileM, tileN int // rows and columns of C a workgroup
 	rows, cols   int // of matmul.wgsl: rows, and quads of columns, an invocation
 	wx, wy       int // of matmul.wgsl: its workgroup
+	matrix       matrixTile
 }
 
 // chooseGemm is the table of variants, a function of the kind of adapter and the shape.
@@ -397,6 +398,11 @@ func (v gemmVariant) kernel(c *Compiler, g gemm) (*gpu.Kernel, []Span) {
 		kept += "_blocks"
 	}
 	reads := append([]Span{g.a.span}, b...)
+	if v.file == "matmul_matrix" {
+		v.matrix.specialise(v, variant)
+		suffix, spans := g.results(c, variant, reads...)
+		return c.kernel(v.file, fmt.Sprintf("%s_%s%s%s", form, v.matrix, kept, suffix), variant), spans
+	}
 	if v.file == "matmul_tiled" {
 		constants, wide := v.tile()
 		variant.Flags["WIDE"], variant.Flags["ROLLED"] = wide, !c.limits.Registers.HoldsProduct(v.sums())

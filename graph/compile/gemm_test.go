@@ -63,6 +63,12 @@ func limitsAs(d *gpu.Device, software bool) gpu.Limits {
 // newProductRun takes the table's variant of a kind of adapter, or the one given.
 func newProductRun(t testing.TB, d *gpu.Device, rng *rand.Rand, cpu bool, form [2]bool, s [3]int, accumulate bool, as ...gemmVariant) productRun {
 	t.Helper()
+	return newProductOf(t, d, rng, cpu, form, s, func(g *gemm) { g.accumulate = accumulate }, as...)
+}
+
+// newProductOf is a product that differs from a plain one by what set says.
+func newProductOf(t testing.TB, d *gpu.Device, rng *rand.Rand, cpu bool, form [2]bool, s [3]int, set func(*gemm), as ...gemmVariant) productRun {
+	t.Helper()
 	m, n, k := s[0], s[1], s[2]
 	r := productRun{a: newProductMatrix(rng, m, k, form[0]), b: newProductMatrix(rng, k, n, form[1])}
 	c, err := newCompiler(graph.New(), nil, limitsAs(d, cpu))
@@ -75,9 +81,10 @@ func newProductRun(t testing.TB, d *gpu.Device, rng *rand.Rand, cpu bool, form [
 	a, b, out := place("a", len(r.a.data)+productEdge), place("b", len(r.b.data)+productEdge), place("c", m*n+2*productEdge)
 	r.out = out.st
 	g := gemm{
-		m: m, n: n, k: k, count: 1, transA: form[0], transB: form[1], accumulate: accumulate,
+		m: m, n: n, k: k, count: 1, transA: form[0], transB: form[1],
 		a: operand{span: a, row: r.a.row}, b: operand{span: b, row: r.b.row}, c: operand{span: out, offset: productEdge, row: n},
 	}
+	set(&g)
 	if len(as) == 0 {
 		as = append(as, c.chooseGemm(g))
 	}

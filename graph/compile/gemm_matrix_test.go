@@ -1,0 +1,85 @@
+package compile
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"gputrain/buffers/array"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+)
+
+// halfOf is a number rounded to f16.
+func halfOf(x float64) float64 { return float64(array.DecodeF16(array.EncodeF16(float32(x)))) }
+
+// A product by matrix units is one of operands rounded to f16 and sums in f32, whole tiles and edges, whether units make it or their plain bodies do; nothing
+// around C is touched.
+func TestMatrixProducts(t *testing.T) {
+	matrixProducts(t, gputest.Device(t))
+}
+
+// The same with the units of an adapter that has them.
+func TestMatrixProductsOfUnits(t *testing.T) {
+	d := gputest.Device(t, func(o *gpu.Options) { o.Matrix = true })
+	if len(d.Limits().Matrix.Shapes) == 0 {
+		t.Skip("skipped, needs an adapter with matrix units")
+	}
+	matrixProducts(t, d)
+}
+
+func matrixProducts(t *testing.T, d *gpu.Device) {
+	v := matrixUnits(gpu.MatrixShape{M: 8, N: 8, K: 8}, 8)
+	rng := rand.New(rand.NewPCG(1, 30))
+	for _, form := range [][2]bool{{false, false}, {false, true}, {true, false}} {
+		// Whole tiles, edges, less than a tile, K in slices; where B is transposed also rows of C that are no whole quads.
+		shapes := [][3]int{{32, 16, 16}, {36, 20, 28}, {64, 48, 4}, {4, 4, 52}, {40, 36, 1100}}
+		if form[1] {
+			shapes = append(shapes, [3]int{9, 18, 20})
+		}
+		if testing.Short() {
+			shapes = shapes[1:3]
+		}
+		for _, s := range shapes {
+			for _, add := range []func(*gemm){nil, func(g *gemm) { g.accumulate = true }, func(g *gemm) { g.continues = true }} {
+				set := func(g *gemm) {
+					if add != nil {
+						add(g)
+					}
+				}
+				r := newProductOf(t, d, rng, false, form, s, set, v)
+				assert.NoError(t, compareMatrix(r.run(t, d), r, form, s, add != nil), "%v %v", form, s)
+			}
+		}
+	}
+}
+
+// compareMatrix compares C with sums of rounded operands in float64. A sum of K products in f32 is within (K+1) roundings of the sum of their magnitudes.
+func compareMatrix(got []float64, r productRun, form [2]bool, s [3]int, accumulate bool) error {
+	m, n, k := s[0], s[1], s[2]
+	for i, x := range got[:len(got)-productEdge] {
+		at := i - productEdge
+		if (at < 0 || at >= m*n) && x != sentinel {
+			return fmt.Errorf("element %d around C: found %g, wanted %g", at, x, sentinel)
+		}
+	}
+	for i := range m {
+		for j := range n {
+			sum, size := 0.0, 0.0
+			if accumulate {
+				sum, size = sentinel, sentinel
+			}
+			for l := range k {
+				p := halfOf(r.a.at(form[0], i, l)) * halfOf(r.b.at(form[1], l, j))
+				sum, size = sum+p, size+math.Abs(p)
+			}
+			if x := got[productEdge+i*n+j]; !(math.Abs(x-sum) <= float64(k+1)*0x1p-24*size) {
+				return fmt.Errorf("C[%d,%d]: found %g, wanted %g", i, j, x, sum)
+			}
+		}
+	}
+	return nil
+}

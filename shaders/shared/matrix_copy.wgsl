@@ -1,0 +1,8 @@
+#for L in 0..{{BLOCKS}}
+        if ({{X}}_row{{L}} < {{ROWS}}u) {
+            let at = k + 8u * {{X}}_eight{{L}};
+            let low = select(vec4<f32>(), {{X}}_at({{X}}_base{{L}} + min(at, last) / 4u), at < end);
+            let high = select(vec4<f32>(), {{X}}_at({{X}}_base{{L}} + min(at + 4u, last) / 4u), at + 4u < end);
+            tile[{{AT}} + {{X}}_row{{L}} * {{PITCH}}u + {{X}}_eight{{L}}] = halves(low, high);
+        }
+#end
