@@ -185,11 +185,7 @@ func limits(bounds [3]*int, step, length int) (begin, end int) {
 // objectMethods are those of dict that change nothing.
 var objectMethods = map[string]*builtin{
 	"get": takes("d key default=None", func(r *run, a values, _ arguments) any {
-		hash, ok := r.hash(a[1])
-		if !ok {
-			r.fail("unhashable type: '%s'", kind(a[1]))
-		}
-		if value, there := a[0].(*Object).get(hash); there {
+		if value, there := a[0].(*Object).get(r.hashed(a[1])); there {
 			return value
 		}
 		return a[2]
@@ -280,6 +276,15 @@ func (o *Object) Keys() []string {
 		all[i] = fmt.Sprint(k)
 	}
 	return all
+}
+
+// hashed is the hash of what has to have one.
+func (r *run) hashed(key any) string {
+	hash, ok := r.hash(key)
+	if !ok {
+		r.fail("unhashable type: '%s'", kind(key))
+	}
+	return hash
 }
 
 // hash is equal for keys that are equal: 1, 1.0 and true are. Lists and objects have none.

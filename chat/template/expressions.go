@@ -6,94 +6,23 @@ import (
 	"strings"
 )
 
-// An expression has a value.
+// An expression has a value. All but calls are closures, made as they are read (grammar.go).
 type expression interface{ eval(r *run, s *scope) any }
 
-type (
-	constant struct{ value any }
-	variable struct {
-		line int
-		name string
-	}
-	listing struct {
-		line  int
-		items []expression
-		tuple bool
-	}
-	objectLiteral struct {
-		line         int
-		keys, values []expression
-	}
-	attribute struct {
-		line int
-		of   expression
-		name string
-	}
-	item struct {
-		line  int
-		of    expression
-		place expression
-	}
-	slicing struct {
-		line              int
-		begin, end, steps expression // nil: not given
-	}
-	ternary struct {
-		line                  int
-		test, then, otherwise expression
-	}
-	not struct {
-		line int
-		of   expression
-	}
-	sign struct {
-		line     int
-		operator string
-		of       expression
-	}
-	binary struct {
-		line        int
-		operator    string
-		left, right expression
-	}
-	concatenation struct{ parts []expression }
-	comparison    struct {
-		line      int
-		first     expression
-		operators []string
-		operands  []expression
-	}
-	filtered struct {
-		line   int
-		of     expression
-		name   string
-		filter *builtin
-		given  given
-	}
-	tested struct {
-		line  int
-		of    expression
-		name  string
-		test  *builtin
-		given given
-	}
-	call struct {
-		line     int
-		function expression
-		given    given
-		caller   *macro // of a call block
-	}
-	// held is what the block of a set or filter wrote.
-	held struct{}
-)
+type closure func(r *run, s *scope) any
 
-// eval is the value of an expression, which is a step.
-func (r *run) eval(e expression, s *scope) any {
-	r.step(1)
-	return e.eval(r, s)
+func (c closure) eval(r *run, s *scope) any { return c(r, s) }
+
+// call is one of a value, which a call block gives a caller.
+type call struct {
+	line     int
+	function expression
+	given    given
+	caller   *macro
 }
 
-func (c *constant) eval(*run, *scope) any { return c.value }
+// held is what the block of a set or filter wrote.
+type held struct{}
 
 func (held) eval(_ *run, s *scope) any {
 	written, _ := s.get(heldName)
@@ -103,15 +32,10 @@ func (held) eval(_ *run, s *scope) any {
 // heldName is no name that a template can have.
 const heldName = "the block"
 
-func (v *variable) eval(r *run, s *scope) any {
-	r.line = v.line
-	if value, ok := s.get(v.name); ok {
-		return value
-	}
-	if g, ok := globals[v.name]; ok {
-		return g
-	}
-	return undefined{"'" + v.name + "' is undefined"}
+// eval is the value of an expression, which is a step.
+func (r *run) eval(e expression, s *scope) any {
+	r.step(1)
+	return e.eval(r, s)
 }
 
 func (r *run) all(list []expression, s *scope) []any {
@@ -122,73 +46,99 @@ func (r *run) all(list []expression, s *scope) []any {
 	return values
 }
 
-func (l *listing) eval(r *run, s *scope) any {
-	r.made(16 * len(l.items))
-	all := r.all(l.items, s)
-	if l.tuple {
-		return tuple(all)
-	}
-	return all
-}
+func constant(value any) expression { return closure(func(*run, *scope) any { return value }) }
 
-func (o *objectLiteral) eval(r *run, s *scope) any {
-	made := &Object{}
-	for i := range o.keys {
-		key, value := r.eval(o.keys[i], s), r.eval(o.values[i], s)
-		r.line = o.line
-		hash, ok := r.hash(key)
-		if !ok {
-			r.fail("unhashable type: '%s'", kind(key))
+func variable(t token) expression {
+	return closure(func(r *run, s *scope) any {
+		r.line = t.line
+		if value, ok := s.get(t.text); ok {
+			return value
 		}
-		r.made(64 + len(hash))
-		made.set(key, hash, value)
-	}
-	return made
-}
-
-func (a *attribute) eval(r *run, s *scope) any {
-	of := r.eval(a.of, s)
-	r.line = a.line
-	return r.attribute(of, a.name)
-}
-
-func (i *item) eval(r *run, s *scope) any {
-	of := r.eval(i.of, s)
-	if cut, ok := i.place.(*slicing); ok {
-		bounds := cut.bounds(r, s)
-		r.line = i.line
-		return r.slice(of, bounds)
-	}
-	place := r.eval(i.place, s)
-	r.line = i.line
-	return r.item(of, place)
-}
-
-func (c *slicing) eval(r *run, _ *scope) any {
-	r.line = c.line
-	r.fail("found a slice, wanted a value")
-	return nil
-}
-
-func (c *slicing) bounds(r *run, s *scope) (bounds [3]*int) {
-	for i, e := range []expression{c.begin, c.end, c.steps} {
-		if e == nil {
-			continue
+		if g, ok := globals[t.text]; ok {
+			return g
 		}
-		value := r.eval(e, s)
-		r.line = c.line
-		if value == nil {
-			continue
+		return undefined{"'" + t.text + "' is undefined"}
+	})
+}
+
+func tupleOf(items []expression) expression {
+	return closure(func(r *run, s *scope) any { return tuple(r.listed(items, s)) })
+}
+
+func (r *run) listed(items []expression, s *scope) []any {
+	r.made(16 * len(items))
+	return r.all(items, s)
+}
+
+// after is what is made of the value of an expression.
+func after(line int, e expression, do func(r *run, of any) any) expression {
+	return closure(func(r *run, s *scope) any {
+		of := r.eval(e, s)
+		r.line = line
+		return do(r, of)
+	})
+}
+
+func not(of expression) expression {
+	return closure(func(r *run, s *scope) any { return !truth(r.eval(of, s)) })
+}
+
+func signed(sign token, of expression) expression {
+	return closure(func(r *run, s *scope) any {
+		value := r.defined(r.eval(of, s))
+		r.line = sign.line
+		if !number(value) {
+			r.fail("bad operand type for unary %s: '%s'", sign.text, kind(value))
 		}
-		r.defined(value)
-		n := integer(value)
-		if n == nil {
-			r.fail("slice indices must be integers or None, found '%s'", kind(value))
+		if sign.text == "-" {
+			return r.arithmetic("*", value, int64(-1))
 		}
-		bound := clamped(n)
-		bounds[i] = &bound
+		return r.arithmetic("+", value, int64(0))
+	})
+}
+
+func binary(line int, op string, left, right expression) expression {
+	return closure(func(r *run, s *scope) any {
+		a := r.eval(left, s)
+		if op == "and" && !truth(a) || op == "or" && truth(a) {
+			return a
+		}
+		b := r.eval(right, s)
+		r.line = line
+		if op == "and" || op == "or" {
+			return b
+		}
+		return r.operate(op, a, b)
+	})
+}
+
+// of is a filter or test of an expression.
+func (b *builtin) of(name string, line int, e expression, g given) closure {
+	return func(r *run, s *scope) any {
+		of := r.eval(e, s)
+		a := g.eval(r, s)
+		r.line = line
+		a.list = append([]any{of}, a.list...)
+		return b.run(r, name, a)
 	}
-	return bounds
+}
+
+// bound is a part of a slice; nil where there is none.
+func (r *run) bound(e expression, s *scope, line int) *int {
+	if e == nil {
+		return nil
+	}
+	value := r.eval(e, s)
+	r.line = line
+	if value == nil {
+		return nil
+	}
+	n := integer(r.defined(value))
+	if n == nil {
+		r.fail("slice indices must be integers or None, found '%s'", kind(value))
+	}
+	bound := clamped(n)
+	return &bound
 }
 
 // clamped is an integer, or one that is far beyond the end of anything.
@@ -201,44 +151,6 @@ func clamped(n *big.Int) int {
 		return -far
 	}
 	return far
-}
-
-func (t *ternary) eval(r *run, s *scope) any {
-	switch {
-	case truth(r.eval(t.test, s)):
-		return r.eval(t.then, s)
-	case t.otherwise != nil:
-		return r.eval(t.otherwise, s)
-	}
-	return undefined{"the inline if-expression evaluated to false and no else section was defined"}
-}
-
-func (n *not) eval(r *run, s *scope) any { return !truth(r.eval(n.of, s)) }
-
-func (g *sign) eval(r *run, s *scope) any {
-	value := r.defined(r.eval(g.of, s))
-	r.line = g.line
-	if !number(value) {
-		r.fail("bad operand type for unary %s: '%s'", g.operator, kind(value))
-	}
-	if g.operator == "-" {
-		return r.arithmetic("*", value, int64(-1))
-	}
-	return r.arithmetic("+", value, int64(0))
-}
-
-func (b *binary) eval(r *run, s *scope) any {
-	left := r.eval(b.left, s)
-	switch {
-	case b.operator == "and" && !truth(left), b.operator == "or" && truth(left):
-		return left
-	}
-	right := r.eval(b.right, s)
-	r.line = b.line
-	if b.operator == "and" || b.operator == "or" {
-		return right
-	}
-	return r.operate(b.operator, left, right)
 }
 
 // operate is an operator of two values.
@@ -299,27 +211,6 @@ func (r *run) repeat(a any, by int64) (any, bool) {
 	return like(a, slices.Repeat(list, r.times(16*len(list), by))), true
 }
 
-func (c *concatenation) eval(r *run, s *scope) any {
-	parts := make([]string, len(c.parts))
-	for i, p := range c.parts {
-		parts[i] = r.str(r.eval(p, s))
-	}
-	return r.join(parts, "")
-}
-
-func (c *comparison) eval(r *run, s *scope) any {
-	left := r.eval(c.first, s)
-	for i, op := range c.operators {
-		right := r.eval(c.operands[i], s)
-		r.line = c.line
-		if !r.holds(op, left, right) {
-			return false
-		}
-		left = right
-	}
-	return true
-}
-
 func (r *run) holds(op string, a, b any) bool {
 	switch op {
 	case "==":
@@ -341,22 +232,6 @@ func (r *run) holds(op string, a, b any) bool {
 		return order == 1
 	}
 	return order == 1 || order == 0
-}
-
-func (f *filtered) eval(r *run, s *scope) any {
-	of := r.eval(f.of, s)
-	a := f.given.eval(r, s)
-	r.line = f.line
-	a.list = append([]any{of}, a.list...)
-	return f.filter.run(r, f.name, a)
-}
-
-func (t *tested) eval(r *run, s *scope) any {
-	of := r.eval(t.of, s)
-	a := t.given.eval(r, s)
-	r.line = t.line
-	a.list = append([]any{of}, a.list...)
-	return truth(t.test.run(r, t.name, a))
 }
 
 func (c *call) eval(r *run, s *scope) any {

@@ -44,24 +44,23 @@ func rangeOf(r *run, a values, _ arguments) any {
 	return all
 }
 
+// setItem puts a value under a key that a template made.
+func (r *run) setItem(o *Object, key, value any) {
+	hash := r.hashed(key)
+	r.made(64 + len(hash))
+	o.set(key, hash, value)
+}
+
 // dict makes an object of another, or of pairs, and of names.
 func (r *run) dict(a arguments) *Object {
 	o := &Object{}
-	put := func(key, value any) {
-		hash, ok := r.hash(key)
-		if !ok {
-			r.fail("unhashable type: '%s'", kind(key))
-		}
-		r.made(64 + len(hash))
-		o.set(key, hash, value)
-	}
 	if len(a.list) > 1 {
 		r.fail("dict expected at most 1 argument, got %d", len(a.list))
 	}
 	for _, one := range a.list {
 		if from, ok := one.(*Object); ok {
 			for i, key := range from.keys {
-				put(key, from.values[i])
+				r.setItem(o, key, from.values[i])
 			}
 			continue
 		}
@@ -70,11 +69,11 @@ func (r *run) dict(a arguments) *Object {
 			if len(both) != 2 {
 				r.fail("dict: found an element of %d values, wanted 2", len(both))
 			}
-			put(both[0], both[1])
+			r.setItem(o, both[0], both[1])
 		}
 	}
 	for i, key := range a.named.keys {
-		put(key, a.named.values[i])
+		r.setItem(o, key, a.named.values[i])
 	}
 	return o
 }

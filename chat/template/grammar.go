@@ -14,10 +14,10 @@ func (p *parser) tuple() expression { return p.without(true) }
 // without is tuple; where a condition after `if` is not part of it, choice is false. It ends before an operator or name that cannot go on with it.
 func (p *parser) without(choice bool, ends ...string) expression {
 	t := p.peek()
-	list := &listing{line: t.line, tuple: true}
+	var items []expression
 	several := false
 	for !p.tupleEnds(ends) {
-		list.items = append(list.items, p.expression(choice))
+		items = append(items, p.expression(choice))
 		if !p.operator(",") {
 			break
 		}
@@ -25,11 +25,11 @@ func (p *parser) without(choice bool, ends ...string) expression {
 	}
 	switch {
 	case several:
-		return list
-	case len(list.items) == 0:
+		return tupleOf(items)
+	case len(items) == 0:
 		p.fail(t.line, "found %s, wanted an expression", p.peek())
 	}
-	return list.items[0]
+	return items[0]
 }
 
 func (p *parser) tupleEnds(ends []string) bool {
@@ -41,16 +41,20 @@ func (p *parser) tupleEnds(ends []string) bool {
 func (p *parser) expression(choice bool) expression {
 	defer p.deeper()()
 	e := p.or()
-	for choice {
-		line := p.peek().line
-		if !p.word("if") {
-			break
-		}
-		c := &ternary{line: line, then: e, test: p.or()}
+	for choice && p.word("if") {
+		then, test, otherwise := e, p.or(), expression(nil)
 		if p.word("else") {
-			c.otherwise = p.expression(true)
+			otherwise = p.expression(true)
 		}
-		e = c
+		e = closure(func(r *run, s *scope) any {
+			switch {
+			case truth(r.eval(test, s)):
+				return r.eval(then, s)
+			case otherwise != nil:
+				return r.eval(otherwise, s)
+			}
+			return undefined{"the inline if-expression evaluated to false and no else section was defined"}
+		})
 	}
 	return e
 }
@@ -90,7 +94,7 @@ func (p *parser) chain(operand func() expression, operator func(token) string) e
 		}
 		p.at++
 		p.chained()
-		left = &binary{t.line, op, left, operand()}
+		left = binary(t.line, op, left, operand())
 	}
 }
 
@@ -102,48 +106,65 @@ func (p *parser) chained() {
 }
 
 func (p *parser) not() expression {
-	if t := p.peek(); p.word("not") {
+	if p.word("not") {
 		defer p.deeper()()
-		return &not{t.line, p.not()}
+		return not(p.not())
 	}
 	return p.comparison()
 }
 
 func (p *parser) comparison() expression {
-	c := &comparison{line: p.peek().line, first: p.sum()}
+	line, first := p.peek().line, p.sum()
 	ordered := oneOf("==", "!=", "<", "<=", ">", ">=")
+	var operators []string
+	var operands []expression
 	for {
-		t := p.peek()
-		op := ordered(t)
+		op := ordered(p.peek())
 		switch {
 		case op != "":
 			p.at++
 		case p.word("in"):
 			op = "in"
-		case named(t, "not") != "" && named(p.tokens[p.at+1], "in") != "":
+		case named(p.peek(), "not") != "" && named(p.tokens[p.at+1], "in") != "":
 			p.at += 2
 			op = "not in"
+		case len(operators) == 0:
+			return first
 		default:
-			if len(c.operators) == 0 {
-				return c.first
-			}
-			return c
+			return closure(func(r *run, s *scope) any {
+				left := r.eval(first, s)
+				for i, op := range operators {
+					right := r.eval(operands[i], s)
+					r.line = line
+					if !r.holds(op, left, right) {
+						return false
+					}
+					left = right
+				}
+				return true
+			})
 		}
-		c.operators, c.operands = append(c.operators, op), append(c.operands, p.sum())
+		operators, operands = append(operators, op), append(operands, p.sum())
 	}
 }
 
 func (p *parser) sum() expression { return p.chain(p.concatenation, oneOf("+", "-")) }
 
 func (p *parser) concatenation() expression {
-	c := &concatenation{[]expression{p.product()}}
+	all := []expression{p.product()}
 	for p.operator("~") {
-		c.parts = append(c.parts, p.product())
+		all = append(all, p.product())
 	}
-	if len(c.parts) == 1 {
-		return c.parts[0]
+	if len(all) == 1 {
+		return all[0]
 	}
-	return c
+	return closure(func(r *run, s *scope) any {
+		parts := make([]string, len(all))
+		for i, e := range all {
+			parts[i] = r.str(r.eval(e, s))
+		}
+		return r.join(parts, "")
+	})
 }
 
 func (p *parser) product() expression { return p.chain(p.power, oneOf("*", "/", "//", "%")) }
@@ -157,10 +178,8 @@ func (p *parser) unary(filters bool) expression {
 	t := p.peek()
 	var e expression
 	switch {
-	case p.operator("-"):
-		e = &sign{t.line, "-", p.unary(false)}
-	case p.operator("+"):
-		e = &sign{t.line, "+", p.unary(false)}
+	case p.operator("-"), p.operator("+"):
+		e = signed(t, p.unary(false))
 	default:
 		e = p.primary()
 	}
@@ -178,54 +197,66 @@ func (p *parser) primary() expression {
 	switch t.kind {
 	case tokenName:
 		if value, ok := literals[t.text]; ok {
-			return &constant{value}
+			return constant(value)
 		}
 		if p.names != nil {
 			p.names[t.text] = true
 		}
-		return &variable{t.line, t.text}
+		return variable(t)
 	case tokenString:
 		for p.peek().kind == tokenString {
 			t.text += p.next().text
 		}
-		return &constant{t.text}
+		return constant(t.text)
 	case tokenInteger:
 		n, ok := parseInt(t.text, 0)
 		if !ok {
 			p.fail(t.line, "found the number %.40s, wanted a shorter one", t.text)
 		}
-		return &constant{n}
+		return constant(n)
 	case tokenFloat:
 		f, ok := parseFloat(t.text)
 		if !ok {
 			p.fail(t.line, "found the number %.40s, wanted one that a float can be", t.text)
 		}
-		return &constant{f}
+		return constant(f)
 	case tokenOperator:
 		switch t.text {
 		case "(":
 			if p.operator(")") {
-				return &listing{line: t.line, tuple: true}
+				return tupleOf(nil)
 			}
 			e := p.tuple()
 			p.expect(tokenOperator, ")")
 			return e
 		case "[":
-			list := &listing{line: t.line}
-			p.commas("]", func() { list.items = append(list.items, p.expression(true)) })
-			return list
+			var items []expression
+			p.commas("]", func() { items = append(items, p.expression(true)) })
+			return closure(func(r *run, s *scope) any { return r.listed(items, s) })
 		case "{":
-			o := &objectLiteral{line: t.line}
-			p.commas("}", func() {
-				o.keys = append(o.keys, p.expression(true))
-				p.expect(tokenOperator, ":")
-				o.values = append(o.values, p.expression(true))
-			})
-			return o
+			return p.object(t.line)
 		}
 	}
 	p.fail(t.line, "found %s, wanted an expression", t)
 	return nil
+}
+
+func (p *parser) object(line int) expression {
+	var keys, values []expression
+	p.commas("}", func() {
+		keys = append(keys, p.expression(true))
+		p.expect(tokenOperator, ":")
+		values = append(values, p.expression(true))
+	})
+	return closure(func(r *run, s *scope) any {
+		made := &Object{}
+		for i := range keys {
+			key, value := r.eval(keys[i], s), r.eval(values[i], s)
+			r.line = line
+			r.setItem(made, key, value)
+		}
+		return made
+	})
 }
 
 // commas reads parts with commas between them, up to what closes them.
@@ -251,19 +282,19 @@ func (p *parser) postfix(e expression) expression {
 			name := p.next()
 			switch name.kind {
 			case tokenName:
-				e = &attribute{t.line, e, name.text}
+				e = after(t.line, e, func(r *run, of any) any { return r.attribute(of, name.text) })
 			case tokenInteger:
 				n, err := strconv.ParseInt(name.text, 10, 64)
 				if err != nil {
 					p.fail(name.line, "found %.40q after a dot, wanted a smaller number", name.text)
 				}
-				e = &item{t.line, e, &constant{n}}
+				e = after(t.line, e, func(r *run, of any) any { return r.item(of, n) })
 			default:
 				p.fail(name.line, "found %s after a dot, wanted a name or number", name)
 			}
 		case p.operator("["):
 			p.chained()
-			e = &item{t.line, e, p.subscript()}
+			e = p.subscript(t.line, e)
 			p.expect(tokenOperator, "]")
 		case p.is(tokenOperator, "("):
 			p.chained()
@@ -274,14 +305,18 @@ func (p *parser) postfix(e expression) expression {
 	}
 }
 
-// subscript is an index or a slice.
-func (p *parser) subscript() expression {
+// subscript is the index or slice of an expression.
+func (p *parser) subscript(at int, e expression) expression {
 	line := p.peek().line
 	var first, second, third expression
 	if !p.is(tokenOperator, ":") {
 		first = p.expression(true)
 		if !p.is(tokenOperator, ":") {
-			return first
+			return closure(func(r *run, s *scope) any {
+				of, place := r.eval(e, s), r.eval(first, s)
+				r.line = at
+				return r.item(of, place)
+			})
 		}
 	}
 	p.expect(tokenOperator, ":")
@@ -291,7 +326,12 @@ func (p *parser) subscript() expression {
 	if p.operator(":") && !p.is(tokenOperator, "]") {
 		third = p.expression(true)
 	}
-	return &slicing{line, first, second, third}
+	return closure(func(r *run, s *scope) any {
+		of := r.eval(e, s)
+		bounds := [3]*int{r.bound(first, s, line), r.bound(second, s, line), r.bound(third, s, line)}
+		r.line = at
+		return r.slice(of, bounds)
+	})
 }
 
 // given is what stands in the parentheses of a call.
@@ -351,40 +391,42 @@ func (p *parser) dotted() string {
 }
 
 func (p *parser) filter(e expression, line int) expression {
-	f := &filtered{line: line, of: e, name: p.dotted()}
-	known, ok := filters[f.name]
+	name := p.dotted()
+	known, ok := filters[name]
 	if !ok {
-		p.unknown(line, "filter", f.name, slices.Sorted(maps.Keys(filters)))
+		p.unknown(line, "filter", name, slices.Sorted(maps.Keys(filters)))
 	}
-	f.filter = known
+	var g given
 	if p.is(tokenOperator, "(") {
-		f.given = p.given()
+		g = p.given()
 	}
-	return f
+	return known.of(name, line, e, g)
 }
 
 func (p *parser) test(e expression, line int) expression {
 	negated := p.word("not")
 	t := p.peek()
-	test := &tested{line: line, of: e, name: p.dotted()}
-	known, ok := tests[test.name]
+	name := p.dotted()
+	known, ok := tests[name]
 	if !ok {
-		p.unknown(t.line, "test", test.name, slices.Sorted(maps.Keys(tests)))
+		p.unknown(t.line, "test", name, slices.Sorted(maps.Keys(tests)))
 	}
-	test.test = known
+	var g given
 	switch t := p.peek(); {
 	case p.is(tokenOperator, "("):
-		test.given = p.given()
+		g = p.given()
 	case t.kind == tokenName && slices.Contains([]string{"else", "or", "and"}, t.text):
 	case t.kind == tokenName && t.text == "is":
 		p.fail(t.line, `found a second "is", wanted one test and "and"`)
 	case slices.Contains([]string{tokenName, tokenString, tokenInteger, tokenFloat}, t.kind), p.is(tokenOperator, "["), p.is(tokenOperator, "{"):
-		test.given = given{list: []expression{p.postfix(p.primary())}}
+		g = given{list: []expression{p.postfix(p.primary())}}
 	}
+	test := known.of(name, line, e, g)
+	holds := closure(func(r *run, s *scope) any { return truth(test(r, s)) })
 	if negated {
-		return &not{line, test}
+		return not(holds)
 	}
-	return test
+	return holds
 }
 
 func (p *parser) unknown(line int, what, name string, known []string) {

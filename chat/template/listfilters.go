@@ -162,11 +162,7 @@ func unique(r *run, a values, _ arguments) any {
 	key, seen := r.key(a[2], a[1]), map[string]bool{}
 	var kept []any
 	for _, item := range r.items(a[0]) {
-		k := key(item)
-		hash, ok := r.hash(k)
-		if !ok {
-			r.fail("unhashable type: '%s'", kind(k))
-		}
+		hash := r.hashed(key(item))
 		if !seen[hash] {
 			r.made(64 + len(hash))
 			seen[hash] = true

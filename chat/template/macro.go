@@ -20,27 +20,6 @@ type macro struct {
 	scope *scope
 }
 
-type callBlock struct {
-	line   int
-	call   *call
-	caller macroStatement
-}
-
-func (m *macroStatement) run(r *run, s *scope) jump {
-	r.made(64)
-	s.set(m.name, &macro{m, s})
-	return onward
-}
-
-func (c *callBlock) run(r *run, s *scope) jump {
-	with := *c.call
-	with.caller = &macro{&c.caller, s}
-	value := r.eval(&with, s)
-	r.line = c.line
-	r.write(r.str(value))
-	return onward
-}
-
 // call runs a macro.
 func (m *macro) call(r *run, a arguments) any {
 	r.deeper()

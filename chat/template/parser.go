@@ -91,9 +91,9 @@ func (p *parser) body(opened token, ends ...string) (all []statement, end string
 		p.links = 0
 		switch t.kind {
 		case tokenText:
-			all = append(all, &text{t.text})
+			all = append(all, does(func(r *run, _ *scope) { r.write(t.text) }))
 		case tokenOpen:
-			all = append(all, &output{t.line, p.tuple()})
+			all = append(all, output(t.line, p.tuple()))
 			p.expect(tokenClose, "")
 		case tokenBegin:
 			tag := p.expect(tokenName, "")
@@ -139,13 +139,10 @@ func (p *parser) statement(tag token, ends []string) statement {
 	case "with":
 		return p.with(tag)
 	case "generation":
-		loops := p.loops
-		p.loops = 0
-		defer func() { p.loops = loops }()
 		p.generates = true
-		return &generation{tag.line, p.block(tag, "endgeneration")}
+		return generation(tag.line, p.separate(tag, "endgeneration"))
 	case "print":
-		o := &output{tag.line, p.tuple()}
+		o := output(tag.line, p.tuple())
 		p.expect(tokenEnd, "")
 		return o
 	case "break", "continue":
@@ -153,7 +150,7 @@ func (p *parser) statement(tag token, ends []string) statement {
 			p.fail(tag.line, "found %q outside of a loop", tag.text)
 		}
 		p.expect(tokenEnd, "")
-		return jump(tag.text)
+		return func(*run, *scope) jump { return jump(tag.text) }
 	}
 	known := append(slices.Clone(statements), ends...)
 	wanted := "one of " + strings.Join(statements, ", ")
@@ -165,23 +162,30 @@ func (p *parser) statement(tag token, ends []string) statement {
 }
 
 func (p *parser) condition(tag token) statement {
-	c := &condition{}
-	for end := "if"; ; {
-		switch end {
-		case "if", "elif":
-			c.tests = append(c.tests, p.without(false))
-			p.operator(":")
-			p.expect(tokenEnd, "")
-			var body []statement
-			body, end = p.body(tag, "elif", "else", "endif")
-			c.bodies = append(c.bodies, body)
-		case "else":
-			c.otherwise = p.block(tag, "endif")
-			return c
-		default:
-			p.expect(tokenEnd, "")
-			return c
+	var tests []expression
+	var bodies [][]statement
+	var otherwise []statement
+	end := "elif"
+	for end == "elif" {
+		tests = append(tests, p.without(false))
+		p.operator(":")
+		p.expect(tokenEnd, "")
+		var body []statement
+		body, end = p.body(tag, "elif", "else", "endif")
+		bodies = append(bodies, body)
+	}
+	if end == "else" {
+		otherwise = p.block(tag, "endif")
+	} else {
+		p.expect(tokenEnd, "")
+	}
+	return func(r *run, s *scope) jump {
+		for i, test := range tests {
+			if truth(r.eval(test, s)) {
+				return r.block(bodies[i], s)
+			}
 		}
+		return r.block(otherwise, s)
 	}
 }
 
@@ -204,7 +208,7 @@ func (p *parser) loop(tag token) statement {
 	} else {
 		p.expect(tokenEnd, "")
 	}
-	return l
+	return l.run
 }
 
 // target is what a value is given to: a name, an attribute of a namespace, or several of them.
@@ -250,12 +254,22 @@ func (p *parser) oneTarget() target {
 func (p *parser) assignment(tag token) statement {
 	to := p.target("")
 	if p.operator("=") {
-		a := &assignment{tag.line, to, p.tuple()}
+		e := p.tuple()
 		p.expect(tokenEnd, "")
-		return a
+		return does(func(r *run, s *scope) {
+			value := r.eval(e, s)
+			r.line = tag.line
+			r.made(32)
+			to.assign(r, s, value)
+		})
 	}
 	filters := p.filters(held{})
-	return &blockAssignment{tag.line, to, filters, p.separate(tag, "endset")}
+	body := p.separate(tag, "endset")
+	return does(func(r *run, s *scope) {
+		value := r.through(filters, body, s)
+		r.line = tag.line
+		to.assign(r, s, value)
+	})
 }
 
 // separate reads a block in which break and continue have no loop.
@@ -290,7 +304,10 @@ func (p *parser) macro(tag token) statement {
 	m := &macroStatement{name: p.expect(tokenName, "").text}
 	m.names, m.defaults = p.parameters()
 	p.macroBody(tag, m, "endmacro")
-	return m
+	return does(func(r *run, s *scope) {
+		r.made(64)
+		s.set(m.name, &macro{m, s})
+	})
 }
 
 // macroBody reads a body, and which of the names it has that stand for arguments without a parameter.
@@ -303,35 +320,51 @@ func (p *parser) macroBody(tag token, m *macroStatement, end string) {
 }
 
 func (p *parser) callBlock(tag token) statement {
-	c := &callBlock{line: tag.line}
+	m := &macroStatement{name: "caller"}
 	if p.is(tokenOperator, "(") {
-		c.caller.names, c.caller.defaults = p.parameters()
+		m.names, m.defaults = p.parameters()
 	}
-	c.caller.name = "caller"
-	call, ok := p.expression(true).(*call)
+	of, ok := p.expression(true).(*call)
 	if !ok {
 		p.fail(tag.line, "found no call after %q, wanted {%% call macro() %%}", "call")
 	}
-	c.call = call
-	p.macroBody(tag, &c.caller, "endcall")
-	return c
+	p.macroBody(tag, m, "endcall")
+	return does(func(r *run, s *scope) {
+		with := *of
+		with.caller = &macro{m, s}
+		value := r.eval(&with, s)
+		r.line = tag.line
+		r.write(r.str(value))
+	})
 }
 
 func (p *parser) filterBlock(tag token) statement {
-	f := p.filter(held{}, p.peek().line)
-	return &filterBlock{tag.line, p.filters(f), p.separate(tag, "endfilter")}
+	filters := p.filters(p.filter(held{}, p.peek().line))
+	body := p.separate(tag, "endfilter")
+	return does(func(r *run, s *scope) {
+		value := r.through(filters, body, s)
+		r.line = tag.line
+		r.write(r.str(value))
+	})
 }
 
 func (p *parser) with(tag token) statement {
-	w := &with{}
+	var to []target
+	var values []expression
 	for p.peek().kind != tokenEnd {
-		if len(w.targets) > 0 {
+		if len(to) > 0 {
 			p.expect(tokenOperator, ",")
 		}
-		w.targets = append(w.targets, p.target(""))
+		to = append(to, p.target(""))
 		p.expect(tokenOperator, "=")
-		w.values = append(w.values, p.expression(true))
+		values = append(values, p.expression(true))
 	}
-	w.body = p.block(tag, "endwith")
-	return w
+	body := p.block(tag, "endwith")
+	return func(r *run, s *scope) jump {
+		inner := s.inner()
+		for i, value := range r.all(values, s) {
+			to[i].assign(r, inner, value)
+		}
+		return r.block(body, inner)
+	}
 }

@@ -294,11 +294,7 @@ func (r *run) contains(all, one any) bool {
 		}
 		return r.find(all, part) >= 0
 	case *Object:
-		hash, ok := r.hash(one)
-		if !ok {
-			r.fail("unhashable type: '%s'", kind(one))
-		}
-		_, there := all.get(hash)
+		_, there := all.get(r.hashed(one))
 		return there
 	}
 	list, ok := r.elements(all)
