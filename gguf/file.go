@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -152,23 +153,11 @@ func (f *File) Info(name string) (Info, bool) {
 
 // integer is a number of any of the format's kinds.
 func integer(v any) (int64, bool) {
-	switch v := v.(type) {
-	case uint8:
-		return int64(v), true
-	case int8:
-		return int64(v), true
-	case uint16:
-		return int64(v), true
-	case int16:
-		return int64(v), true
-	case uint32:
-		return int64(v), true
-	case int32:
-		return int64(v), true
-	case uint64:
-		return int64(v), v < 1<<63
-	case int64:
-		return v, true
+	switch of := reflect.ValueOf(v); {
+	case of.CanInt():
+		return of.Int(), true
+	case of.CanUint():
+		return int64(of.Uint()), of.Uint() < 1<<63
 	}
 	return 0, false
 }

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
 	"slices"
+	"strings"
 )
 
 // Tensor is a tensor that is to be written.
@@ -93,70 +95,35 @@ func makeHeader(keys []Key, tensors []Tensor) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// putValue writes the kind of a value, and the value.
+// putValue writes the kind of a value, which has the name of its type, and the value.
 func putValue(put func(any), text func(string), value any) error {
-	one := func(k uint32) { put(k); put(value) }
-	many := func(k uint32, n int) { put(uint32(arrayKind)); put(k); put(uint64(n)); put(value) }
+	name, many := strings.CutPrefix(fmt.Sprintf("%T", value), "[]")
+	kind := 0
+	for kind < len(kinds) && kinds[kind].name != name {
+		kind++
+	}
+	if kind == len(kinds) {
+		return fmt.Errorf("found a value of type %T, wanted a flag, a text, a number, or a slice of these", value)
+	}
+	if f, ok := value.(float32); ok && math.IsNaN(float64(f)) {
+		return errors.New("found NaN, wanted a number")
+	}
+	if many {
+		put(uint32(arrayKind))
+	}
+	put(uint32(kind))
+	if many {
+		put(uint64(reflect.ValueOf(value).Len()))
+	}
 	switch v := value.(type) {
 	case string:
-		put(uint32(8))
 		text(v)
 	case []string:
-		put(uint32(arrayKind))
-		put(uint32(8))
-		put(uint64(len(v)))
 		for _, s := range v {
 			text(s)
 		}
-	case uint8:
-		one(0)
-	case int8:
-		one(1)
-	case uint16:
-		one(2)
-	case int16:
-		one(3)
-	case uint32:
-		one(4)
-	case int32:
-		one(5)
-	case float32:
-		if math.IsNaN(float64(v)) {
-			return errors.New("found NaN, wanted a number")
-		}
-		one(6)
-	case bool:
-		one(7)
-	case uint64:
-		one(10)
-	case int64:
-		one(11)
-	case float64:
-		one(12)
-	case []uint8:
-		many(0, len(v))
-	case []int8:
-		many(1, len(v))
-	case []uint16:
-		many(2, len(v))
-	case []int16:
-		many(3, len(v))
-	case []uint32:
-		many(4, len(v))
-	case []int32:
-		many(5, len(v))
-	case []float32:
-		many(6, len(v))
-	case []bool:
-		many(7, len(v))
-	case []uint64:
-		many(10, len(v))
-	case []int64:
-		many(11, len(v))
-	case []float64:
-		many(12, len(v))
 	default:
-		return fmt.Errorf("found a value of type %T, wanted a flag, a text, a number, or a slice of these", value)
+		put(value)
 	}
 	return nil
 }
