@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -214,9 +215,9 @@ func (h *history) read(t *table.Table) error {
 					evals[line] = &EvalMetrics{Step: steps[line].Step}
 				}
 				if e := evals[line]; e != nil {
-					e.put(name, c.Value[i])
+					setMember(e, evalPlaces, name, c.Value[i])
 				} else {
-					steps[line].put(name, c.Value[i])
+					setMember(&steps[line], places, name, c.Value[i])
 				}
 			}
 		}
@@ -235,66 +236,24 @@ func (h *history) read(t *table.Table) error {
 	return nil
 }
 
-// put sets a number by its name in a table, of those that a report tells of.
-func (m *Metrics) put(name string, v float64) {
-	switch name {
-	case "loss":
-		m.Loss = Number(v)
-	case "learning_rate":
-		m.LearningRate = Number(v)
-	case "grad_norm":
-		m.GradNorm = Number(v)
-	case "grad_norm_clipped":
-		m.GradNormClipped = Number(v)
-	case "tokens":
-		m.Tokens = int64(v)
-	case "epoch":
-		m.Epoch = Number(v)
-	case "skipped":
-		m.Skipped = int64(v)
-	case "tokens_per_second":
-		m.TokensPerSecond = Number(v)
-	case "padded_tokens_per_second":
-		m.PaddedTokensPerSecond = Number(v)
-	case "step_ms":
-		m.StepMS = Number(v)
-	case "data_wait_ms":
-		m.DataWaitMS = Number(v)
-	case "device_ms":
-		m.DeviceMS = Number(v)
-	case "mfu":
-		m.MFU = Number(v)
-	case "bubble":
-		m.Bubble = Number(v)
-	case "transfer":
-		m.Transfer = Number(v)
+// setMember sets a number of a line by its name in a table, as far as a report tells of it.
+func setMember(line any, places map[string][]int, name string, v float64) {
+	family, key, _ := strings.Cut(name, ".")
+	at, known := places[family]
+	if !known || family == "watched" {
+		return
 	}
-	switch family, key, _ := strings.Cut(name, "."); family {
-	case "stage_busy": // in the order of the stages
-		m.StageBusy = append(m.StageBusy, Number(v))
-	case "pairs":
-		putPair(&m.Pairs, key, v)
+	switch to := reflect.ValueOf(line).Elem().FieldByIndex(at).Addr().Interface().(type) {
+	case *Number:
+		*to = Number(v)
+	case *int64:
+		*to = int64(v)
+	case *[]Number: // in the order of the stages
+		*to = append(*to, Number(v))
+	case *map[string]Number:
+		if *to == nil {
+			*to = map[string]Number{}
+		}
+		(*to)[key] = Number(v)
 	}
-}
-
-// put is as that of Metrics.
-func (e *EvalMetrics) put(name string, v float64) {
-	switch name {
-	case "eval_loss":
-		e.Loss = Number(v)
-	case "eval_tokens":
-		e.Tokens = int64(v)
-	case "eval_ms":
-		e.MS = Number(v)
-	}
-	if family, key, _ := strings.Cut(name, "."); family == "eval_pairs" {
-		putPair(&e.Pairs, key, v)
-	}
-}
-
-func putPair(to *map[string]Number, key string, v float64) {
-	if *to == nil {
-		*to = map[string]Number{}
-	}
-	(*to)[key] = Number(v)
 }

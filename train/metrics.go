@@ -68,16 +68,18 @@ type Metrics struct {
 	Cost
 }
 
-// places are where the members of a line stand in a Metrics.
-var places = func() map[string][]int {
+// places and evalPlaces are where the members of a line stand in a Metrics or an EvalMetrics.
+var places, evalPlaces = placesOf[Metrics](), placesOf[EvalMetrics]()
+
+func placesOf[T any]() map[string][]int {
 	out := map[string][]int{}
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[Metrics]()) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
 			out[name] = f.Index
 		}
 	}
 	return out
-}()
+}
 
 // read is json.Unmarshal of a line, in a third of the time: what is no usual line is left to that.
 func (m *Metrics) read(line []byte) error {
