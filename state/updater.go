@@ -142,7 +142,7 @@ func (u *Updater) rounds(phase optim.Phase) int {
 func (u *Updater) Build(ctx context.Context) error {
 	for i, s := range u.stages {
 		for _, phase := range s.State.Phases() {
-			if _, err := u.piecesOf(ctx, i, phase); err != nil {
+			if err := u.makePieces(ctx, i, phase); err != nil {
 				return u.at(i, err)
 			}
 		}
@@ -150,14 +150,14 @@ func (u *Updater) Build(ctx context.Context) error {
 	return nil
 }
 
-// piecesOf are the programs of a phase of a stage.
-func (u *Updater) piecesOf(ctx context.Context, stage int, phase optim.Phase) ([]*gpu.Program, error) {
+// makePieces makes the programs of a phase of a stage, once.
+func (u *Updater) makePieces(ctx context.Context, stage int, phase optim.Phase) error {
 	s := u.stages[stage]
-	if made := s.pieces[phase]; made != nil {
-		return made, nil
+	if s.pieces[phase] != nil {
+		return nil
 	}
 	if err := u.prepareExchange(stage, phase); err != nil {
-		return nil, err
+		return err
 	}
 	var made []*gpu.Program
 	for round := range u.rounds(phase) {
@@ -166,12 +166,12 @@ func (u *Updater) piecesOf(ctx context.Context, stage int, phase optim.Phase) ([
 			for _, p := range made {
 				p.Release()
 			}
-			return nil, err
+			return err
 		}
 		made = append(made, p)
 	}
 	s.pieces[phase] = made
-	return made, nil
+	return nil
 }
 
 // piece records piece round of a stage's update.
@@ -242,7 +242,7 @@ func (u *Updater) Prepare(ctx context.Context, lr optim.Schedule) error {
 		phase, err := s.State.PrepareAt(lr)
 		if err == nil {
 			s.phase = phase // it may reuse what an update before has made
-			_, err = u.piecesOf(ctx, i, phase)
+			err = u.makePieces(ctx, i, phase)
 		}
 		if err != nil {
 			return errors.Join(u.at(i, err), u.undo())
@@ -255,7 +255,7 @@ func (u *Updater) Prepare(ctx context.Context, lr optim.Schedule) error {
 func (u *Updater) complete(ctx context.Context) error {
 	phase := u.stages[0].State.Phase()
 	for i, s := range u.stages {
-		if _, err := u.piecesOf(ctx, i, s.State.Phase()); err != nil {
+		if err := u.makePieces(ctx, i, s.State.Phase()); err != nil {
 			return u.at(i, err)
 		}
 	}

@@ -57,12 +57,10 @@ func init() { // map and select look filters up
 		"sum":        takes("iterable attribute=None start=0", sum),
 		"title":      ofString("s", func(r *run, s string, _ values) any { return r.titleFilter(s) }),
 		"tojson":     takes("x ensure_ascii=False indent=None separators=None sort_keys=False", tojson),
-		"trim": ofString("value chars=None", func(r *run, s string, a values) any {
-			return strings.TrimLeftFunc(strings.TrimRightFunc(s, r.among(a, 1)), r.among(a, 1))
-		}),
-		"truncate": ofString("s length=255 killwords=False end='...' leeway=None", truncate),
-		"unique":   takes("value case_sensitive=False attribute=None", unique),
-		"upper":    ofString("s", func(r *run, s string, _ values) any { return r.upper(s) }),
+		"trim":       ofString("value chars=None", func(r *run, s string, a values) any { return strings.TrimFunc(s, r.among(a)) }),
+		"truncate":   ofString("s length=255 killwords=False end='...' leeway=None", truncate),
+		"unique":     takes("value case_sensitive=False attribute=None", unique),
+		"upper":      ofString("s", func(r *run, s string, _ values) any { return r.upper(s) }),
 		"wordcount": ofString("s", func(_ *run, s string, _ values) any {
 			return int64(len(strings.FieldsFunc(s, func(c rune) bool { return c != '_' && !unicode.IsLetter(c) && !unicode.IsNumber(c) })))
 		}),

@@ -11,17 +11,15 @@ import (
 
 // textMethods are those of str.
 var textMethods = map[string]*builtin{
-	"upper":      ofText("s", func(r *run, s string, _ values) any { return r.upper(s) }),
-	"lower":      ofText("s", func(r *run, s string, _ values) any { return r.lower(s) }),
-	"casefold":   ofText("s", func(r *run, s string, _ values) any { return r.cased(cases.Fold(), s) }),
-	"title":      ofText("s", func(r *run, s string, _ values) any { return r.title(s) }),
-	"capitalize": ofText("s", func(r *run, s string, _ values) any { return r.capitalize(s) }),
-	"swapcase":   ofText("s", func(r *run, s string, _ values) any { return r.mapped(s, swapped) }),
-	"strip": ofText("s chars=None", func(r *run, s string, a values) any {
-		return strings.TrimLeftFunc(strings.TrimRightFunc(s, r.among(a, 1)), r.among(a, 1))
-	}),
-	"lstrip":       ofText("s chars=None", func(r *run, s string, a values) any { return strings.TrimLeftFunc(s, r.among(a, 1)) }),
-	"rstrip":       ofText("s chars=None", func(r *run, s string, a values) any { return strings.TrimRightFunc(s, r.among(a, 1)) }),
+	"upper":        ofText("s", func(r *run, s string, _ values) any { return r.upper(s) }),
+	"lower":        ofText("s", func(r *run, s string, _ values) any { return r.lower(s) }),
+	"casefold":     ofText("s", func(r *run, s string, _ values) any { return r.cased(cases.Fold(), s) }),
+	"title":        ofText("s", func(r *run, s string, _ values) any { return r.title(s) }),
+	"capitalize":   ofText("s", func(r *run, s string, _ values) any { return r.capitalize(s) }),
+	"swapcase":     ofText("s", func(r *run, s string, _ values) any { return r.mapped(s, swapped) }),
+	"strip":        ofText("s chars=None", func(r *run, s string, a values) any { return strings.TrimFunc(s, r.among(a)) }),
+	"lstrip":       ofText("s chars=None", func(r *run, s string, a values) any { return strings.TrimLeftFunc(s, r.among(a)) }),
+	"rstrip":       ofText("s chars=None", func(r *run, s string, a values) any { return strings.TrimRightFunc(s, r.among(a)) }),
 	"removeprefix": ofText("s prefix", func(r *run, s string, a values) any { return strings.TrimPrefix(s, a.text(r, 1)) }),
 	"removesuffix": ofText("s suffix", func(r *run, s string, a values) any { return strings.TrimSuffix(s, a.text(r, 1)) }),
 	"startswith": ofText("s prefix start=None end=None", func(r *run, s string, a values) any {
@@ -170,11 +168,11 @@ func (r *run) title(s string) string {
 }
 
 // among is the characters that a method strips: those of an argument, or space.
-func (r *run) among(a values, i int) func(rune) bool {
-	if a.none(i) {
+func (r *run) among(a values) func(rune) bool {
+	if a.none(1) {
 		return space
 	}
-	chars := a.text(r, i)
+	chars := a.text(r, 1)
 	if len(chars) > 64 {
 		set := map[rune]bool{}
 		for _, c := range chars {

@@ -42,11 +42,15 @@ type choosing struct {
 // choose chooses, says so, and writes the run file.
 func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string) error {
 	h := &choosing{set: c.Set, given: tuning.Given{Model: model, Rows: rows}}
-	text, facts, err := h.read(ctx)
+	text, begun, err := h.read(ctx)
 	if err != nil {
 		return err
 	}
 	defer text.Close()
+	facts, err := h.measure(text, begun)
+	if err != nil {
+		return err
+	}
 	if err := h.open(ctx, c.Adapter, &facts); err != nil {
 		return err
 	}
@@ -126,12 +130,11 @@ func (h *choosing) config(r *tuning.Recipe) (*runfile.Config, error) {
 	return cfg, nil
 }
 
-// read reads the model's description and the conversations.
-func (h *choosing) read(ctx context.Context) (*data.Corpus, tuning.Facts, error) {
-	var f tuning.Facts
+// read reads the model's description and the conversations, as the run file that it gives says.
+func (h *choosing) read(ctx context.Context) (*data.Corpus, *runfile.Config, error) {
 	cfg, err := h.config(nil)
 	if err != nil {
-		return nil, f, err
+		return nil, nil, err
 	}
 	text, err := h.text(ctx, cfg, told)
 	if errors.Is(err, chat.ErrRewritten) && cfg.Origin("data.learn_last") == "default" {
@@ -142,36 +145,35 @@ func (h *choosing) read(ctx context.Context) (*data.Corpus, tuning.Facts, error)
 		}
 	}
 	if err != nil {
-		return nil, f, err
+		return nil, nil, err
 	}
 	if all, ok := text.Train.(*data.Documents); ok && cfg.Origin("data.validation") != "default" && cfg.Data.Validation == 0 {
-		if h.given.Validation, err = tuning.Share(all.Count()); err != nil {
-			text.Close()
-			return nil, f, usageError{err}
-		}
+		h.given.Validation, err = tuning.Share(all.Count())
 		text.Close()
-		if cfg, err = h.config(nil); err != nil {
-			return nil, f, err
+		if err != nil {
+			return nil, nil, usageError{err}
 		}
-		if text, err = h.text(ctx, cfg, io.Discard); err != nil {
-			return nil, f, err
+		if cfg, err = h.config(nil); err == nil {
+			text, err = h.text(ctx, cfg, io.Discard)
 		}
 	}
+	return text, cfg, err
+}
+
+// measure tells what there is to learn, and by which model.
+func (h *choosing) measure(text *data.Corpus, cfg *runfile.Config) (f tuning.Facts, err error) {
 	documents, ok := text.Train.(*data.Documents)
 	if !ok {
-		text.Close()
-		return nil, f, usageError{fmt.Errorf("tune: data: found no rows, wanted files of conversations")}
+		return f, usageError{fmt.Errorf("tune: data: found no rows, wanted files of conversations")}
 	}
 	if f.Lengths, err = documents.Lengths(); err != nil {
-		text.Close()
-		return nil, f, err
+		return f, err
 	}
 	if held, ok := text.Validation.(*data.Documents); ok {
 		f.Held = held.Count()
 		shown, err := held.Show(f.Held, h.definition.Context())
 		if err != nil {
-			text.Close()
-			return nil, f, err
+			return f, err
 		}
 		for _, s := range shown {
 			f.Answer = max(f.Answer, longestRun(s.Learned))
@@ -179,13 +181,12 @@ func (h *choosing) read(ctx context.Context) (*data.Corpus, tuning.Facts, error)
 	}
 	f.Wanted = wanted(cfg)
 	if f.Model, err = h.facts(); err != nil {
-		text.Close()
-		return nil, f, err
+		return f, err
 	}
 	if h.description = describe(text.Tallies); h.given.LastOnly {
 		h.description += ": the last answers"
 	}
-	return text, f, nil
+	return f, nil
 }
 
 // text opens the conversations, of a model that has a tokenizer.

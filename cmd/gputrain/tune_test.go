@@ -118,12 +118,14 @@ func TestTuneByTheLastAnswers(t *testing.T) {
 	require.NoError(t, os.WriteFile(rows, []byte(strings.Repeat(`{"messages": [`+turn+", "+turn+"]}\n", 20)), 0o666))
 	for _, set := range [][]string{nil, {"data.learn_last=false"}} {
 		h := &choosing{set: set, given: tuning.Given{Model: base, Rows: []string{rows}}}
-		text, _, err := h.read(t.Context())
+		text, cfg, err := h.read(t.Context())
 		if set != nil {
 			require.ErrorIs(t, err, chat.ErrRewritten)
 			require.ErrorContains(t, err, "turns.jsonl")
 			continue
 		}
+		require.NoError(t, err)
+		_, err = h.measure(text, cfg)
 		require.NoError(t, err)
 		text.Close()
 		assert.True(t, h.given.LastOnly)

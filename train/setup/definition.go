@@ -244,7 +244,7 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 	c.Documents, c.Preference = cfg.KeepsApart() && !cfg.Preference.On(), cfg.Preference.Model()
 	c.Companions = begin.Tokens.Companions
 	c.Sequence = Context(cfg, def)
-	if err := freeze(cfg, &c); err != nil {
+	if err := freeze(&c); err != nil {
 		return state.Config{}, fmt.Errorf("run file: optimizer.rates (%s): %w", cfg.Origin("optimizer.rates"), err)
 	}
 	if c.FrozenDType, err = array.ParseDType(cfg.Model.Base); err != nil {
@@ -306,7 +306,7 @@ func Context(cfg *runfile.Config, def model.Definition) int {
 }
 
 // freeze freezes the parameters whose rate is multiplied by 0.
-func freeze(cfg *runfile.Config, c *state.Config) (err error) {
+func freeze(c *state.Config) (err error) {
 	if c.Frozen, err = optim.AtRateZero(c.Optimizer.Options.Rates, model.Specs(c.Definition)); err != nil {
 		return err
 	}

@@ -23,9 +23,10 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 	if err != nil {
 		return run, nil, err
 	}
+	undo := begin.Release
 	defer func() {
 		if err != nil {
-			begin.Release()
+			undo()
 		}
 	}()
 	if err := train.CheckNames(cfg.Train.HistogramMatch, c); err != nil {
@@ -43,28 +44,24 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 		return run, nil, err
 	}
 	read := time.Now()
-	release = func() {
+	undo = func() {
 		begin.Release()
 		_ = text.Close()
 	}
 	if found, rows := text.Train.Vocab(), c.Definition.Vocab(); found > rows {
-		release()
 		return run, nil, &UsageError{fmt.Errorf("run file: data.tokens (%s): found %s, a vocabulary of %d, wanted at most %d, the rows of the model",
 			cfg.Origin("data.tokens"), cfg.Data.Tokens, found, rows)}
 	}
 	if cfg.Data.Epochs > 0 {
 		if err := layEpochs(cfg, text, c); err != nil {
-			release()
 			return run, nil, &UsageError{err}
 		}
 		if c.Optimizer, err = fittingOptimizer(cfg, c.Definition); err != nil { // its schedule ends with the run
-			release()
 			return run, nil, &UsageError{err}
 		}
 	}
 	bucket, err := runfile.ParseBytes(cfg.Cluster.Bucket)
 	if err != nil {
-		release()
 		return run, nil, &UsageError{err}
 	}
 	run = train.Config{
@@ -84,7 +81,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 	if run.Tokenizer == nil || begin.Tokens.Tokenizer == nil && text.Tokens != byteTokens { // nothing makes text of tokens
 		run.Sample.Tokens = 0
 	}
-	return run, release, nil
+	return run, undo, nil
 }
 
 // reads are the files that a run file names, besides model.from.
