@@ -57,7 +57,9 @@ func Eval(g *Graph, feeds map[string]*Array, want ...*Value) ([]*Array, error) {
 			if !slices.Equal(out[i].Shape, v.Shape()) || len(out[i].Data) != v.typ.Elements() {
 				panic(fmt.Sprintf("graph: evaluate: %v: output %d has shape %v, want %v", n, i, out[i].Shape, v.Shape()))
 			}
-			results[v] = out[i]
+			if results[v] = out[i]; v.DType() == array.BF16 {
+				results[v] = roundBF16(out[i])
+			}
 		}
 	}
 	out := make([]*Array, len(want))
@@ -97,7 +99,7 @@ func (e *Env) feed(n *Node, name string) []*Array {
 		e.fail(n, "shape %v with %d elements given, want %v", a.Shape, len(a.Data), want.Shape)
 		return nil
 	}
-	if want.DType != array.F32 {
+	if want.DType == array.I32 || want.DType == array.U32 {
 		for i, x := range a.Data {
 			if x != math.Trunc(x) {
 				e.fail(n, "element %d is %g, want %v", i, x, want.DType)

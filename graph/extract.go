@@ -84,6 +84,7 @@ func (e *Extracted) copy(n *Node, read func(v *Value) *Value, of *Node, values m
 		c.Of = e.of[of.Outputs[0]].node
 	}
 	for i, v := range n.Outputs {
+		c.Outputs[i].typ = v.typ
 		values[v] = c.Outputs[i]
 	}
 }

@@ -85,7 +85,7 @@ func TestShapeErrorsNameNodeFoundAndWanted(t *testing.T) {
 		},
 		`graph: param "w": shape [3], but it was [2] before`:                               func(g *Graph) { g.Param("w", 2); g.Param("w", 3) },
 		`graph: input "x": f32 [3], but it was f32 [2] before`:                             func(g *Graph) { x(g, 2); x(g, 3) },
-		`graph: input "x": dtype bf16, want f32, i32 or u32`:                               func(g *Graph) { g.Input("x", Type{nil, array.BF16}) },
+		`graph: input "x": dtype nf4, want f32, bf16, i32 or u32`:                          func(g *Graph) { g.Input("x", Type{nil, array.NF4}) },
 		`graph: param "w": shape [3037000500 3037000500]: more elements than an int holds`: func(g *Graph) { g.Param("w", 3037000500, 3037000500) },
 		`graph: softmax: input 0 is missing`:                                               func(g *Graph) { g.Softmax(nil) },
 		`graph: softmax: input 0 (input "x") is of another graph`:                          func(g *Graph) { g.Softmax(x(New(), 2)) },

@@ -27,10 +27,10 @@ func (o Input) Infer(in []*Value) ([]Type, error) {
 		return nil, err
 	}
 	switch o.Type.DType {
-	case array.F32, array.I32, array.U32:
+	case array.F32, array.BF16, array.I32, array.U32:
 		return []Type{o.Type}, nil
 	}
-	return nil, fmt.Errorf("dtype %v, want %v, %v or %v", o.Type.DType, array.F32, array.I32, array.U32)
+	return nil, fmt.Errorf("dtype %v, want %v, %v, %v or %v", o.Type.DType, array.F32, array.BF16, array.I32, array.U32)
 }
 
 // Param is a leaf of the tree of parameters, f32 to the graph whatever it is stored as.

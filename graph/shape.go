@@ -31,13 +31,13 @@ func checkShape(shape []int) error {
 	return nil
 }
 
-// arity checks the number of inputs and that all but those of the given positions are f32.
+// arity checks the number of inputs and that all but those of the given positions are numbers: f32, or what StoreBF16 has made of it.
 func arity(in []*Value, want int, integer ...int) error {
 	if len(in) != want {
 		return fmt.Errorf("%d inputs, want %d", len(in), want)
 	}
 	for i, v := range in {
-		if !slices.Contains(integer, i) && v.DType() != array.F32 {
+		if !slices.Contains(integer, i) && v.DType() != array.F32 && v.DType() != array.BF16 {
 			return fmt.Errorf("input %d is %v, want %v", i, v.DType(), array.F32)
 		}
 	}

@@ -5,6 +5,9 @@
 @bind var<storage, read_write> result: array<{{T}}>;
 
 #import "shared/functions.wgsl"
+#if BF16
+#import "shared/bf16.wgsl"
+#endif
 #if DROPOUT
 #import "shared/dropout.wgsl"
 #endif

@@ -8,6 +8,9 @@
 @bind var<storage, read_write> result: array<{{OUT}}>;
 
 #import "shared/functions.wgsl"
+#if BF16
+#import "shared/bf16.wgsl"
+#endif
 #if DROPOUT
 #import "shared/dropout.wgsl"
 #endif

@@ -22,8 +22,9 @@ func Texels(source string, binding int) (string, bool) {
 		return source, false
 	}
 	name, vector, scalar := source[m[2]:m[3]], m[4] != m[5], source[m[6]:m[7]]
-	body, ok := replaceReads(source[m[1]:], name, vector)
-	head, inHead := replaceReads(source[:m[0]], name, vector)
+	read := func(index string) string { return texelReader(name) + "(u32(" + index + "))" }
+	body, ok := replaceAccesses(source[m[1]:], name, read, nil)
+	head, inHead := replaceAccesses(source[:m[0]], name, read, nil)
 	if !ok || !inHead {
 		return source, false
 	}
@@ -49,35 +50,6 @@ func texelDeclaration(name string, binding int, vector bool, scalar string) stri
 }
 
 func texelReader(name string) string { return "texel_of_" + name }
-
-// replaceReads puts calls of the reader in the place of name[...]. It is false where the name stands without an index.
-func replaceReads(source, name string, vector bool) (string, bool) {
-	var out strings.Builder
-	written := 0 // of the source
-	for at := range Named(source, name) {
-		if at < written {
-			continue // within the brackets of the last
-		}
-		end := at + len(name)
-		line := source[strings.LastIndexByte(source[:at], '\n')+1 : at]
-		before := strings.TrimRight(source[:at], " ")
-		switch {
-		case strings.HasSuffix(before, "&"):
-			return "", false
-		case strings.Contains(line, "//") || strings.HasSuffix(before, ".") || !strings.HasPrefix(source[end:], "["):
-			continue // a comment, a member, or a variable of a function
-		}
-		inner, rest := Bracketed(source[end:])
-		inner, ok := replaceReads(inner, name, vector)
-		if !ok {
-			return "", false
-		}
-		out.WriteString(source[written:at] + texelReader(name) + "(u32(" + inner + "))")
-		written = len(source) - len(rest)
-	}
-	out.WriteString(source[written:])
-	return out.String(), true
-}
 
 // Named are the places in a source where a name stands as a whole word.
 func Named(source, name string) iter.Seq[int] {

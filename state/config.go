@@ -46,6 +46,9 @@ type Config struct {
 	// Recompute is what of each layer the backward pass computes again instead of keeping it, with the same bits: one of model.Recomputes,
 	// RecomputeAuto, or "" for none.
 	Recompute string
+	// Storage is the type in which what operations of a step hand to one another lies: buffers.F32, or BF16, to which it is rounded: see
+	// graph.StoreBF16. Parameters, their gradients, sums and the optimizer's state are in f32 in both.
+	Storage buffers.DType
 	// Base is a directory in the Hugging Face layout that has the frozen parameters: checkpoints then name it, by its absolute path and a fingerprint of
 	// these, and have the trained ones alone. "": checkpoints have the whole model.
 	Base string
@@ -114,6 +117,9 @@ func (c Config) Validate() error {
 	}
 	if err := c.checkFrozen(); err != nil {
 		return fmt.Errorf("state: config: %w", err)
+	}
+	if c.Storage != buffers.F32 && c.Storage != buffers.BF16 {
+		return fmt.Errorf("state: config: storage: found %v, wanted %v or %v", c.Storage, buffers.F32, buffers.BF16)
 	}
 	if known := append([]string{RecomputeAuto}, model.Recomputes...); !slices.Contains(known, c.Recompute) {
 		return fmt.Errorf("state: config: recompute: %q, want one of %s%s", c.Recompute, strings.Join(known, ", "), suggest.DidYouMean(c.Recompute, known))
@@ -269,6 +275,13 @@ func (c Config) Training(part map[string]int) (t Training, err error) {
 	}
 	for i, v := range values {
 		t.Gradients[i].Value = v
+	}
+	if c.Storage == buffers.BF16 {
+		wanted := append(values, t.LossSum)
+		if t.PairSums != nil {
+			wanted = append(wanted, t.PairSums)
+		}
+		t.Graph.StoreBF16(wanted...)
 	}
 	if c.Recompute == model.RecomputeNone || c.Recompute == RecomputeAuto {
 		return t, nil

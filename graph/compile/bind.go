@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 
-	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph"
 )
@@ -23,8 +22,8 @@ func (c *Compiler) boundTarget(v *graph.Value) string {
 		if _, ok := c.bound[t.Name]; !ok || c.root(t.Value) != v {
 			continue
 		}
-		if t.Value.DType() != buffers.F32 || t.Value.Type().Elements() != v.Type().Elements() {
-			c.fail("bound target %q: %v, a view of %v, want a whole value of %v", t.Name, t.Value.Type(), v.Type(), buffers.F32)
+		if t.Value.DType() != v.DType() || t.Value.Type().Elements() != v.Type().Elements() {
+			c.fail("bound target %q: %v, a view of %v, want a whole value", t.Name, t.Value.Type(), v.Type())
 		}
 		return t.Name
 	}

@@ -26,6 +26,7 @@ type Compiler struct {
 	grads       *buffers.Layout
 	bound       map[string]gpu.Range // inputs and targets in the caller's buffers
 
+	bf16     bool                            // some values are in BF16
 	live     []*graph.Node                   // what the targets need, in graph order
 	readers  map[*graph.Value][]*graph.Node  // live readers of a value, without eliminated adds
 	reshaped map[*graph.Value][]*graph.Value // what reshapes make of a root value
@@ -40,6 +41,7 @@ type Compiler struct {
 	lastUse  map[*graph.Value]int // the last unit that reads the storage behind a root value
 
 	places    map[*graph.Value]Tensor
+	taken     map[unitStorage]bool // by a unit's result from an operand
 	inputs    map[string]*programInput
 	constants map[string]Tensor
 	slabs     map[slabKey]*storage
@@ -67,7 +69,7 @@ func newCompiler(g *graph.Graph, targets []Target, lim gpu.Limits) (*Compiler, e
 	c := &Compiler{
 		targets: targets, limits: lim, ctx: context.Background(),
 		readers: map[*graph.Value][]*graph.Node{}, reshaped: map[*graph.Value][]*graph.Value{}, names: map[*graph.Value]bool{}, pins: map[*graph.Value]bool{}, sinks: map[*graph.Value][]*sink{}, dropped: map[*graph.Node]bool{},
-		inlined: map[*graph.Node]bool{}, lastUse: map[*graph.Value]int{}, places: map[*graph.Value]Tensor{}, inputs: map[string]*programInput{},
+		inlined: map[*graph.Node]bool{}, lastUse: map[*graph.Value]int{}, places: map[*graph.Value]Tensor{}, taken: map[unitStorage]bool{}, inputs: map[string]*programInput{},
 		constants: map[string]Tensor{}, slabs: map[slabKey]*storage{}, narrow: map[*buffers.Layout]buffers.DType{},
 	}
 	if c.limits.StorageAlign == 0 {
@@ -117,6 +119,7 @@ func (c *Compiler) findLive() {
 		for _, v := range n.Inputs {
 			c.readers[v] = append(c.readers[v], n)
 		}
+		c.bf16 = c.bf16 || slices.ContainsFunc(n.Outputs, inBF16)
 		if _, ok := n.Op.(graph.Reshape); ok {
 			v := c.root(n.Outputs[0])
 			c.reshaped[v] = append(c.reshaped[v], n.Outputs[0])
@@ -147,6 +150,9 @@ func (c *Compiler) run() error {
 	}
 	if c.err == nil {
 		c.widen()
+	}
+	if c.err == nil && c.bf16 {
+		c.storeBF16()
 	}
 	if !c.over() {
 		c.allocate()

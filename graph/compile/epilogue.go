@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"gputrain/buffers"
 	"gputrain/graph"
 	"gputrain/shaders"
 )
@@ -111,7 +112,7 @@ func (c *Compiler) whole(v *graph.Value) bool {
 	if _, param := v.Node().Op.(graph.Param); param {
 		return len(c.place(v).Parts) <= 1
 	}
-	return roundUp(typeBytes(v.Shape(), v.DType()), spanAlign) <= c.largest()
+	return roundUp(typeBytes(v.Shape(), wide(v.DType())), spanAlign) <= c.largest()
 }
 
 // allWhole is whether each operand and result of a node lies in one binding.
@@ -168,6 +169,9 @@ func (e *epilogue) finish(c *Compiler, v shaders.Variant, reads ...Span) (suffix
 	b := body{f: f, used: map[int]bool{}}
 	names, stores := &scope{names: map[*ir]string{}}, ""
 	for i, x := range all.in {
+		if e.outputs[i].DType() == buffers.BF16 {
+			x = unrounded(x)
+		}
 		stores += fmt.Sprintf("    result%d[i] = %s;\n", i, b.emit(x, names))
 	}
 	declarations := f.declarations()
@@ -176,6 +180,7 @@ func (e *epilogue) finish(c *Compiler, v shaders.Variant, reads ...Span) (suffix
 		declarations += fmt.Sprintf("@bind var<storage, read_write> result%d: array<vec4<f32>>;\n", i)
 		spans = append(spans, s)
 	}
+	v.Flags["BF16"] = f.rounds
 	v.Constants["OPERANDS"] = declarations
 	v.Constants["FINISH"] = f.coordinates(b.used) + b.text.String() + strings.TrimSuffix(stores, "\n")
 	return f.suffix(all), spans

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gputrain/buffers"
 	"gputrain/graph"
 	"gputrain/shaders"
 )
@@ -229,6 +230,9 @@ func (f *fused) dispatch(root *ir) {
 			part = p
 		}
 	}
+	if f.out.DType == buffers.BF16 {
+		root = unrounded(root)
+	}
 	f.collapse(root, f.paddable(part))
 	start := (f.firstRow - part.Row) * f.out.width() // the result's first element in its part
 	f.vec = f.vec && start%4 == 0
@@ -251,7 +255,7 @@ func (f *fused) paddable(part Part) bool {
 func (f *fused) suffix(root *ir) string {
 	var names []string
 	f.visit(root, func(x *ir) {
-		if x.kind == irCall || x.kind == irDropout {
+		if x.kind == irCall && x.fn != roundBF16 || x.kind == irDropout {
 			names = append(names, x.fn)
 		}
 	})

@@ -54,11 +54,11 @@ func (f *fused) takeOver(v *graph.Value, out Tensor, part Part, name string, bes
 	}
 	for _, l := range f.loads {
 		st := l.part.Span.st
-		if l.value == nil || st == nil || st.kind != transientStorage || st.bytes != part.Span.st.bytes || !f.diesHere(l) || !f.onlyStraight(st) ||
+		if l.value == nil || st == nil || st.kind != transientStorage || st.bytes != part.Span.st.bytes || st.bf16 != part.Span.st.bf16 || !f.diesHere(l) || !f.onlyStraight(st) ||
 			!f.onlyOwnRows(l) || f.taken[st] != "" || slices.ContainsFunc(besides, func(s Span) bool { return s.st == st }) {
 			continue
 		}
-		f.taken[st] = name
+		f.taken[st], f.c.taken[unitStorage{f.c.current, st}] = name, true
 		f.bound = slices.DeleteFunc(f.bound, func(b operandBinding) bool { return b.span.st == st })
 		t := f.c.places[v]
 		t.Parts = slices.Clone(t.Parts)
@@ -118,6 +118,7 @@ func (f *fused) kernel(name, suffix string, root *ir, v shaders.Variant) (k *gpu
 		}
 		uniform = "struct Salts {" + uniform + " }\n@bind var<uniform> salts: Salts;\n"
 	}
+	v.Flags["BF16"] = f.rounds
 	v.Constants["T"] = f.typeName(f.vec)
 	v.Constants["BINDINGS"] = uniform + f.declarations()
 	v.Constants["BODY"] = f.coordinates(b.used) + b.text.String() + "    return " + value + ";"

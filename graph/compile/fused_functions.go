@@ -54,6 +54,11 @@ func (b *body) callText(fn string, arg float64, args []string) string {
 		return fmt.Sprintf("%s * %s", args[0], b.literal(arg))
 	case "add_const":
 		return fmt.Sprintf("%s + %s", args[0], b.literal(arg))
+	case roundBF16:
+		if b.f.vec {
+			return fmt.Sprintf("bf16_unpack4(bf16_pack4(%s))", args[0])
+		}
+		return fmt.Sprintf("bitcast<f32>(bf16_round(%s) << 16u)", args[0])
 	case "pow_const":
 		return b.power(args[0], arg)
 	case "pow_const_grad":

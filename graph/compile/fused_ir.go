@@ -24,6 +24,7 @@ type fused struct {
 	dims   []int // the domain with axes merged where no operand tells them apart, in elements
 	merged []int // the index in dims of each axis of the domain, -1 for axes of length one
 	vec    bool  // an invocation computes four elements along the last of dims
+	rounds bool  // some of them to BF16
 
 	bound []operandBinding    // what the expression reads, in the order of the kernel's bindings
 	taken map[*storage]string // operands' storages that results take over, and the names of these
@@ -103,7 +104,7 @@ func (f *fused) identity() []axis {
 // value is v at the mapped coordinates: loaded, or computed in this kernel.
 func (f *fused) value(v *graph.Value, m []axis) *ir {
 	if v == f.given {
-		return &ir{kind: irGiven}
+		return f.rounded(v, &ir{kind: irGiven})
 	}
 	if f.c.expands(v) {
 		return f.computed(v, m)
@@ -179,7 +180,7 @@ func (f *fused) computed(v *graph.Value, m []axis) *ir {
 	if x, ok := f.nodes[key]; ok {
 		return x
 	}
-	x := lowerings[v.Node().Op.Kind()].fuse(f, v.Node(), m)
+	x := f.rounded(v, lowerings[v.Node().Op.Kind()].fuse(f, v.Node(), m))
 	f.nodes[key] = x
 	return x
 }

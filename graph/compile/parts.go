@@ -16,9 +16,10 @@ func (c *Compiler) largest() uint64 { return min(c.limits.BindingBytes, c.limits
 
 // newTensor is memory for a value: in parts where it exceeds a binding, each a storage of its own where nobody else must find the value in one buffer.
 func (c *Compiler) newTensor(kind storageKind, label string, v *graph.Value) (Tensor, *storage) {
-	size := roundUp(typeBytes(v.Shape(), v.DType()), spanAlign)
-	if size <= c.largest() {
+	size, bf16 := roundUp(typeBytes(v.Shape(), v.DType()), spanAlign), inBF16(v)
+	if roundUp(typeBytes(v.Shape(), wide(v.DType())), spanAlign) <= c.largest() {
 		st := c.newStorage(kind, label, size)
+		st.bf16 = bf16
 		return wholeTensor(st, v.Shape(), v.DType()), st
 	}
 	t := Tensor{Shape: v.Shape(), DType: v.DType()}
@@ -30,12 +31,14 @@ func (c *Compiler) newTensor(kind storageKind, label string, v *graph.Value) (Te
 	var st *storage
 	if kind != transientStorage {
 		st = c.largeStorage(kind, label, size)
+		st.bf16 = bf16
 	}
 	for row := 0; row < t.rows(); row += rows {
 		p := Part{Row: row, Rows: min(rows, t.rows()-row)}
 		p.Span = Span{st: st, Offset: uint64(row) * rowBytes, Bytes: roundUp(uint64(p.Rows)*rowBytes, spanAlign)}
 		if st == nil {
 			p.Span.st, p.Span.Offset = c.newStorage(kind, fmt.Sprintf("%s.rows.%d", label, row), p.Span.Bytes), 0
+			p.Span.st.bf16 = bf16
 		}
 		t.Parts = append(t.Parts, p)
 	}
@@ -60,9 +63,12 @@ func (c *Compiler) tooLarge(subject string, size, limit uint64, name, lower stri
 // partRows is how many rows a part of a value has: such that every view of the value has whole rows in each part, and if that can be, such that
 // what other values of these rows have of them starts at an aligned offset. 0, with an error, where it is more than a binding.
 func (c *Compiler) partRows(v *graph.Value, label string) int {
-	const aligned = 64 // f32s in 256 bytes
+	aligned := 64 // f32s in 256 bytes
+	if c.bf16 {
+		aligned = 128
+	}
 	shape, units := v.Shape(), c.commonRows(v)
-	unitBytes := typeBytes(shape, v.DType()) / uint64(units)
+	unitBytes := typeBytes(shape, wide(v.DType())) / uint64(units)
 	most := int(c.largest() / unitBytes)
 	if most == 0 {
 		c.tooLarge(fmt.Sprintf("%s %v: one of %d rows", label, shape, units), unitBytes, c.largest(), "BindingBytes", "the context or the width")
@@ -191,9 +197,13 @@ func (c *Compiler) likeRows(t Tensor, rows run) Tensor {
 		if p.Row >= rows.start+rows.length || p.Row+p.Rows <= rows.start {
 			continue
 		}
-		st := c.newStorage(transientStorage, c.group+".sum", p.Span.Bytes)
+		bytes := p.Span.Bytes
+		if p.Span.st.bf16 {
+			bytes *= 2
+		}
+		st := c.newStorage(transientStorage, c.group+".sum", bytes)
 		st.workspace = true
-		like.Parts = append(like.Parts, Part{Row: p.Row, Rows: p.Rows, Span: Span{st: st, Bytes: p.Span.Bytes}})
+		like.Parts = append(like.Parts, Part{Row: p.Row, Rows: p.Rows, Span: Span{st: st, Bytes: bytes}})
 	}
 	return like
 }

@@ -36,6 +36,7 @@ type storage struct {
 	data      []byte          // of a constant storage
 	narrow    *buffers.Layout // of a slab that is not in f32, whose bytes are counted as if it were
 	kept      buffers.DType   // of such a slab: BF16, NF4 or NF4Nested
+	bf16      bool            // of a value in BF16, see bf16.go
 
 	first, last int // the first and last command that use it; -1 while there is none
 	buffer      int // of a transient: the planned buffer it lives in
@@ -95,6 +96,14 @@ func (t Tensor) width() int {
 		return 1
 	}
 	return graph.Elements(t.Shape[1:])
+}
+
+// wide is the type of a copy that any kernel can read. What a binding holds is counted in it.
+func wide(d buffers.DType) buffers.DType {
+	if d == buffers.BF16 {
+		return buffers.F32
+	}
+	return d
 }
 
 func roundUp(n, to uint64) uint64 { return (n + to - 1) / to * to }

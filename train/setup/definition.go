@@ -247,6 +247,9 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 	if err := freeze(&c); err != nil {
 		return state.Config{}, fmt.Errorf("run file: optimizer.rates (%s): %w", cfg.Origin("optimizer.rates"), err)
 	}
+	if c.Storage, err = array.ParseDType(t.Storage); err != nil {
+		return state.Config{}, err
+	}
 	if c.FrozenDType, err = array.ParseDType(cfg.Model.Base); err != nil {
 		return state.Config{}, err
 	}

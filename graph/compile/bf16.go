@@ -1,0 +1,134 @@
+package compile
+
+import (
+	"slices"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/graph"
+	"gputrain/shaders"
+)
+
+// Values in BF16 (graph.StoreBF16) take half the memory. Lowering goes by elements and knows nothing of it; afterwards each kernel that reads or
+// writes such a value is exchanged for its form that widens what it loads and rounds what it stores (shaders.BF16). What has no such form, since it
+// writes single numbers or goes on from what it has written, gets a copy in f32 for its unit, which is rounded at the unit's end: so a value is rounded once.
+
+// roundBF16 is the function of fused kernels that rounds what they do not store.
+const roundBF16 = "bf16"
+
+// unitStorage is a storage in a unit.
+type unitStorage struct {
+	unit    int
+	storage *storage
+}
+
+func inBF16(v *graph.Value) bool { return v.DType() == buffers.BF16 }
+
+// rounded is the element x of v, as those that read it find it.
+func (f *fused) rounded(v *graph.Value, x *ir) *ir {
+	if !inBF16(v) {
+		return x
+	}
+	f.rounds = true
+	return f.call(roundBF16, 0, x)
+}
+
+// unrounded is x without rounding, for a store that rounds.
+func unrounded(x *ir) *ir {
+	if x.kind == irCall && x.fn == roundBF16 {
+		return x.in[0]
+	}
+	return x
+}
+
+// storeBF16 lets the kernels find values in BF16 as they lie.
+func (c *Compiler) storeBF16() {
+	var out []command
+	for len(c.commands) > 0 {
+		end := slices.IndexFunc(c.commands, func(cmd command) bool { return cmd.unit != c.commands[0].unit })
+		if end < 0 {
+			end = len(c.commands)
+		}
+		out = append(out, c.unitBF16(c.commands[:end])...)
+		c.commands = c.commands[end:]
+	}
+	c.commands = out
+}
+
+// unitBF16 are the commands of a unit in their forms, with what makes the copies that they need.
+func (c *Compiler) unitBF16(commands []command) (out []command) {
+	copies, first, last := map[*storage]*storage{}, map[*storage]int{}, map[*storage]int{}
+	for i, cmd := range commands {
+		for j, s := range cmd.bind {
+			if !s.st.bf16 {
+				continue
+			}
+			if _, seen := first[s.st]; !seen {
+				first[s.st] = i
+			}
+			if cmd.writes(j) {
+				last[s.st] = i + 1
+			}
+			if k := cmd.kernel; k != nil && copies[s.st] == nil {
+				at := cmd.binding(j)
+				if k.InBF16(1<<at, c.limits.Software) == nil || k.ReadsBack(at) && !c.taken[unitStorage{cmd.unit, s.st}] {
+					copies[s.st] = c.newStorage(transientStorage, s.st.label+".f32", 2*s.st.bytes)
+					copies[s.st].workspace = true
+				}
+			}
+		}
+	}
+	for i, cmd := range commands {
+		bind, forms := slices.Clone(cmd.bind), uint64(0)
+		var after []command
+		for j, s := range cmd.bind {
+			to := copies[s.st]
+			switch {
+			case to == nil && s.st.bf16:
+				forms |= 1 << cmd.binding(j)
+				continue
+			case to == nil:
+				continue
+			}
+			if first[s.st] == i && !slices.ContainsFunc(bind[:j], func(b Span) bool { return b.st == to }) && cmd.reads(j) {
+				out = append(out, c.cast(cmd, "_widen", true, s.st, to))
+			}
+			if last[s.st] == i+1 && cmd.writes(j) {
+				after = append(after, c.cast(cmd, "_round", false, to, s.st))
+			}
+			bind[j] = Span{st: to, Offset: 2 * s.Offset, Bytes: 2 * s.Bytes}
+		}
+		cmd.bind = bind
+		if forms != 0 && cmd.kernel != nil {
+			cmd.kernel = cmd.kernel.InBF16(forms, c.limits.Software)
+		}
+		out = append(append(out, cmd), after...)
+	}
+	return out
+}
+
+// cast is the command that widens or rounds a whole storage for another.
+func (c *Compiler) cast(reader command, suffix string, widen bool, from, to *storage) command {
+	quads := min(from.bytes, to.bytes) / 8
+	return command{
+		group: reader.group, unit: reader.unit, kernel: c.kernel("cast", suffix, shaders.Variant{Flags: map[string]bool{"WIDEN": widen}}),
+		grid: gpu.Linear(quads, castQuads, c.limits), params: castParams{uint32(quads)},
+		bind: []Span{{st: from, Bytes: from.bytes}, {st: to, Bytes: to.bytes}},
+	}
+}
+
+// binding is the number of the binding that takes span i of the command.
+func (cmd command) binding(i int) int {
+	if cmd.params != nil {
+		i++
+	}
+	return i
+}
+
+func (cmd command) writes(i int) bool {
+	return cmd.kernel == nil || cmd.kernel.Bindings[cmd.binding(i)].Access == gpu.ReadWrite
+}
+
+func (cmd command) reads(i int) bool {
+	return cmd.kernel != nil && (!cmd.writes(i) || cmd.kernel.ReadsBack(cmd.binding(i)))
+}

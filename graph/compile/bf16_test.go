@@ -1,0 +1,139 @@
+package compile
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu/gputest"
+	"gputrain/graph"
+)
+
+// layerOf is a layer of that many rows and heads of that width, its loss and the gradients of its parameters, by path.
+func layerOf(g *graph.Graph, rows, head int) (loss *graph.Value, grads map[string]*graph.Value) {
+	d := 2 * head
+	var params []*graph.Value
+	param := func(path string, shape ...int) *graph.Value {
+		v := g.Param(path, shape...)
+		params = append(params, v)
+		return v
+	}
+	small := func(v *graph.Value) *graph.Value { return g.Scale(v, 1/math.Sqrt(float64(d))) }
+	table := param("table", 50, d)
+	x := g.Embedding(table, checkedInts(g, "ids", 2, rows))
+	n := g.Append(graph.LayerNorm{Eps: 1e-5}, x, param("gamma", d), param("beta", d)).Outputs[0]
+	q, k := small(g.MatMul(n, param("q", d, d), false, false)), small(g.MatMul(n, param("k", d, d), false, false))
+	a := g.Append(graph.Attention{Heads: 2, KVHeads: 2, HeadDim: head, Causal: true}, g.Rope(q, head, 10000), g.Rope(k, head, 10000), n).Outputs[0]
+	x = g.Add(x, g.Add(small(g.MatMul(a, param("o", d, d), false, false)), param("bias", d)))
+	h := g.Append(graph.RMSNorm{Eps: 1e-5}, x, param("rms", d)).Outputs[0]
+	up := g.Mul(g.Apply("silu", small(g.MatMul(h, param("gate", 3*d, d), false, true))), small(g.MatMul(h, param("up", 3*d, d), false, true)))
+	up = g.Apply("gelu_tanh", g.Add(up, param("b", 3*d)))
+	x = g.Add(x, small(g.MatMul(up, param("down", 3*d, d), false, false)))
+	x = g.Reshape(x, 2*rows, d)
+	loss = g.Append(graph.HeadLoss{}, x, table, checkedInts(g, "labels", 2*rows)).Outputs[0]
+	values, err := graph.Gradients(g, loss, params)
+	if err != nil {
+		return nil, nil
+	}
+	grads = map[string]*graph.Value{}
+	for i, p := range params {
+		grads[p.Node().Op.(graph.Param).Path] = values[i]
+	}
+	return loss, grads
+}
+
+// A layer whose values lie in bf16 has the gradients of an evaluation that rounds them: with the kernels of processors and of GPUs, with what these
+// fuse, where rows are whole vec4s and where they are not, which takes copies. The measure is what rounding does to a gradient: what is left of it comes of
+// numbers near the middle of two bf16, which f32 rounds to the other one.
+func TestBF16AgainstTwin(t *testing.T) {
+	for _, shape := range [][2]int{{24, 16}, {7, 6}, {40, 64}} {
+		for _, hardware := range []bool{false, true} {
+			t.Run(fmt.Sprint(shape, hardware), func(t *testing.T) {
+				if testing.Short() && shape[1] == 64 {
+					t.Skip("short")
+				}
+				build := func(stored bool) *twin {
+					g := graph.New()
+					w := &twin{graph: g, hardware: hardware}
+					loss, grads := layerOf(g, shape[0], shape[1])
+					require.NoError(t, g.Err())
+					if w.values, w.leaves = []*graph.Value{loss}, grads; stored {
+						targets := []*graph.Value{loss}
+						for _, v := range grads {
+							targets = append(targets, v)
+						}
+						g.StoreBF16(targets...)
+					}
+					w.feeds = Check{Below: 50}.feeds(g)
+					w.feed(rand.New(rand.NewPCG(1, 2)))
+					return w
+				}
+				evaluated := func(w *twin) map[string][]float64 {
+					out := map[string][]float64{}
+					for path, v := range w.leaves {
+						a, err := graph.Eval(w.graph, w.feeds, v)
+						require.NoError(t, err)
+						out[path] = a[0].Data
+					}
+					return out
+				}
+				w := build(true)
+				exact, want := evaluated(build(false)), evaluated(w)
+				got, p := w.run(t, gputest.Device(t))
+				for path := range want {
+					assert.Less(t, distance(got[path], want[path]), distance(exact[path], want[path])/4, path)
+				}
+				again, _ := w.run(t, gputest.Device(t))
+				assert.Equal(t, got, again)
+				plain := build(false)
+				_, q := plain.run(t, gputest.Device(t))
+				assert.Less(t, float64(p.Plan().Activations), 0.8*float64(q.Plan().Activations))
+			})
+		}
+	}
+}
+
+func distance(a, b []float64) float64 {
+	sum := 0.0
+	for i := range a {
+		sum += (a[i] - b[i]) * (a[i] - b[i])
+	}
+	return math.Sqrt(sum)
+}
+
+// What is larger than a binding has the same bits in parts as in one.
+func TestBF16InParts(t *testing.T) {
+	inParts(t, 2*partBinding, func(g *graph.Graph) []*graph.Value {
+		values := partsOf(g)
+		var sums []*graph.Value
+		for i, v := range values {
+			sums = append(sums, g.Mul(v, g.Constant(float64(i+1))))
+		}
+		g.StoreBF16(sums...)
+		return sums
+	})
+}
+
+// The result of a kernel that a value in bf16 follows in an epilogue is rounded, though it is not stored, and one that no operation hands on is not.
+func TestBF16Types(t *testing.T) {
+	g := graph.New()
+	x, w := checkedInput(g, "x", 8, 8), g.Param("w", 8, 8)
+	y := g.MatMul(x, w, false, false)
+	h := g.Apply("exp", g.Mul(y, y))
+	z := g.MatMul(h, w, false, false)
+	total := g.Sum(z)
+	g.StoreBF16(total)
+	types := map[*graph.Value]buffers.DType{x: buffers.F32, w: buffers.F32, y: buffers.BF16, h: buffers.BF16, h.Node().Inputs[0]: buffers.F32, z: buffers.BF16, total: buffers.F32}
+	for v, want := range types {
+		assert.Equal(t, want, v.DType(), v.Node())
+	}
+	e, err := g.Extract([]*graph.Value{total}, map[*graph.Value]string{y: "y"})
+	require.NoError(t, err)
+	assert.Equal(t, buffers.BF16, e.Value(y).DType(), "given to a piece as it lies")
+	assert.Equal(t, buffers.BF16, e.Value(h).DType())
+}
