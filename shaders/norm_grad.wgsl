@@ -2,7 +2,7 @@
 // xhat = x rstd. Twins: graph.LayerNormGrad.Eval, graph.RMSNormGrad.Eval.
 // ROTATE: dy is what the rotation of heads makes of what is bound as dy (shared/rotate.wgsl). Twin: graph.Rope.Eval.
 // GAIN: partials[part] = the sum of dy xhat over the part's CHUNK rows, one after the other; FROM is the first row that is bound among all, and a part that
-// it cuts goes on from its partial. Twin: graph.NormGammaGrad.Eval.
+// it cuts goes on from its partial. A lane keeps the sums of its TURNS items of a row in registers. Twin: graph.NormGammaGrad.Eval.
 
 struct Params {
     rows: u32,
@@ -25,7 +25,6 @@ struct Params {
 #endif
 #if GAIN
 @bind var<storage, read_write> partials: array<{{T}}>;
-var<workgroup> gain: array<{{T}}, {{ITEMS}}>; // each item is read and written by one lane
 #endif
 #if EPILOGUE
 #import "shared/epilogue.wgsl"
@@ -50,6 +49,15 @@ fn given(row: u32, k: u32) -> {{T}} {
 #endif
 }
 
+// Item k of a row of dx, from that of dy and of x less the mean.
+fn store(first: u32, k: u32, d: {{T}}, centred: {{T}}, rstd: f32, level: f32, along: f32) {
+#if EPILOGUE
+    finish(first + k, rstd * (d * gamma[k] - level - centred * along));
+#else
+    dx[first + k] = rstd * (d * gamma[k] - level - centred * along);
+#endif
+}
+
 #import "shared/main.wgsl" LANES=64
 {
     let begin = row_lane(lane);
@@ -58,10 +66,11 @@ fn given(row: u32, k: u32) -> {{T}} {
     let start = max({{FROM}}u, part * {{CHUNK}}u) - {{FROM}}u;
     let end = min({{FROM}}u + params.rows, (part + 1u) * {{CHUNK}}u) - {{FROM}}u;
     if (start >= end) { return; }
-    for (var k = begin; k < params.width; k += row_lanes) {
-        gain[k] = {{T}}(0.0);
-        if (part * {{CHUNK}}u < {{FROM}}u) { gain[k] = partials[part * params.width + k]; }
-    }
+    let sums = part * params.width;
+#for J in 0..TURNS
+    var gain_{{J}} = {{T}}(0.0);
+    if (part * {{CHUNK}}u < {{FROM}}u && begin + {{J}}u * row_lanes < params.width) { gain_{{J}} = partials[sums + begin + {{J}}u * row_lanes]; }
+#end
     for (var row = start; row < end; row++) {
 #else
     let row = row_index(workgroup, workgroups, lane);
@@ -90,20 +99,25 @@ fn given(row: u32, k: u32) -> {{T}} {
 #else
         let level = row_sum(total, begin) * params.reciprocal;
 #endif
-        for (var k = begin; k < params.width; k += row_lanes) {
+#if GAIN
+#for J in 0..TURNS
+        if (begin + {{J}}u * row_lanes < params.width) {
+            let k = begin + {{J}}u * row_lanes;
             let d = given(row, k);
             let centred = x[first + k] - mean;
-#if GAIN
-            gain[k] += d * (centred * rstd);
-#endif
-#if EPILOGUE
-            finish(first + k, rstd * (d * gamma[k] - level - centred * along));
-#else
-            dx[first + k] = rstd * (d * gamma[k] - level - centred * along);
-#endif
+            gain_{{J}} += d * (centred * rstd);
+            store(first, k, d, centred, rstd, level, along);
         }
+#end
+#else
+        for (var k = begin; k < params.width; k += row_lanes) {
+            store(first, k, given(row, k), x[first + k] - mean, rstd, level, along);
+        }
+#endif
     }
 #if GAIN
-    for (var k = begin; k < params.width; k += row_lanes) { partials[part * params.width + k] = gain[k]; }
+#for J in 0..TURNS
+    if (begin + {{J}}u * row_lanes < params.width) { partials[sums + begin + {{J}}u * row_lanes] = gain_{{J}}; }
+#end
 #endif
 }

@@ -70,9 +70,6 @@ func (c *Compiler) rowVariant(width int) (shaders.Variant, uint32) {
 	return v, uint32(items)
 }
 
-// rowBytes is what shared/row.wgsl takes of a workgroup's memory.
-const rowBytes = 4 * 64
-
 // rowGrid is the grid of such a shader.
 func (c *Compiler) rowGrid(rows int) gpu.Grid {
 	if c.limits.Software {

@@ -38,11 +38,15 @@ func wholeRows(c *Compiler, n *graph.Node) bool {
 type normGradient struct{ node, gain, rotation *graph.Node }
 
 // The rows whose gradients of the gain one workgroup adds up: at least gainRows, so that its sums are small beside what it reads, and so many that there
-// are no more than gainParts sums.
+// are no more than gainParts sums. An invocation keeps up to gainTurns sums, which are 64 registers.
 const (
 	gainRows  = 8
 	gainParts = 1024
+	gainTurns = 16
 )
+
+// turnsOf is how many items of a row an invocation has.
+func turnsOf(items uint32) int { return (int(items) + 63) / 64 }
 
 func (g normGradient) lower(c *Compiler, e *epilogue) {
 	n := g.node
@@ -77,7 +81,7 @@ func (g normGradient) lower(c *Compiler, e *epilogue) {
 	c.rowwise(operands, func(share func(int) int, spans []Span) {
 		rows := share(count)
 		grid := c.rowGrid(rows)
-		v.Constants["ITEMS"], v.Constants["CHUNK"], v.Constants["FROM"] = strconv.Itoa(int(items)), strconv.Itoa(chunk), strconv.Itoa(from)
+		v.Constants["TURNS"], v.Constants["CHUNK"], v.Constants["FROM"] = strconv.Itoa(turnsOf(items)), strconv.Itoa(chunk), strconv.Itoa(from)
 		if g.gain != nil {
 			grid = gpu.Linear(uint64((from+rows-1)/chunk-from/chunk+1), 1, c.limits)
 		}

@@ -67,10 +67,11 @@ func (c *Compiler) normGradUnit(n *graph.Node) *unit {
 	return u
 }
 
-// addsGain is whether the kernel of a norm's gradient has room for the sums of a row, in a workgroup and beside what else it binds.
+// addsGain is whether the kernel of a norm's gradient has registers for the sums of a row, and room for them beside what else it binds.
 func (c *Compiler) addsGain(n *graph.Node) bool {
 	_, width := graph.Rows(n.Inputs[0].Shape())
-	return rowBytes+4*roundUp(uint64(width), 4) <= uint64(c.limits.WorkgroupBytes) && len(n.Inputs)+len(n.Outputs)+1 <= c.limits.StorageBuffers
+	_, items := c.rowVariant(width)
+	return turnsOf(items) <= gainTurns && len(n.Inputs)+len(n.Outputs)+1 <= c.limits.StorageBuffers
 }
 
 // readersOf are the nodes that read a value or what views it; false where a target wants one of these.

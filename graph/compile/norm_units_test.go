@@ -33,6 +33,7 @@ var rotatedNorms = []rotatedNorm{
 	{name: "all heads as one, positions given", op: graph.Rope{HeadDim: 16, Theta: 10000, Window: 50}, width: 48, heads: 3, time: 6},
 	{name: "amplified", op: graph.Rope{HeadDim: 16, Frequencies: []float64{1, .5, .2, .1, .05, .02, .01, .001}, Factor: 1.3}, width: 16, heads: 2, time: 4},
 	{name: "turned back", op: graph.Rope{HeadDim: 16, Theta: 100, Inverse: true}, width: 16, heads: 2, time: 4},
+	{name: "of 320 in a row of 960", op: graph.Rope{HeadDim: 320, Theta: 10000}, width: 960, heads: 3, time: 9},
 	{name: "many rows", op: graph.Rope{HeadDim: 8, Theta: 100}, width: 8, heads: 2, time: 2100},
 	{name: "pairs that do not fill a head", op: graph.Rope{HeadDim: 16, Frequencies: []float64{1, .1, .01, .001}}, width: 16, heads: 2, time: 4, apart: true},
 	{name: "pairs that do not come in fours", op: graph.Rope{HeadDim: 12, Theta: 100}, width: 12, heads: 2, time: 4, apart: true},

@@ -41,6 +41,9 @@ var amdLimits = []limit{
 	{kernel: `graph\.matmul_tiled_.*|kron\.product_.*`, waves: [2]int{4, 2}, share: 94},
 	// Where positions are read, each is a number.
 	{kernel: `graph\.rope_(inverse_)?(partial_)?at`, waves: [2]int{16, 9}, narrow: 1},
+	// The gradient of a gain is added up in up to 64 registers an invocation.
+	{kernel: `graph\.norm_grad_.*_gain.*`, waves: [2]int{4, 2}},
+	{kernel: `graph\.norm_rms_rope.*`, waves: [2]int{16, 8}},
 	// What waits for memory wants as many waves as there are, and loads of 16 bytes.
 	{kernel: `graph\.(elementwise|matmul_slices|norm|rope_inverse).*|graph\.rope`, waves: [2]int{16, 9}},
 	{kernel: `optim\.muon_(gather|scatter)|kron\.(carry|diagonal)_gather|kron\.carry_scatter`, waves: [2]int{16, 9}},
