@@ -57,6 +57,11 @@ func TestRowsInParts(t *testing.T) {
 	}
 	inParts(t, 64<<10, slices)
 	inParts(t, partBinding, partsOf)
+	inParts(t, 4*4*partD, func(g *graph.Graph) []*graph.Value { // parts of four rows, where a GPU adds up the gain's gradient of eight
+		x, gamma := checkedInput(g, "x", partB, 4, partD), checkedInput(g, "gamma", partD)
+		dy, stats := g.Apply("tanh", checkedInput(g, "dy", partB, 4, partD)), g.Append(graph.LayerNorm{Eps: 1e-6}, x, gamma, gamma).Outputs[1]
+		return []*graph.Value{g.Append(graph.LayerNormGrad{}, x, gamma, stats, dy).Outputs[0], g.Append(graph.NormGammaGrad{}, x, stats, dy).Outputs[0]}
+	})
 }
 
 // inParts compares values of a device with those of one whose bindings are smaller, for both kinds of adapters' kernels.
