@@ -21,10 +21,10 @@ func BenchmarkAdamW(b *testing.B) {
 		"masked": {Schedule: optim.ScheduleConfig{LearningRate: 1e-3}, WeightDecay: 0.1, WeightDecayMask: optim.MaskMatrices()},
 		"norm":   {Schedule: optim.ScheduleConfig{LearningRate: 1e-3}, WeightDecay: 0.1, MeasureNorm: true, SkipNonFinite: true},
 	} {
-		for _, dtype := range []string{"f32", "bf16"} {
-			b.Run(name+"/mu_"+dtype, func(b *testing.B) {
+		for label, parameters := range map[string]string{"f32": `{}`, "mu_bf16": `{"mu_dtype":"bf16"}`, "8bit": `{"state_dtype":"8bit"}`} {
+			b.Run(name+"/"+label, func(b *testing.B) {
 				d := gputest.Device(b)
-				tx := built(b, "adamw", options, `{"mu_dtype":"`+dtype+`"}`)
+				tx := built(b, "adamw", options, parameters)
 				layout, err := buffers.NewLayout([]buffers.Spec{{Path: "w", Shape: []int{elements / 1024, 1024}}}, d.Limits())
 				require.NoError(b, err)
 				tree := func(label string) *buffers.Tree {

@@ -139,7 +139,7 @@ func TestCodesAreKeptAndRestored(t *testing.T) {
 				second.call(grads)
 			}
 			sameBits(t, first.download(first.params), second.download(second.params))
-			require.Equal(t, first.tensors(), second.tensors())
+			sameTensors(t, first.tensors(), second.tensors())
 			if name == "lion" { // takes what is not finite
 				continue
 			}
@@ -149,9 +149,16 @@ func TestCodesAreKeptAndRestored(t *testing.T) {
 			for range 2 {
 				first.call(bad)
 			}
-			require.Equal(t, before, first.tensors(), name)
+			sameTensors(t, before, first.tensors())
 		}
 	}, small)
+}
+
+func sameTensors(t testing.TB, want, got map[string][]float32) {
+	require.Len(t, got, len(want))
+	for name, data := range want {
+		sameBits(t, []buffers.Host{vector(name, data...)}, []buffers.Host{vector(name, got[name]...)})
+	}
 }
 
 // What cannot be in eight bits is refused by name.
