@@ -175,7 +175,7 @@ func optimizerTemplate(d optimizerLine) error {
 	}
 	if c := d.Coded; c != nil {
 		last := c.StateOf[len(c.StateOf)-1]
-		fmt.Printf("# with state_dtype 8bit: %.4g bytes of traffic, %g operations; %.4g bytes of state a parameter of %s, %.4g of device memory\n",
+		fmt.Printf("# with state_dtype 8bit: %.4g bytes of traffic, %g operations,\n# %.4g bytes of state a parameter of %s, %.4g of device memory\n",
 			c.Cost.TrafficBytes, c.Cost.FLOPs, last.Saved, last.Of, last.Device)
 	}
 	fmt.Printf("optimizer:\n  name: %s\n  parameters:\n", d.Name)
