@@ -59,7 +59,7 @@ type matrixWriter struct {
 	begun                   bool // the types of matrices
 	zero, rows, columns     uint32
 	dimensions              [3]uint32 // M, N, K
-	scope, half             uint32
+	scope, half, halves     uint32    // halves: the type of two
 	declared                map[uint32]bool
 	inMarked, extensionDone bool
 }
@@ -206,6 +206,10 @@ func (w *matrixWriter) rewrite(i instruction) {
 		w.put(op, i[1:4]...)
 	case op == opFunctionCall && w.marked[i[3]] != nil:
 		w.call(i, w.marked[i[3]])
+	case op == opExtInst && i[4] == packHalf2x16: // which drivers may round toward zero, and RADV does
+		pair := w.id()
+		w.put(opFConvert, w.halves, pair, i[5])
+		w.put(opBitcast, i[1], i[2], pair)
 	case op == opLoad && w.classes[w.pointers[i[3]]] == storageWorkgroup:
 		w.shared(i, 4)
 	case op == opStore && w.classes[w.pointers[i[1]]] == storageWorkgroup:
@@ -263,6 +267,8 @@ func (w *matrixWriter) begin() {
 	}
 	w.half = w.id()
 	w.put(opTypeFloat, w.half, 16)
+	w.halves = w.id()
+	w.put(opTypeVector, w.halves, w.half, 2)
 	w.scope, w.rows, w.columns = w.constant(scopeSubgroup), w.constant(layoutRows), w.constant(layoutColumns)
 	w.dimensions = [3]uint32{w.constant(uint32(w.shape.M)), w.constant(uint32(w.shape.N)), w.constant(uint32(w.shape.K))}
 	w.zero = w.id()

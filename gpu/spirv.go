@@ -7,10 +7,12 @@ const (
 	opName               = 5
 	opMemberName         = 6
 	opExtension          = 10
+	opExtInst            = 12
 	opMemoryModel        = 14
 	opCapability         = 17
 	opTypeInt            = 21
 	opTypeFloat          = 22
+	opTypeVector         = 23
 	opTypeStruct         = 30
 	opTypePointer        = 32
 	opConstant           = 43
@@ -25,6 +27,8 @@ const (
 	opDecorate           = 71
 	opMemberDecorate     = 72
 	opCompositeConstruct = 80
+	opFConvert           = 115
+	opBitcast            = 124
 	opControlBarrier     = 224
 	opTypeMatrix         = 4456 // OpTypeCooperativeMatrixKHR
 	opMatrixLoad         = 4457
@@ -41,6 +45,8 @@ const (
 	nonPrivatePointer                     = 0x20
 	makeAvailableAndVisible               = 0x6000
 	layoutRows, layoutColumns             = 0, 1
+
+	packHalf2x16 = 58 // of GLSL.std.450, the only set that the library imports
 
 	spirvHeaderWords = 5 // magic, version, generator, bound of ids, 0
 	spirvVersion13   = 0x10300

@@ -18,5 +18,5 @@ run "$folder/gputrain" devices | tee "$folder/devices"
 grep -q '8x8x8 by 8 invocations' "$folder/devices" || { echo "matrix: devices shows no units of 8x8x8" >&2; exit 1; }
 for package in gpu graph/compile; do
 	"${GO:-go}" test -c -o "$folder/${package##*/}.test" "./$package"
-	(cd "$package" && run "$folder/${package##*/}.test" -test.v -test.run '^TestMatrix(Functions|Modules|Units|ProductsOfUnits)$')
+	(cd "$package" && run "$folder/${package##*/}.test" -test.short -test.v -test.run '^TestMatrix(Functions|Modules|Units|ProductsOfUnits)$')
 done
