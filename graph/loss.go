@@ -63,10 +63,12 @@ func (CrossEntropyGrad) Infer(in []*Value) ([]Type, error) {
 func (CrossEntropyGrad) FLOPs(n *Node) int64 { return 3 * int64(n.Inputs[0].typ.Elements()) }
 
 // HeadLoss is the cross entropy of the logits z = x W^T, or with a Cap of Cap tanh(z/Cap), which it never holds whole: x [N,D], W [V,D], labels [N]
-// to the sum over the counted rows, and lse [N]. With Each it is not summed: [N], 0 in ignored rows.
+// to the sum over the counted rows, and lse [N]. With Each it is not summed: [N], 0 in ignored rows. BF16: W, z and its gradient are rounded to
+// bfloat16 (see StoreBF16).
 type HeadLoss struct {
 	Cap  float64 `json:"cap,omitempty"`
 	Each bool    `json:"each,omitempty"`
+	BF16 bool    `json:"bf16,omitempty"`
 }
 
 func (HeadLoss) Kind() string { return "head_loss" }
@@ -202,12 +204,21 @@ func (CrossEntropyGrad) Eval(node *Node, in []*Array, e *Env) []*Array {
 	return []*Array{d}
 }
 
+// stored is a as it lies in memory.
+func (o HeadLoss) stored(a *Array) *Array {
+	if o.BF16 {
+		return roundBF16(a)
+	}
+	return a
+}
+
 // logits are those of x W^T.
 func (o HeadLoss) logits(x, w *Array) *Array {
 	n, d := Rows(x.Shape)
 	v := w.Shape[0]
 	logits := NewArray([]int{n, v})
-	product(logits.Data, x.Data, w.Data, n, d, v, false, true)
+	product(logits.Data, x.Data, o.stored(w).Data, n, d, v, false, true)
+	logits = o.stored(logits)
 	if o.Cap > 0 {
 		for i, z := range logits.Data {
 			logits.Data[i] = o.Cap * math.Tanh(z/o.Cap)
@@ -234,6 +245,7 @@ func (o HeadLossGrad) Eval(node *Node, in []*Array, e *Env) []*Array {
 			d[0].Data[i] *= 1 - l/o.Cap*(l/o.Cap)
 		}
 	}
+	d[0], w = HeadLoss(o).stored(d[0]), HeadLoss(o).stored(w)
 	n, width := Rows(x.Shape)
 	v := w.Shape[0]
 	dx, dw := NewArray(x.Shape), NewArray(w.Shape)

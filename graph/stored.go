@@ -9,6 +9,8 @@ import (
 // StoreBF16 gives the values that operations hand to one another the type array.BF16: they are rounded to the nearest bfloat16, ties to even, and
 // every reader sees the rounded number. What a program keeps of them in memory takes half the bytes. Operations compute and add up in f32 as ever.
 //
+// The loss of a head rounds its matrix, its logits and their gradient too (HeadLoss.BF16).
+//
 // A value is handed on if an operation other than arithmetic, moves and reductions makes it or reads it: the operands and results of products,
 // attention, norms, rotations and tables, forward and backward. So whether a value is rounded follows from the graph alone, not from what a compiler
 // fuses: one that never reaches memory is rounded too, and the bits do not depend on the kind of adapter, on what is computed again, nor on where a
@@ -40,12 +42,26 @@ func (g *Graph) StoreBF16(targets ...*Value) {
 		}
 	}
 	for _, n := range g.nodes {
+		n.Op = inBF16(n)
 		for _, v := range n.Outputs {
 			if m := memory(v); handed[m] && !exact[m] {
 				v.typ.DType = array.BF16
 			}
 		}
 	}
+}
+
+// inBF16 is the operation of a node, a head with logits in BF16. Rows of no whole vec4s have them in f32.
+func inBF16(n *Node) Op {
+	switch op := n.Op.(type) {
+	case HeadLoss:
+		op.BF16 = n.Inputs[0].Shape()[1]%4 == 0
+		return op
+	case HeadLossGrad:
+		op.BF16 = n.Inputs[0].Shape()[1]%4 == 0
+		return op
+	}
+	return n.Op
 }
 
 // turned are the values between norms and the rotations that alone read them, and between rotations and the gradients of norms.

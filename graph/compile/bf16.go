@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"fmt"
 	"slices"
 
 	"gputrain/buffers"
@@ -60,7 +61,7 @@ func (c *Compiler) unitBF16(commands []command) (out []command) {
 	copies, first, last := map[*storage]*storage{}, map[*storage]int{}, map[*storage]int{}
 	for i, cmd := range commands {
 		for j, s := range cmd.bind {
-			if !s.st.bf16 {
+			if !s.st.bf16 || s.asKept {
 				continue
 			}
 			if _, seen := first[s.st]; !seen {
@@ -84,6 +85,8 @@ func (c *Compiler) unitBF16(commands []command) (out []command) {
 		for j, s := range cmd.bind {
 			to := copies[s.st]
 			switch {
+			case s.asKept:
+				continue
 			case to == nil && s.st.bf16:
 				forms |= 1 << cmd.binding(j)
 				continue
@@ -105,6 +108,22 @@ func (c *Compiler) unitBF16(commands []command) (out []command) {
 		out = append(append(out, cmd), after...)
 	}
 	return out
+}
+
+// inBF16 is a copy in BF16 of a matrix that a unit reads many times; the matrix itself where it is kept in fewer bytes than f32.
+func (c *Compiler) inBF16(t Tensor) Tensor {
+	t.Parts = slices.Clone(t.Parts)
+	for i, p := range t.Parts {
+		if p.Span.kept() != buffers.F32 || p.Span.st.bf16 {
+			continue
+		}
+		to := c.workspaceOf(buffers.BF16, fmt.Sprintf("copy.%d", i), p.Rows, t.width()).Parts[0].Span
+		quads := uint64(p.Rows*t.width()+3) / 4
+		k := c.kernel("cast", "_round", shaders.Variant{Flags: map[string]bool{"WIDEN": false}})
+		t.Parts[i].Span, to.asKept = to, true
+		c.Dispatch(k, gpu.Linear(quads, castQuads, c.limits), castParams{uint32(quads)}, p.Span, to)
+	}
+	return t
 }
 
 // cast is the command that widens or rounds a whole storage for another.

@@ -137,3 +137,29 @@ func TestBF16Types(t *testing.T) {
 	assert.Equal(t, buffers.BF16, e.Value(y).DType(), "given to a piece as it lies")
 	assert.Equal(t, buffers.BF16, e.Value(h).DType())
 }
+
+// A head rounds its matrix, its logits and their gradient, also where no value of the graph lies in bf16.
+func TestBF16Head(t *testing.T) {
+	for _, hardware := range []bool{false, true} {
+		g := graph.New()
+		x, w, labels := checkedInput(g, "x", 70, 16), g.Param("w", 65, 16), checkedInts(g, "labels", 70)
+		op := graph.HeadLoss{BF16: true}
+		f := g.Append(op, x, w, labels)
+		d := g.Append(graph.HeadLossGrad(op), x, w, labels, f.Outputs[1], checkedInput(g, "dloss"))
+		tw := &twin{graph: g, hardware: hardware, values: []*graph.Value{f.Outputs[0], d.Outputs[0]}, leaves: map[string]*graph.Value{"w": d.Outputs[1]}}
+		tw.feeds = Check{Below: 65}.feeds(g)
+		tw.feed(rand.New(rand.NewPCG(1, 2)))
+		got, _ := tw.run(t, gputest.Device(t))
+		exact := func(op graph.HeadLoss) [][]float64 {
+			loss, err := graph.Eval(g, tw.feeds, tw.values[0], f.Outputs[1])
+			require.NoError(t, err)
+			in := []*graph.Array{tw.feeds["x"], tw.feeds["w"], tw.feeds["labels"], loss[1], tw.feeds["dloss"]}
+			grads := graph.HeadLossGrad(op).Eval(d, in, nil)
+			return [][]float64{grads[0].Data, grads[1].Data}
+		}
+		want, plain := exact(op), exact(graph.HeadLoss{})
+		for i, name := range []string{"v1", "w"} {
+			assert.Less(t, distance(got[name], want[i]), distance(plain[i], want[i])/4, "%s, hardware %v", name, hardware)
+		}
+	}
+}

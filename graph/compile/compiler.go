@@ -26,7 +26,7 @@ type Compiler struct {
 	grads       *buffers.Layout
 	bound       map[string]gpu.Range // inputs and targets in the caller's buffers
 
-	bf16     bool                            // some values are in BF16
+	bf16     bool                            // some values are in BF16, or some workspace
 	live     []*graph.Node                   // what the targets need, in graph order
 	readers  map[*graph.Value][]*graph.Node  // live readers of a value, without eliminated adds
 	reshaped map[*graph.Value][]*graph.Value // what reshapes make of a root value

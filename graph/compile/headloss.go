@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 
+	"gputrain/buffers"
 	"gputrain/graph"
 	"gputrain/shaders"
 )
@@ -151,6 +152,7 @@ func (c *Compiler) rowLossGrad(l logitsRun, labels, lse, dloss, dlogits Span) {
 	name, bind := "dlogits", []Span{labels, lse, dloss, l.span, dlogits}
 	if inPlace {
 		name, bind = "logits", bind[:4]
+		c.taken[unitStorage{c.current, l.span.st}] = true
 	}
 	k := c.kernel("cross_entropy_grad", "", shaders.Variant{
 		Constants: map[string]string{"ELEMENT": l.element(), "OUT": name},
@@ -214,6 +216,9 @@ func lowerHead(c *Compiler, forward, gradient *graph.Node) {
 		return
 	}
 	h.makeRoom(c)
+	if h.op.BF16 {
+		h.w = c.inBF16(h.w)
+	}
 	var r rowLosses
 	if forward != nil {
 		r = c.rowLosses(labels, forward.Outputs[0], forward.Outputs[1], h.op.Each)
@@ -275,8 +280,12 @@ func (h *head) makeRoom(c *Compiler) {
 		width += stride
 		widest = max(widest, stride)
 	}
+	logit := buffers.F32
+	if h.op.BF16 {
+		logit = buffers.BF16
+	}
 	most := min(int(c.largest())/(4*widest), h.n)
-	h.block = max(1, min(blockBytes/(4*width), most))
+	h.block = max(1, min(blockBytes/(logit.Bits()/8*width), most))
 	if h.block < h.n && h.block > 16 {
 		h.block = h.block / 16 * 16
 	}
@@ -288,7 +297,7 @@ func (h *head) makeRoom(c *Compiler) {
 		}
 	}
 	for i, stride := range h.strides {
-		h.logits = append(h.logits, c.workspace(fmt.Sprintf("logits.%d", i), h.rows, stride))
+		h.logits = append(h.logits, c.workspaceOf(logit, fmt.Sprintf("logits.%d", i), h.rows, stride))
 	}
 }
 

@@ -92,9 +92,15 @@ func (c *Compiler) One(t Tensor, subject string) Span {
 
 // workspace is f32 memory for the node being lowered alone: contents undefined at first, one part.
 func (c *Compiler) workspace(label string, shape ...int) Tensor {
-	st := c.newStorage(transientStorage, c.group+"."+label, typeBytes(shape, buffers.F32))
-	st.workspace = true
-	return wholeTensor(st, shape, buffers.F32)
+	return c.workspaceOf(buffers.F32, label, shape...)
+}
+
+// workspaceOf is workspace in f32 or bf16.
+func (c *Compiler) workspaceOf(d buffers.DType, label string, shape ...int) Tensor {
+	st := c.newStorage(transientStorage, c.group+"."+label, typeBytes(shape, d))
+	st.workspace, st.bf16 = true, d == buffers.BF16
+	c.bf16 = c.bf16 || st.bf16
+	return wholeTensor(st, shape, d)
 }
 
 // constant is a table computed on the host at compile time and written to the device once. Tables of one label are

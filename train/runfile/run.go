@@ -110,7 +110,7 @@ type Train struct {
 	TensorBoard  bool   `after:"log_every" yaml:"tensorboard" default:"true" resume:"free" doc:"also write figures, histograms and samples for TensorBoard, to the folder tensorboard of the run directory"`
 	Seed         uint64 `yaml:"seed" default:"42" doc:"seed of initialisation, order, dropout and samples"`
 	Recompute    string `yaml:"recompute" default:"auto" range:"auto|none|attention|layers" resume:"free" doc:"activations of each layer that the backward pass computes again instead of keeping, to the same bits: nothing (none), the operands of attention, norms and activation functions (attention), everything except the layer's input (layers), or the first of these that fits the memory (auto)"`
-	Storage      string `yaml:"storage" default:"f32" range:"f32|bf16" doc:"how a step keeps its activations and the gradients between operations: in f32, or rounded to bf16, in half the bytes. Operations compute and add up in f32; parameters, their gradients and the optimizer's state stay in f32"`
+	Storage      string `yaml:"storage" default:"f32" range:"f32|bf16" doc:"how a step keeps its activations, its logits, and the gradients between operations: in f32, or rounded to bf16, in half the bytes. Operations compute and add up in f32; parameters, their gradients and the optimizer's state stay in f32"`
 	MemoryLimit  string `yaml:"memory_limit" range:"size" resume:"free" doc:"most device memory to use on one adapter, such as 6GiB, however many stages it has; empty: all it has"`
 }
 
