@@ -96,7 +96,7 @@ func TestDiskFillsUp(t *testing.T) {
 	// Another program takes all that is left, the blocks of the logs too.
 	resize(t, runDir, "64m")
 	run = p.train("full").start(t)
-	run.until(t, "more checkpoints", func() bool { return lastStep(t, runDir) > 5*saveEvery })
+	run.until(t, "more checkpoints", func() bool { return newest(t, runDir) > reached && lastStep(t, runDir) > 5*saveEvery })
 	run.until(t, "fewer checkpoints than the new size has room for", func() bool {
 		return unix.Mount("tmpfs", runDir, "tmpfs", unix.MS_REMOUNT, "size=1300k") == nil
 	})

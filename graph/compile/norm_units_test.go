@@ -79,7 +79,7 @@ func TestRotatedNorms(t *testing.T) {
 			assert.Equal(t, r.apart, len(kernelsNamed(p, "rope")) > 0)
 			assert.Equal(t, !r.apart, len(kernelsNamed(p, "norm_grad_rms_rope")) == 1)
 			assert.Contains(t, kernelsNamed(p, "norm_grad")[0], "_gain")
-			joined, p := w.run(t, d)
+			joined, _ := w.run(t, d)
 			w.buffers = 4 // with which there is no room for tables and sums
 			apart, q := w.run(t, d)
 			for _, v := range []string{"v0", "v1"} {
