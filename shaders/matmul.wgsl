@@ -4,16 +4,7 @@
 // goes through workgroup memory, which costs on software adapters. Loads are the bottleneck there, so the tile is large and
 // each quad of columns is finished before the next one's B is loaded. Twin: graph.MatMul.Eval.
 // A is [M,K] with K contiguous, or TRANS_A [K,M]; B is [K,N], or TRANS_B [N,K].
-struct Params {
-    m: u32, n: u32, k: u32,      // of the whole product
-    depth: u32,                  // of K a slice z: slice z covers [z*depth, (z+1)*depth) when slices is set; of K a block of BLOCKS
-    lda: u32, ldb: u32, ldc: u32, // row strides in vec4 (ldc in f32 with STORE_SCALAR)
-    slices: u32,                 // 0: z is a batch index; 1: z is a slice of K
-    a0: u32, b0: u32, c0: u32,   // offsets, in the unit of the strides
-    z0: u32,                     // of the first workgroup
-    sa: u32, sb: u32, sc: u32,   // strides a z
-    pad: u32,
-}
+#import "shared/product_params.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> a: array<vec4<f32>>;
 // b_at is a quad of B: of f32, or of bf16 or nf4, of which a load has several.

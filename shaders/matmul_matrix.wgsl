@@ -2,16 +2,7 @@
 // workgroup makes {{TILE_M}} x {{TILE_N}} of C, {{STEP}} of K at a time; each subgroup of it {{DOWN}} x {{ACROSS}} matrices of the unit's shape. Both operands lie along K in workgroup
 // memory; those that are contiguous along M or N are turned round on their way in. Params and forms as in matmul.wgsl.
 // Twin: graph.MatMul.Eval of operands rounded to f16.
-struct Params {
-    m: u32, n: u32, k: u32,
-    depth: u32,
-    lda: u32, ldb: u32, ldc: u32,
-    slices: u32,
-    a0: u32, b0: u32, c0: u32,
-    z0: u32,
-    sa: u32, sb: u32, sc: u32,
-    pad: u32,
-}
+#import "shared/product_params.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> a: array<vec4<f32>>;
 fn a_at(i: u32) -> vec4<f32> { return a[i]; }
@@ -22,19 +13,9 @@ var<workgroup> tile: array<vec4<u32>, {{TILE}}>; // rows of A, then columns of B
 #import "shared/matrix.wgsl"
 #import "shared/product_store.wgsl"
 
-fn halves(v: vec4<f32>, w: vec4<f32>) -> vec4<u32> {
-    return vec4<u32>(pack2x16float(v.xy), pack2x16float(v.zw), pack2x16float(w.xy), pack2x16float(w.zw));
-}
-
 @compute @workgroup_size({{INVOCATIONS}}, 1, 1)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) index: u32) {
-#if B_NF4
-    if (index < 16u) {
-        var levels = array<f32, 16>({{LEVELS}});
-        b_levels[index] = levels[index];
-    }
-    workgroupBarrier();
-#endif
+#import "shared/product_begin.wgsl"
     let m = p.m;
     let n = p.n;
     let row0 = wg.y * {{TILE_M}}u;

@@ -10,15 +10,7 @@ struct Params {
 }
 @bind var<uniform> p: Params;
 @bind var<storage, read> partial: array<vec4<f32>>;
-#if EPILOGUE
-#import "shared/epilogue.wgsl"
-#else
-#if STORE_SCALAR
-@bind var<storage, read_write> c: array<f32>;
-#else
-@bind var<storage, read_write> c: array<vec4<f32>>;
-#endif
-#endif
+#import "shared/product_result.wgsl"
 
 #import "shared/main.wgsl" LANES=64
 {

@@ -2,16 +2,7 @@
 // memory, STEP of K at a time; an invocation keeps SPOTS quads of rows by SPOTS quads of columns. Both tiles are stored k-major, in quads along
 // M and N: operands that are contiguous along K are transposed in registers, 4x4 an invocation, on their way in.
 // Params, forms and BLOCKS as in matmul.wgsl. Twin: graph.MatMul.Eval.
-struct Params {
-    m: u32, n: u32, k: u32,
-    depth: u32,
-    lda: u32, ldb: u32, ldc: u32,
-    slices: u32,
-    a0: u32, b0: u32, c0: u32,
-    z0: u32,
-    sa: u32, sb: u32, sc: u32,
-    pad: u32,
-}
+#import "shared/product_params.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> a: array<vec4<f32>>;
 #import "shared/product_operands.wgsl"
@@ -22,13 +13,7 @@ struct Params {
 
 @compute @workgroup_size({{SIDE}}, {{SIDE}}, 1)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>, @builtin(local_invocation_index) index: u32) {
-#if B_NF4
-    if (index < 16u) {
-        var levels = array<f32, 16>({{LEVELS}});
-        b_levels[index] = levels[index];
-    }
-    workgroupBarrier();
-#endif
+#import "shared/product_begin.wgsl"
     let m = p.m;
     let n = p.n;
     let row4 = wg.y * {{QUADS}}u; // of the tile, in quads

@@ -14,19 +14,15 @@ var<workgroup> tile: array<vec4<u32>, {{TILE}}>;
 
 #import "shared/matrix.wgsl"
 
-fn eight(v: vec4<f32>, w: vec4<f32>) -> vec4<u32> {
-    return vec4<u32>(pack2x16float(v.xy), pack2x16float(v.zw), pack2x16float(w.xy), pack2x16float(w.zw));
-}
-
 @compute @workgroup_size({{INVOCATIONS}}, 1, 1)
 fn main(@builtin(local_invocation_index) index: u32) {
     matrix_lane = index % {{LANES}}u;
     let subgroup = index / {{LANES}}u;
     for (var i = index; i < {{SUBGROUPS}}u * quads_a / 2u; i += {{INVOCATIONS}}u) {
-        tile[i] = eight(a[2u * i], a[2u * i + 1u]);
+        tile[i] = matrix_eight(a[2u * i], a[2u * i + 1u]);
     }
     for (var i = index; i < {{SUBGROUPS}}u * quads_b / 2u; i += {{INVOCATIONS}}u) {
-        tile[begin_b + i] = eight(b[2u * i], b[2u * i + 1u]);
+        tile[begin_b + i] = matrix_eight(b[2u * i], b[2u * i + 1u]);
     }
     workgroupBarrier();
     let ma = matrix_load_a(subgroup * quads_a / 2u, {{UNIT_K}}u / 8u);

@@ -19,6 +19,11 @@ struct MatrixC {
 fn matrix_row(q: u32) -> u32 { return (matrix_lane * {{UNIT_QUADS}}u + q) / ({{UNIT_N}}u / 4u); }
 fn matrix_quad(q: u32) -> u32 { return (matrix_lane * {{UNIT_QUADS}}u + q) % ({{UNIT_N}}u / 4u); }
 
+// Eight elements of A or B, rounded to f16.
+fn matrix_eight(v: vec4<f32>, w: vec4<f32>) -> vec4<u32> {
+    return vec4<u32>(pack2x16float(v.xy), pack2x16float(v.zw), pack2x16float(w.xy), pack2x16float(w.zw));
+}
+
 // Rows of A begin at `at`, each `stride` after the one before; columns of B and rows of C too.
 fn matrix_load_a(at: u32, stride: u32) -> MatrixA {
     var mark = 0x6d78a001u;

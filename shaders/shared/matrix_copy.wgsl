@@ -3,6 +3,6 @@
             let at = k + 8u * {{X}}_eight{{L}};
             let low = select(vec4<f32>(), {{X}}_at({{X}}_base{{L}} + min(at, last) / 4u), at < end);
             let high = select(vec4<f32>(), {{X}}_at({{X}}_base{{L}} + min(at + 4u, last) / 4u), at + 4u < end);
-            tile[{{AT}} + {{X}}_row{{L}} * {{PITCH}}u + {{X}}_eight{{L}}] = halves(low, high);
+            tile[{{AT}} + {{X}}_row{{L}} * {{PITCH}}u + {{X}}_eight{{L}}] = matrix_eight(low, high);
         }
 #end

@@ -17,12 +17,4 @@ fn b_at(i: u32) -> vec4<f32> {
     return b_maxima[i / 16u] * vec4<f32>(b_levels[c.x], b_levels[c.y], b_levels[c.z], b_levels[c.w]);
 }
 #endif
-#if EPILOGUE
-#import "shared/epilogue.wgsl"
-#else
-#if STORE_SCALAR
-@bind var<storage, read_write> c: array<f32>;
-#else
-@bind var<storage, read_write> c: array<vec4<f32>>;
-#endif
-#endif
+#import "shared/product_result.wgsl"
