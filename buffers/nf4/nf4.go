@@ -39,8 +39,8 @@ func dynamicMap(steps int) (levels [256]float32) {
 			magnitudes[n-steps+i] = float32(math.Pow10(exponent-6) * float64(middle))
 		}
 	}
-	for i := range magnitudes {
-		if steps == 1 {
+	if steps == 1 {
+		for i := range magnitudes {
 			add(-magnitudes[len(magnitudes)-1-i])
 		}
 	}

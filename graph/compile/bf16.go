@@ -7,7 +7,6 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph"
-	"gputrain/shaders"
 )
 
 // Values in BF16 (graph.StoreBF16) take half the memory. Lowering goes by elements and knows nothing of it; afterwards each kernel that reads or
@@ -94,10 +93,10 @@ func (c *Compiler) unitBF16(commands []command) (out []command) {
 				continue
 			}
 			if first[s.st] == i && !slices.ContainsFunc(bind[:j], func(b Span) bool { return b.st == to }) && cmd.reads(j) {
-				out = append(out, c.cast(cmd, "_widen", true, s.st, to))
+				out = append(out, c.castStorage(cmd, true, s.st, to))
 			}
 			if last[s.st] == i+1 && cmd.writes(j) {
-				after = append(after, c.cast(cmd, "_round", false, to, s.st))
+				after = append(after, c.castStorage(cmd, false, to, s.st))
 			}
 			bind[j] = Span{st: to, Offset: 2 * s.Offset, Bytes: 2 * s.Bytes}
 		}
@@ -119,19 +118,18 @@ func (c *Compiler) inBF16(t Tensor) Tensor {
 		}
 		to := c.workspaceOf(buffers.BF16, fmt.Sprintf("copy.%d", i), p.Rows, t.width()).Parts[0].Span
 		quads := uint64(p.Rows*t.width()+3) / 4
-		k := c.kernel("cast", "_round", shaders.Variant{Flags: map[string]bool{"WIDEN": false}})
 		t.Parts[i].Span, to.asKept = to, true
-		c.Dispatch(k, gpu.Linear(quads, castQuads, c.limits), castParams{uint32(quads)}, p.Span, to)
+		kernel, grid, params := c.cast(false, quads)
+		c.Dispatch(kernel, grid, params, p.Span, to)
 	}
 	return t
 }
 
-// cast is the command that widens or rounds a whole storage for another.
-func (c *Compiler) cast(reader command, suffix string, widen bool, from, to *storage) command {
-	quads := min(from.bytes, to.bytes) / 8
+// castStorage is the command that widens or rounds a whole storage for another.
+func (c *Compiler) castStorage(reader command, widen bool, from, to *storage) command {
+	kernel, grid, params := c.cast(widen, min(from.bytes, to.bytes)/8)
 	return command{
-		group: reader.group, unit: reader.unit, kernel: c.kernel("cast", suffix, shaders.Variant{Flags: map[string]bool{"WIDEN": widen}}),
-		grid: gpu.Linear(quads, castQuads, c.limits), params: castParams{uint32(quads)},
+		group: reader.group, unit: reader.unit, kernel: kernel, grid: grid, params: params,
 		bind: []Span{{st: from, Bytes: from.bytes}, {st: to, Bytes: to.bytes}},
 	}
 }

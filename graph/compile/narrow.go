@@ -107,10 +107,19 @@ func (c *Compiler) copyOf(reader command, slab *storage, part buffers.Part, to *
 		return cmd
 	}
 	quads := (count + 3) / 4
-	cmd.kernel = c.kernel("cast", "_widen", shaders.Variant{Flags: map[string]bool{"WIDEN": true}})
-	cmd.grid, cmd.params = gpu.Linear(quads, castQuads, c.limits), castParams{uint32(quads)}
+	cmd.kernel, cmd.grid, cmd.params = c.cast(true, quads)
 	cmd.bind[0].Bytes = 8 * quads
 	return cmd
+}
+
+// cast is what widens so many quads of bf16 to f32, or rounds f32 to them.
+func (c *Compiler) cast(widen bool, quads uint64) (*gpu.Kernel, gpu.Grid, castParams) {
+	suffix := "_round"
+	if widen {
+		suffix = "_widen"
+	}
+	kernel := c.kernel("cast", suffix, shaders.Variant{Flags: map[string]bool{"WIDEN": widen}})
+	return kernel, gpu.Linear(quads, castQuads, c.limits), castParams{uint32(quads)}
 }
 
 // maximaOf is the command that widens the nested maxima of a part of a slab for one that reads them.

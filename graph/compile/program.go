@@ -69,7 +69,7 @@ func (c *Compiler) input(name string, v *graph.Value) *programInput {
 	kind := inputStorage
 	if _, ok := c.bound[name]; ok {
 		kind = boundStorage
-		if v.DType() != buffers.F32 && v.DType() != buffers.BF16 {
+		if wide(v.DType()) != buffers.F32 {
 			c.fail("bound input %q: %v, want %v or %v", name, v.DType(), buffers.F32, buffers.BF16)
 		}
 	}
