@@ -88,6 +88,20 @@ func (r *rig) call(grads []buffers.Host) {
 	require.NoError(r.t, r.programs[phase].Submit(r.t.Context()))
 }
 
+// again is a rig of the same type that begins where r is; write restores each tensor of the state from what was read.
+func (r *rig) again(write func(to buffers.Tensor, raw []byte) error) *rig {
+	other := newRig(r.t, r.dev, r.tx, r.download(r.params), buffers.F32)
+	to := other.state.Tensors()
+	for i, tensor := range r.state.Tensors() {
+		raw, err := tensor.Read(r.t.Context())
+		require.NoError(r.t, err)
+		require.Equal(r.t, tensor.Name, to[i].Name)
+		require.NoError(r.t, write(to[i], raw))
+	}
+	require.NoError(r.t, other.state.SetCounts(r.state.Counts()))
+	return other
+}
+
 func (r *rig) download(tree *buffers.Tree) []buffers.Host {
 	hosts, err := tree.Download(r.t.Context())
 	require.NoError(r.t, err)

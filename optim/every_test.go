@@ -133,15 +133,7 @@ func TestEveryOptimizerIsRestoredInTheMiddleOfAnAccumulation(t *testing.T) {
 		for range 5 {
 			first.call(randomTree(r, everySpecs, 1))
 		}
-		second := newRig(t, d, tx, first.download(first.params), buffers.F32)
-		to := second.state.Tensors()
-		for i, tensor := range first.state.Tensors() {
-			raw, err := tensor.Read(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, tensor.Name, to[i].Name)
-			require.NoError(t, to[i].Write(raw))
-		}
-		require.NoError(t, second.state.SetCounts(first.state.Counts()))
+		second := first.again(func(to buffers.Tensor, raw []byte) error { return to.Write(raw) })
 		for range 4 {
 			g := randomTree(r, everySpecs, 1)
 			first.call(g)
