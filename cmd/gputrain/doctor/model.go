@@ -21,6 +21,7 @@ type modelCase struct {
 	Batch      int       `json:"batch"`
 	SeqLen     int       `json:"seq_len"`
 	NamePrefix string    `json:"name_prefix"`
+	Storage    string    `json:"storage"` // train.storage; "": f32
 	Losses     []float64 `json:"losses"`
 	Tolerance  struct {
 		Loss        tolerance `json:"loss"`
@@ -30,6 +31,7 @@ type modelCase struct {
 		Merged      tolerance `json:"merged"`
 	} `json:"tolerance"`
 
+	storage buffers.DType
 	def     model.Definition
 	initial []buffers.Host // of what is trained
 	frozen  []buffers.Host // of what is not
@@ -134,6 +136,13 @@ func (m *modelCase) loadBatches(c *goldenCase) error {
 	if m.Steps < 1 || m.Batch < 1 || m.SeqLen < 1 || len(m.Losses) != m.Steps {
 		return fmt.Errorf("case.json: %d steps of batch %d and seq_len %d, %d losses: want all positive, a loss a step",
 			m.Steps, m.Batch, m.SeqLen, len(m.Losses))
+	}
+	switch m.Storage {
+	case "", "f32":
+	case "bf16":
+		m.storage = buffers.BF16
+	default:
+		return fmt.Errorf("case.json: storage %q, want f32 or bf16", m.Storage)
 	}
 	if len(m.Params) != len(m.initial) {
 		return fmt.Errorf("case.json: %d params, want the model's %d", len(m.Params), len(m.initial))

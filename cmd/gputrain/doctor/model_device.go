@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/data"
@@ -68,6 +69,9 @@ func (d *deviceModel) compile(m *modelCase) error {
 	}
 	for i, path := range paths {
 		targets = append(targets, compile.Target{Value: grads[i], Leaf: path})
+	}
+	if m.storage == buffers.BF16 {
+		built.Graph.StoreBF16(append(slices.Clone(grads), built.LossSum)...)
 	}
 	if d.loss, err = compile.New(d.ctx, d.dev, built.Graph, compile.Options{
 		Label: "doctor.loss", Params: d.tree, Beside: []*buffers.Tree{d.frozen}, Grads: d.deviceRun.grads, Targets: targets,

@@ -27,7 +27,7 @@ func newStagedModel(ctx context.Context, devices []*gpu.Device, m *modelCase) (*
 		return nil, err
 	}
 	return onStages(ctx, devices, slices.Concat(m.initial, m.frozen), state.Config{
-		Definition: m.def, Optimizer: optimizer, Batch: m.Batch, Sequence: m.SeqLen, Preference: m.prefer,
+		Definition: m.def, Optimizer: optimizer, Batch: m.Batch, Sequence: m.SeqLen, Storage: m.storage, Preference: m.prefer,
 	})
 }
 
