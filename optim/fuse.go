@@ -239,7 +239,11 @@ func (f *fusion) kernel() *fused {
 	}
 	constants["BINDINGS"] = bindings
 	v := shaders.Variant{Flags: map[string]bool{"CODED": codes}, Constants: constants}
-	return &fused{gpu.NewKernel("gputrain.optim."+f.label(), file, v), f.operands, codes}
+	label := "gputrain.optim." + f.label()
+	if codes {
+		label += "_8bit"
+	}
+	return &fused{gpu.NewKernel(label, file, v), f.operands, codes}
 }
 
 func (f *fusion) label() string {

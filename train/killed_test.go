@@ -5,6 +5,7 @@ package train
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"gputrain/buffers"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
@@ -43,6 +45,12 @@ func TestKilled(t *testing.T) {
 var toBeKilled = map[string]func(t *testing.T, dir string) error{
 	"a network": func(t *testing.T, dir string) error {
 		_, err := Run(t.Context(), gputest.Device(t), killedRun(t, dir))
+		return err
+	},
+	"storage in bf16, state in eight bits": func(t *testing.T, dir string) error {
+		c := killedRun(t, dir)
+		c.State.Storage, c.State.Optimizer.Parameters = buffers.BF16, json.RawMessage(`{"state_dtype":"8bit"}`)
+		_, err := Run(t.Context(), gputest.Device(t), c)
 		return err
 	},
 	"adapters": func(t *testing.T, dir string) error {

@@ -167,5 +167,10 @@ func plainShare(loop counts, ok bool) int {
 	return 100 * loop.Multiplies / loop.Vector
 }
 
-// narrow is the number of loads of less than 16 bytes.
-func (f figures) narrow() int { return f.Loads[0] + f.Loads[1] + f.Loads[2] }
+// narrow is the number of loads of less than four numbers: of 16 bytes, or where values lie in bf16 of 8.
+func (f figures) narrow() int {
+	if strings.HasSuffix(f.Label, "_bf16") {
+		return f.Loads[0]
+	}
+	return f.Loads[0] + f.Loads[1] + f.Loads[2]
+}

@@ -158,14 +158,14 @@ func TestLimitsAreHeld(t *testing.T) {
 	assert.NoError(t, broken(func(f *figures) { *f = figures{Family: "tgl", named: named{Label: "gputrain.x"}, Width: 8} }))
 	const name = "isa: gputrain.graph.a1 (llama): "
 	for want, change := range map[string]func(*figures){
-		name + "navi21: spilled registers: found 1, wanted at most 0":            func(f *figures) { f.Spills = 1 },
-		name + "navi21: bytes of scratch: found 1024, wanted at most 0":          func(f *figures) { f.Scratch = 1024 },
-		name + "navi21: waves: found 3, wanted at least 4":                       func(f *figures) { f.Waves = 3 },
-		name + "vega10: waves: found 1, wanted at least 2":                       func(f *figures) { f.Family, f.Waves = "vega10", 1 },
-		name + "navi21: loads of less than 16 bytes: found 3, wanted at most 1":  func(f *figures) { f.Loads = [4]int{1, 1, 1, 9} },
-		name + "tgl: invocations of a subgroup: found 4, wanted at least 8":      func(f *figures) { f.Family, f.Width = "tgl", 4 },
-		"isa: gputrain.graph.b: navi21: found no limit":                          func(f *figures) { f.Label = "gputrain.graph.b" },
-		"isa: gputrain.optim.x (llama): navi21: spilled registers: found 9, wan": func(f *figures) { *f = figures{Family: "navi21", named: named{"gputrain.optim.x", "llama"}, Spills: 9} },
+		name + "navi21: spilled registers: found 1, wanted at most 0":               func(f *figures) { f.Spills = 1 },
+		name + "navi21: bytes of scratch: found 1024, wanted at most 0":             func(f *figures) { f.Scratch = 1024 },
+		name + "navi21: waves: found 3, wanted at least 4":                          func(f *figures) { f.Waves = 3 },
+		name + "vega10: waves: found 1, wanted at least 2":                          func(f *figures) { f.Family, f.Waves = "vega10", 1 },
+		name + "navi21: loads of less than four numbers: found 3, wanted at most 1": func(f *figures) { f.Loads = [4]int{1, 1, 1, 9} },
+		name + "tgl: invocations of a subgroup: found 4, wanted at least 8":         func(f *figures) { f.Family, f.Width = "tgl", 4 },
+		"isa: gputrain.graph.b: navi21: found no limit":                             func(f *figures) { f.Label = "gputrain.graph.b" },
+		"isa: gputrain.optim.x (llama): navi21: spilled registers: found 9, wan":    func(f *figures) { *f = figures{Family: "navi21", named: named{"gputrain.optim.x", "llama"}, Spills: 9} },
 	} {
 		assert.ErrorContains(t, broken(change), want)
 	}
@@ -223,6 +223,6 @@ func TestBrokenOnPurpose(t *testing.T) {
 	t.Log(drivers)
 	limits := map[string][]limit{cards[0].family: amdLimits}
 	assert.NoError(t, compare(all[:1], limits, nil, true))
-	assert.ErrorContains(t, compare(all[1:2], limits, nil, true), "isa: gputrain.graph.elementwise_narrow (a test): navi21: loads of less than 16 bytes: found 1, wanted at most 0")
+	assert.ErrorContains(t, compare(all[1:2], limits, nil, true), "isa: gputrain.graph.elementwise_narrow (a test): navi21: loads of less than four numbers: found 1, wanted at most 0")
 	assert.ErrorContains(t, compare(all[2:], limits, nil, true), "isa: gputrain.graph.elementwise_private (a test): navi21: bytes of scratch: found ")
 }

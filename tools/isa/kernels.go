@@ -60,7 +60,8 @@ func llama(c model.LlamaConfig) func() (model.Definition, error) {
 const longest = 1024 // tokens a sequence
 
 // uses are every model with AdamW, with one and with several batches an update, with evaluation and sampling, those of wide heads also on packed
-// documents, two on a base in bf16, nf4 and nf4-nested; and, for what the update itself takes, the smallest model and one with a large vocabulary with every optimizer, those with blocks also with blocks of 256.
+// documents, four with activations in bf16, two on a base in bf16, nf4 and nf4-nested. For what the update itself takes, the smallest model and one
+// with a large vocabulary have every optimizer, those with blocks also blocks of 256, and those that can keep it in eight bits such a state.
 func uses() []use {
 	var all []use
 	for _, m := range models {
@@ -72,6 +73,11 @@ func uses() []use {
 	for _, m := range models[5:] {
 		m.name += "-documents"
 		m.config = state.Config{Optimizer: optimizer("adamw", "{}"), Batch: 2, Evaluation: 2, Documents: true}
+		all = append(all, m)
+	}
+	for _, m := range []use{models[0], models[2], models[5], models[6]} {
+		m.name += "-bf16"
+		m.config = state.Config{Optimizer: optimizer("adamw", "{}"), Batch: 2, Microbatches: 2, Storage: buffers.BF16}
 		all = append(all, m)
 	}
 	for _, base := range []buffers.DType{buffers.BF16, buffers.NF4, buffers.NF4Nested} {
@@ -88,6 +94,9 @@ func uses() []use {
 		}
 		for _, name := range optim.Names() {
 			add(name, optimizer(name, "{}"))
+		}
+		for _, name := range []string{"adamw", "lion", "mars"} {
+			add(name+"-8bit", optimizer(name, `{"state_dtype":"8bit"}`))
 		}
 		add("quad-256", optimizer("quad", `{"block_size":256}`))
 		add("skew-256", optimizer("skew", `{"block_size":256}`))
