@@ -101,7 +101,7 @@ sizes:
 # an eighth of SIZE on the disk of temporary files.
 SIZE ?= 20
 corpus:
-	GPUTRAIN_CORPUS=$(SIZE) $(GO) test -count=1 -timeout 3h -v -run '^TestCorpusIsNotInMemory$$' ./data
+	GPUTRAIN_CORPUS=$(SIZE) $(GO) test -count=1 -timeout 3h -v -run '^TestCorpusIsNotInMemory$$' ./data/texts
 
 # mixed runs the tests of stages on adapters of several kinds once more, with SwiftShader where Chromium's package has brought it.
 mixed: adapter

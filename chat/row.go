@@ -5,36 +5,25 @@ import (
 	"slices"
 	"strings"
 
+	"gputrain/chat/formats"
 	"gputrain/chat/template"
 	"gputrain/internal/suggest"
 )
 
-// Formats are what a row may be, in the order in which they are looked for.
-const (
-	Messages      = "messages"
-	Conversations = "conversations"
-	Completion    = "prompt_completion"
-	Alpaca        = "alpaca"
-	Text          = "text"
-)
-
-// Formats are the names of all formats.
-var Formats = []string{Messages, Conversations, Completion, Alpaca, Text}
-
 // keys are those that a row of a format has.
 var keys = map[string][]string{
-	Messages: {"messages"}, Conversations: {"conversations"}, Completion: {"prompt", "completion"}, Alpaca: {"instruction", "output"}, Text: {"text"},
+	formats.Messages: {"messages"}, formats.Conversations: {"conversations"}, formats.Completion: {"prompt", "completion"}, formats.Alpaca: {"instruction", "output"}, formats.Text: {"text"},
 }
 
 // Recognize is the format of a row: the first whose keys it has all.
 func Recognize(row *template.Object) (string, error) {
-	for _, format := range Formats {
+	for _, format := range formats.All {
 		if !slices.ContainsFunc(keys[format], func(key string) bool { return none(row, key) }) {
 			return format, nil
 		}
 	}
 	var wanted []string
-	for _, format := range Formats {
+	for _, format := range formats.All {
 		wanted = append(wanted, strings.Join(keys[format], " and "))
 	}
 	found := "no keys"
@@ -59,7 +48,7 @@ func FromRow(row *template.Object, format string) (*Conversation, error) {
 	}
 	read, ok := readers[format]
 	if !ok {
-		return nil, fmt.Errorf("chat: format: found %q, wanted one of %s%s", format, strings.Join(Formats, ", "), suggest.DidYouMean(format, Formats))
+		return nil, fmt.Errorf("chat: format: found %q, wanted one of %s%s", format, strings.Join(formats.All, ", "), suggest.DidYouMean(format, formats.All))
 	}
 	c := &Conversation{Format: format}
 	for _, key := range keys[format] {
@@ -80,11 +69,11 @@ func FromRow(row *template.Object, format string) (*Conversation, error) {
 }
 
 var readers = map[string]func(c *Conversation, row *template.Object) error{
-	Messages:      func(c *Conversation, row *template.Object) error { return c.messages(row, "messages", nil) },
-	Conversations: (*Conversation).shared,
-	Completion:    (*Conversation).completion,
-	Alpaca:        (*Conversation).alpaca,
-	Text: func(c *Conversation, row *template.Object) (err error) {
+	formats.Messages:      func(c *Conversation, row *template.Object) error { return c.messages(row, "messages", nil) },
+	formats.Conversations: (*Conversation).shared,
+	formats.Completion:    (*Conversation).completion,
+	formats.Alpaca:        (*Conversation).alpaca,
+	formats.Text: func(c *Conversation, row *template.Object) (err error) {
 		c.Text, err = text(row, "text")
 		return err
 	},

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/chat/formats"
 	"gputrain/chat/template"
 )
 
@@ -31,31 +32,31 @@ func shown(t *testing.T, value any) string {
 func TestRows(t *testing.T) {
 	const hi = `[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]`
 	for _, c := range []struct{ row, format, messages, variables, train string }{
-		{`{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}], "text": "x", "prompt": "y"}`, Messages, hi, `{}`, `[null,null]`},
-		{`{"messages": "[{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Yo\"}]"}`, Messages, hi, `{}`, `[null,null]`},
-		{`{"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Yo"}], "id": 7}`, Conversations, hi, `{}`, `[null,null]`},
-		{`{"conversations": [{"role": "human", "content": "Hi"}, {"role": "model", "content": "Yo"}]}`, Conversations, hi, `{}`, `[null,null]`},
+		{`{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}], "text": "x", "prompt": "y"}`, formats.Messages, hi, `{}`, `[null,null]`},
+		{`{"messages": "[{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Yo\"}]"}`, formats.Messages, hi, `{}`, `[null,null]`},
+		{`{"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Yo"}], "id": 7}`, formats.Conversations, hi, `{}`, `[null,null]`},
+		{`{"conversations": [{"role": "human", "content": "Hi"}, {"role": "model", "content": "Yo"}]}`, formats.Conversations, hi, `{}`, `[null,null]`},
 		{
-			`{"system": "S", "conversations": [{"from": "user", "value": "Hi", "train": true}, {"from": "bot", "value": "Yo", "train": false}]}`, Conversations,
+			`{"system": "S", "conversations": [{"from": "user", "value": "Hi", "train": true}, {"from": "bot", "value": "Yo", "train": false}]}`, formats.Conversations,
 			`[{"role": "system", "content": "S"}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]`, `{}`, `[null,true,false]`,
 		},
 		{
-			`{"prompt": [{"role": "assistant", "content": "Yo"}], "completion": [{"role": "assistant", "content": "Yo"}]}`, Completion,
+			`{"prompt": [{"role": "assistant", "content": "Yo"}], "completion": [{"role": "assistant", "content": "Yo"}]}`, formats.Completion,
 			`[{"role": "assistant", "content": "Yo"}, {"role": "assistant", "content": "Yo"}]`, `{}`, `[false,null]`,
 		},
-		{`{"instruction": "Hi", "input": "", "output": "Yo"}`, Alpaca, hi, `{}`, `[null,null]`},
+		{`{"instruction": "Hi", "input": "", "output": "Yo"}`, formats.Alpaca, hi, `{}`, `[null,null]`},
 		{
-			`{"instruction": "Add", "input": "1 2", "output": "3", "system": "S"}`, Alpaca,
+			`{"instruction": "Add", "input": "1 2", "output": "3", "system": "S"}`, formats.Alpaca,
 			`[{"role": "system", "content": "S"}, {"role": "user", "content": "Add\n\n1 2"}, {"role": "assistant", "content": "3"}]`, `{}`, `[null,null,null]`,
 		},
 		{ // tools and arguments in JSON, columns with null, what goes to the template and what does not
 			`{"messages": [{"role": "assistant", "content": null, "name": null, "tool_calls": [{"id": null, "function": {"name": "f", "arguments": "{\"b\": 1, \"a\": null}"}}]}],
-			  "tools": "[{\"name\": \"f\"}]", "enable_thinking": false, "date_string": "1 Jan", "id": 3, "chat_template_kwargs": {"x": [1]}}`, Messages,
+			  "tools": "[{\"name\": \"f\"}]", "enable_thinking": false, "date_string": "1 Jan", "id": 3, "chat_template_kwargs": {"x": [1]}}`, formats.Messages,
 			`[{"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": {"b": 1, "a": null}}}]}]`,
 			`{"tools": [{"name": "f"}], "enable_thinking": false, "date_string": "1 Jan", "x": [1]}`, `[null]`,
 		},
 		{
-			`{"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}], "tool_calls": []}, {"role": "tool", "content": {"x": 1}}], "tools": []}`, Messages,
+			`{"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}], "tool_calls": []}, {"role": "tool", "content": {"x": 1}}], "tools": []}`, formats.Messages,
 			`[{"role": "user", "content": [{"type": "text", "text": "a"}]}, {"role": "tool", "content": {"x": 1}}]`, `{"tools": []}`, `[null,null]`,
 		},
 	} {
@@ -73,15 +74,15 @@ func TestRows(t *testing.T) {
 		assert.Equal(t, c.train, string(train), c.row)
 	}
 	for line, want := range map[string]Conversation{
-		`{"prompt": "a ", "completion": "b"}`:        {Format: Completion, Prompt: "a ", Text: "b"},
-		`{"text": "a", "prompt": null, "output": 1}`: {Format: Text, Text: "a"},
+		`{"prompt": "a ", "completion": "b"}`:        {Format: formats.Completion, Prompt: "a ", Text: "b"},
+		`{"text": "a", "prompt": null, "output": 1}`: {Format: formats.Text, Text: "a"},
 	} {
 		made, err := FromRow(row(t, line), "")
 		require.NoError(t, err)
 		assert.True(t, made.Plain())
 		assert.Equal(t, &want, made)
 	}
-	made, err := FromRow(row(t, `{"messages": [], "text": "a"}`), Text)
+	made, err := FromRow(row(t, `{"messages": [], "text": "a"}`), formats.Text)
 	require.NoError(t, err)
 	assert.Equal(t, "a", made.Text)
 }
@@ -113,6 +114,6 @@ func TestRowsThatAreRefused(t *testing.T) {
 	}
 	_, err := FromRow(row(t, `{"text": "a"}`), "mesages")
 	assert.EqualError(t, err, `chat: format: found "mesages", wanted one of messages, conversations, prompt_completion, alpaca, text, did you mean "messages"?`)
-	_, err = FromRow(row(t, `{"text": "a"}`), Alpaca)
+	_, err = FromRow(row(t, `{"text": "a"}`), formats.Alpaca)
 	assert.EqualError(t, err, `chat: row: found no "instruction", wanted one, as the format is alpaca`)
 }

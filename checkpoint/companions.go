@@ -8,14 +8,13 @@ import (
 
 	"gputrain/gguf/modeldir"
 	"gputrain/model"
-	"gputrain/tokenizer"
 )
 
 // GenerationFile says how text is drawn from a model.
 const GenerationFile = "generation_config.json"
 
 // companionNames are the names of what a model's directory has for other programs beside the model.
-var companionNames = append(tokenizer.FileNames(), GenerationFile)
+var companionNames = append(modeldir.TokenizerFiles(), GenerationFile)
 
 // Companions are the files beside a model in dir that go where it goes, byte for byte: its tokenizer's, and how text is drawn from it.
 func Companions(dir string) ([]Source, error) {

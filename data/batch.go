@@ -31,8 +31,8 @@ func newBatch(rows, size int) Batch {
 	return b
 }
 
-// place lays a document of n tokens into a row from a place on: its positions begin anew there, and again behind it.
-func (b *Batch) place(row, at, n int) {
+// Place lays a document of n tokens into a row from a place on: its positions begin anew there, and again behind it.
+func (b *Batch) Place(row, at, n int) {
 	size := len(b.Tokens) / b.Rows
 	if b.Positions == nil {
 		b.Positions = Whole(b.Rows, size)
@@ -79,8 +79,8 @@ func Whole(rows, size int) []int32 {
 	return positions
 }
 
-// put lays tokens and their labels into a row from a place on.
-func (b *Batch) put(row, at int, tokens, labels []int32) {
+// Put lays tokens and their labels into a row from a place on.
+func (b *Batch) Put(row, at int, tokens, labels []int32) {
 	at += row * (len(b.Tokens) / b.Rows)
 	copy(b.Tokens[at:], tokens)
 	copy(b.Labels[at:], labels)
@@ -93,7 +93,7 @@ func (b *Batch) cut(tokens *Tokens, row int, start int64, n int) error {
 	if err := tokens.Read(window, start); err != nil {
 		return err
 	}
-	b.put(row, 0, window[:n], window[1:])
+	b.Put(row, 0, window[:n], window[1:])
 	return nil
 }
 
@@ -124,8 +124,7 @@ func (c *Collator) Collate(documents ...Document) (Batch, error) {
 		if d.Counts != nil && len(d.Counts) != len(d.Tokens) {
 			return Batch{}, fmt.Errorf("data: collator: document %d: %d tokens, but %d say whether they count", row, len(d.Tokens), len(d.Counts))
 		}
-		kept := span{count: int32(len(d.Tokens))}.kept(c.context, c.long)
-		from, n := int(kept.start), int(kept.count)
+		from, n := Kept(len(d.Tokens), c.context, c.long)
 		tokens := d.Tokens[from : from+n]
 		labels := make([]int32, min(n, c.context))
 		for i := range labels {
@@ -134,7 +133,7 @@ func (c *Collator) Collate(documents ...Document) (Batch, error) {
 				labels[i] = tokens[i+1]
 			}
 		}
-		b.put(row, 0, tokens[:len(labels)], labels)
+		b.Put(row, 0, tokens[:len(labels)], labels)
 	}
 	return b, nil
 }

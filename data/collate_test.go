@@ -43,3 +43,8 @@ func TestCollator(t *testing.T) {
 	_, err = NewCollator(0, LongKeepEnd)
 	require.ErrorContains(t, err, "context 0")
 }
+
+// A batch without rows has parts without rows.
+func TestPartOfAnEmptyBatch(t *testing.T) {
+	assert.Equal(t, Batch{Tokens: []int32{}, Labels: []int32{}}, Batch{Tokens: []int32{}, Labels: []int32{}}.Part(Share{}))
+}

@@ -11,24 +11,24 @@ type textWalk struct {
 	seed    uint64
 }
 
-func (t *Tokens) walk(context int, seed uint64) (walk, error) {
+func (t *Tokens) Walk(context int, seed uint64) (Walk, error) {
 	if t.Len() <= int64(context) {
 		return nil, fmt.Errorf("%d tokens found, want at least %d (a context of %d and one more)", t.Len(), context+1, context)
 	}
 	return &textWalk{tokens: t, size: context, windows: uint64(t.Len()-1) / uint64(context), seed: seed}, nil
 }
 
-func (w *textWalk) length(uint64) uint64 { return w.windows }
+func (w *textWalk) Length(uint64) uint64 { return w.windows }
 
-func (w *textWalk) fill(b *Batch, row int, s State) error {
+func (w *textWalk) Fill(b *Batch, row int, s State) error {
 	return b.cut(w.tokens, row, w.start(s), w.size)
 }
 
 // start is the first token of the window at s.
 func (w *textWalk) start(s State) int64 {
-	o := newOrder(w.windows, w.seed, s.Epoch)
+	o := NewOrder(w.windows, w.seed, s.Epoch)
 	size := int64(w.size)
-	start := int64(o.at(s.Position)) * size
+	start := int64(o.At(s.Position)) * size
 	if s.Epoch > 0 {
 		start += int64(mix(o.key) % uint64(size))
 	}
@@ -41,16 +41,16 @@ type textShelf struct {
 	size   int64
 }
 
-func (t *Tokens) shelf(context int) (shelf, error) {
+func (t *Tokens) Shelf(context int) (Shelf, error) {
 	if t.Len() < 2 {
 		return nil, fmt.Errorf("%d tokens found, want at least 2", t.Len())
 	}
 	return textShelf{t, int64(context)}, nil
 }
 
-func (s textShelf) windows() int64 { return (s.tokens.Len() - 1 + s.size - 1) / s.size }
+func (s textShelf) Windows() int64 { return (s.tokens.Len() - 1 + s.size - 1) / s.size }
 
-func (s textShelf) fill(b *Batch, row int, i int64) error {
+func (s textShelf) Fill(b *Batch, row int, i int64) error {
 	start := i * s.size
 	return b.cut(s.tokens, row, start, int(min(s.size, s.tokens.Len()-1-start)))
 }

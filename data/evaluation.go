@@ -6,7 +6,7 @@ import "fmt"
 // [Ignored]. The sum of the batches' counts is the number of labels of the source, for a text its tokens but one, whatever the batch size.
 // Batches are a pure function of their index.
 type Evaluation struct {
-	shelf   shelf
+	shelf   Shelf
 	context int
 	batch   int
 	used    int64 // windows read, evenly spaced
@@ -24,15 +24,15 @@ func NewEvaluation(source Source, context, batch, limit int) (*Evaluation, error
 	if source == nil {
 		return nil, fmt.Errorf("data: evaluation: source: %w", errNone)
 	}
-	shelf, err := source.shelf(context)
+	shelf, err := source.Shelf(context)
 	if err != nil {
 		return nil, fmt.Errorf("data: evaluation: %w", err)
 	}
-	e := &Evaluation{shelf: shelf, context: context, batch: batch, used: shelf.windows()}
+	e := &Evaluation{shelf: shelf, context: context, batch: batch, used: shelf.Windows()}
 	if limit > 0 {
 		e.used = min(e.used, int64(limit))
 	}
-	if p, ok := shelf.(*packed); ok && p.paired {
+	if p, ok := shelf.(interface{ Paired() bool }); ok && p.Paired() {
 		e.paired, e.used = true, max(2, e.used/2*2)
 	}
 	e.batches = int((e.used + int64(batch) - 1) / int64(batch))
@@ -41,9 +41,9 @@ func NewEvaluation(source Source, context, batch, limit int) (*Evaluation, error
 
 // window is which of the whole is the one at i.
 func (e *Evaluation) window(i int64) int64 {
-	n := e.shelf.windows()
+	n := e.shelf.Windows()
 	if e.paired {
-		return int64(inPairs(uint64(i), func(pair uint64) uint64 { return pair * uint64(n/2) / uint64(e.used/2) }))
+		return int64(InPairs(uint64(i), func(pair uint64) uint64 { return pair * uint64(n/2) / uint64(e.used/2) }))
 	}
 	return i * n / e.used
 }
@@ -75,7 +75,7 @@ func (e *Evaluation) Batch(i int) (Batch, error) {
 		if w >= e.used {
 			break
 		}
-		if err := e.shelf.fill(&b, row, e.window(w)); err != nil {
+		if err := e.shelf.Fill(&b, row, e.window(w)); err != nil {
 			return Batch{}, fmt.Errorf("data: evaluation: batch %d: %w", i, err)
 		}
 	}

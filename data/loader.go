@@ -50,7 +50,7 @@ var errClosed = errors.New("data: loader is closed")
 // epoch, each a new permutation of all windows. One goroutine may call Next.
 type Loader struct {
 	config  LoaderConfig
-	walk    walk
+	walk    Walk
 	state   State       // after the last batch handed out
 	ahead   State       // after the last batch read
 	queue   chan result // of batches read ahead
@@ -81,12 +81,12 @@ func NewLoader(source Source, config LoaderConfig) (*Loader, error) {
 	if !config.Share.within(config.Batch) {
 		return nil, fmt.Errorf("data: loader: share: %d rows from row %d on, want a range of the %d of a batch", config.Share.Rows, config.Share.First, config.Batch)
 	}
-	walk, err := source.walk(config.Context, config.Seed)
+	walk, err := source.Walk(config.Context, config.Seed)
 	if err != nil {
 		return nil, fmt.Errorf("data: loader: %w", err)
 	}
 	l := &Loader{config: config, walk: walk, state: config.State, ahead: config.State}
-	if n := walk.length(config.State.Epoch); config.State.Position >= n {
+	if n := walk.Length(config.State.Epoch); config.State.Position >= n {
 		return nil, fmt.Errorf("data: loader: state: position %d, want less than the %d windows of an epoch: the text or the context has changed", config.State.Position, n)
 	}
 	l.stopped, l.stop = context.WithCancel(context.Background())
@@ -164,11 +164,11 @@ func (l *Loader) make() result {
 	s := l.ahead
 	for row := range l.config.Batch {
 		if own := row - share.First; own >= 0 && own < share.Rows {
-			if err := l.walk.fill(&b, own, s); err != nil {
+			if err := l.walk.Fill(&b, own, s); err != nil {
 				return result{err: fmt.Errorf("data: loader: epoch %d, position %d: %w", s.Epoch, s.Position, err)}
 			}
 		}
-		if s.Position++; s.Position == l.walk.length(s.Epoch) {
+		if s.Position++; s.Position == l.walk.Length(s.Epoch) {
 			s = State{Epoch: s.Epoch + 1}
 		}
 	}
@@ -178,7 +178,7 @@ func (l *Loader) make() result {
 
 // epochs is how often the source has been gone through at s.
 func (l *Loader) epochs(s State) float64 {
-	n := l.walk.length(s.Epoch)
+	n := l.walk.Length(s.Epoch)
 	if n == math.MaxUint64 {
 		return 0
 	}

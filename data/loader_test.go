@@ -19,7 +19,7 @@ func counting(n int) *Tokens {
 	for i := range n {
 		raw[2*i], raw[2*i+1] = byte(i), byte(i>>8)
 	}
-	return newTokens(1<<16, []stretch{{name: "counting", bytes: strings.NewReader(string(raw)), width: 2, count: int64(n)}})
+	return NewTokens(1<<16, []Stretch{{Name: "counting", Bytes: strings.NewReader(string(raw)), Width: 2, Count: int64(n)}})
 }
 
 func batches(t *testing.T, tokens Source, c LoaderConfig, n int) []Batch {
@@ -40,11 +40,11 @@ func batches(t *testing.T, tokens Source, c LoaderConfig, n int) []Batch {
 func TestOrderIsAPermutation(t *testing.T) {
 	for _, n := range []uint64{1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 1000, 4097} {
 		for key := range uint64(3) {
-			o := newOrder(n, 42+key, key)
+			o := NewOrder(n, 42+key, key)
 			seen := make([]bool, n)
 			moved := 0
 			for i := range n {
-				j := o.at(i)
+				j := o.At(i)
 				require.Less(t, j, n)
 				require.False(t, seen[j], "n %d: %d comes twice", n, j)
 				seen[j] = true
@@ -57,8 +57,8 @@ func TestOrderIsAPermutation(t *testing.T) {
 			}
 		}
 	}
-	huge := newOrder(1<<62+12345, 1, 0)
-	assert.Less(t, huge.at(1<<62), uint64(1<<62+12345))
+	huge := NewOrder(1<<62+12345, 1, 0)
+	assert.Less(t, huge.At(1<<62), uint64(1<<62+12345))
 }
 
 // The first windows of many orders must be spread evenly: a mean and a variance
@@ -68,7 +68,7 @@ func TestOrderIsSpread(t *testing.T) {
 	for _, position := range []uint64{0, 1, n - 1} {
 		sum, square := 0.0, 0.0
 		for seed := range uint64(draws) {
-			x := float64(newOrder(n, seed, 0).at(position)) / n
+			x := float64(NewOrder(n, seed, 0).At(position)) / n
 			sum, square = sum+x, square+x*x
 		}
 		mean := sum / draws
@@ -82,7 +82,7 @@ func TestEveryWindowOnceAnEpoch(t *testing.T) {
 	c := LoaderConfig{Context: size, Batch: 1, Seed: 3}
 	l, err := NewLoader(counting(n), c)
 	require.NoError(t, err)
-	require.Equal(t, uint64(23), l.walk.length(0))
+	require.Equal(t, uint64(23), l.walk.Length(0))
 	all := batches(t, counting(n), c, 3*23)
 	var orders [3][]int32
 	var shifts []int32
@@ -161,7 +161,7 @@ func (s stall) ReadAt(p []byte, at int64) (int, error) {
 
 func TestStallsWaitAndErrorsStay(t *testing.T) {
 	s := stall{strings.NewReader(strings.Repeat("text ", 100)), make(chan error)}
-	tokens := newTokens(256, []stretch{{name: "slow", bytes: s, width: 1, count: 500}})
+	tokens := NewTokens(256, []Stretch{{Name: "slow", Bytes: s, Width: 1, Count: 500}})
 	l, err := NewLoader(tokens, LoaderConfig{Context: 10, Batch: 1, Prefetch: 2})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -269,13 +269,13 @@ func BenchmarkLoader(b *testing.B) {
 // badly is a source with a bug.
 type badly struct{ *Tokens }
 
-func (badly) walk(int, uint64) (walk, error) { return badWalk{}, nil }
+func (badly) Walk(int, uint64) (Walk, error) { return badWalk{}, nil }
 
 type badWalk struct{}
 
-func (badWalk) length(uint64) uint64 { return 1 }
+func (badWalk) Length(uint64) uint64 { return 1 }
 
-func (badWalk) fill(*Batch, int, State) error { panic("off by one") }
+func (badWalk) Fill(*Batch, int, State) error { panic("off by one") }
 
 func TestLoaderReturnsAPanic(t *testing.T) {
 	for _, prefetch := range []int{0, 2} {

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// Values of Config.MixtureEnd.
+// When an epoch of a mixture is over: never, as each source begins again when it is used up, or with the first or the last that is used up.
 const (
 	EndRestart        = "restart"
 	EndFirstExhausted = "first_exhausted"
 	EndAllExhausted   = "all_exhausted"
 )
 
-// Ends are the values of Config.MixtureEnd.
+// Ends are all of them.
 var Ends = []string{EndRestart, EndFirstExhausted, EndAllExhausted}
 
 // blockSize is the number of windows in which the shares of a mixture are exact.
@@ -29,8 +29,8 @@ type Mixture struct {
 	vocab   int
 }
 
-// newMixture mixes sources by weights. end says when an epoch of the mixture is over.
-func newMixture(sources []Source, weights []float64, end string) (*Mixture, error) {
+// NewMixture mixes sources by weights. end says when an epoch of the mixture is over.
+func NewMixture(sources []Source, weights []float64, end string) (*Mixture, error) {
 	m := &Mixture{sources: sources, end: end}
 	sum := 0.0
 	for i, w := range weights {
@@ -84,7 +84,7 @@ type turn struct{ source, before int }
 
 type mixtureWalk struct {
 	*Mixture
-	walks  []walk
+	walks  []Walk
 	seed   uint64
 	block  []turn // the block used last
 	epoch  uint64 // its epoch
@@ -93,10 +93,10 @@ type mixtureWalk struct {
 	size   uint64 // that length; 0: none is known
 }
 
-func (m *Mixture) walk(context int, seed uint64) (walk, error) {
+func (m *Mixture) Walk(context int, seed uint64) (Walk, error) {
 	w := &mixtureWalk{Mixture: m, seed: seed}
 	for i, s := range m.sources {
-		one, err := s.walk(context, mix(seed^mix(uint64(i)+1)))
+		one, err := s.Walk(context, mix(seed^mix(uint64(i)+1)))
 		if err != nil {
 			return nil, fmt.Errorf("source %d: %w", i, err)
 		}
@@ -116,11 +116,11 @@ func (w *mixtureWalk) turns(epoch, number uint64) []turn {
 			sources = append(sources, source)
 		}
 	}
-	order := newOrder(blockSize, mix(w.seed^mix(epoch)), number)
+	order := NewOrder(blockSize, mix(w.seed^mix(epoch)), number)
 	seen := make([]int, len(w.counts))
 	w.block = make([]turn, blockSize)
 	for i := range w.block {
-		source := sources[order.at(uint64(i))]
+		source := sources[order.At(uint64(i))]
 		w.block[i] = turn{source, seen[source]}
 		seen[source]++
 	}
@@ -130,7 +130,7 @@ func (w *mixtureWalk) turns(epoch, number uint64) []turn {
 
 // length is how many windows come until the first source is used up, or the last. A mixture that restarts its sources has one epoch
 // without an end.
-func (w *mixtureWalk) length(epoch uint64) uint64 {
+func (w *mixtureWalk) Length(epoch uint64) uint64 {
 	if w.end == EndRestart {
 		return math.MaxUint64
 	}
@@ -139,7 +139,7 @@ func (w *mixtureWalk) length(epoch uint64) uint64 {
 	}
 	size := uint64(0)
 	for source, one := range w.walks {
-		last := one.length(0) - 1 // an epoch of a source always has as many
+		last := one.Length(0) - 1 // an epoch of a source always has as many
 		block, before := last/uint64(w.counts[source]), int(last%uint64(w.counts[source]))
 		n := block*blockSize + uint64(slices.Index(w.turns(epoch, block), turn{source, before})) + 1
 		if size == 0 || (w.end == EndFirstExhausted) == (n < size) {
@@ -152,24 +152,24 @@ func (w *mixtureWalk) length(epoch uint64) uint64 {
 
 // fill finds the source whose turn it is, and its window. A source that is used up within an epoch of the mixture begins another of its
 // own.
-func (w *mixtureWalk) fill(b *Batch, row int, s State) error {
+func (w *mixtureWalk) Fill(b *Batch, row int, s State) error {
 	t := w.turns(s.Epoch, s.Position/blockSize)[s.Position%blockSize]
 	one := w.walks[t.source]
 	index := s.Position/blockSize*uint64(w.counts[t.source]) + uint64(t.before)
-	n := one.length(0)
-	if err := one.fill(b, row, State{Epoch: s.Epoch<<32 + index/n, Position: index % n}); err != nil {
+	n := one.Length(0)
+	if err := one.Fill(b, row, State{Epoch: s.Epoch<<32 + index/n, Position: index % n}); err != nil {
 		return fmt.Errorf("source %d: %w", t.source, err)
 	}
 	return nil
 }
 
 // mixtureShelf has the windows of all sources, one source after the other.
-type mixtureShelf []shelf
+type mixtureShelf []Shelf
 
-func (m *Mixture) shelf(context int) (shelf, error) {
+func (m *Mixture) Shelf(context int) (Shelf, error) {
 	var out mixtureShelf
 	for i, s := range m.sources {
-		one, err := s.shelf(context)
+		one, err := s.Shelf(context)
 		if err != nil {
 			return nil, fmt.Errorf("source %d: %w", i, err)
 		}
@@ -178,19 +178,19 @@ func (m *Mixture) shelf(context int) (shelf, error) {
 	return out, nil
 }
 
-func (s mixtureShelf) windows() (n int64) {
+func (s mixtureShelf) Windows() (n int64) {
 	for _, one := range s {
-		n += one.windows()
+		n += one.Windows()
 	}
 	return n
 }
 
-func (s mixtureShelf) fill(b *Batch, row int, i int64) error {
+func (s mixtureShelf) Fill(b *Batch, row int, i int64) error {
 	for _, one := range s {
-		if i < one.windows() {
-			return one.fill(b, row, i)
+		if i < one.Windows() {
+			return one.Fill(b, row, i)
 		}
-		i -= one.windows()
+		i -= one.Windows()
 	}
-	return fmt.Errorf("data: mixture: window %d: outside of [0, %d)", i, s.windows())
+	return fmt.Errorf("data: mixture: window %d: outside of [0, %d)", i, s.Windows())
 }

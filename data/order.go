@@ -6,10 +6,10 @@ import (
 	"math/bits"
 )
 
-// order is a keyed permutation of [0, n): a Feistel network over the next even
+// Order is a keyed permutation of [0, n): a Feistel network over the next even
 // number of bits, walked until it lands inside. It needs no memory and any
 // position is found directly.
-type order struct {
+type Order struct {
 	n    uint64
 	half uint   // bits of each half
 	key  uint64 // of seed and epoch
@@ -17,14 +17,15 @@ type order struct {
 
 const feistelRounds = 6
 
-func newOrder(n, seed, epoch uint64) order {
+// NewOrder is the order of n windows in an epoch.
+func NewOrder(n, seed, epoch uint64) Order {
 	half := uint(bits.Len64(n-1)+1) / 2
-	return order{n: n, half: max(1, half), key: mix(mix(seed+0x9e3779b97f4a7c15) ^ epoch)}
+	return Order{n: n, half: max(1, half), key: mix(mix(seed+0x9e3779b97f4a7c15) ^ epoch)}
 }
 
-// at returns the index that stands at position i < n. A walk takes less than
+// At returns the index that stands at position i < n. A walk takes less than
 // four steps on average, as the network's domain is less than 4n.
-func (o order) at(i uint64) uint64 {
+func (o Order) At(i uint64) uint64 {
 	mask := uint64(1)<<o.half - 1
 	for {
 		left, right := i>>o.half, i&mask
@@ -52,13 +53,13 @@ func Steps(source Source, context, batch int, seed uint64, epochs int) (int64, e
 	if source == nil {
 		return 0, fmt.Errorf("data: epochs: source: %w", errNone)
 	}
-	walk, err := source.walk(context, seed)
+	walk, err := source.Walk(context, seed)
 	if err != nil {
 		return 0, fmt.Errorf("data: epochs: %w", err)
 	}
 	windows := uint64(0)
 	for epoch := range uint64(epochs) {
-		n := walk.length(epoch)
+		n := walk.Length(epoch)
 		if n > math.MaxInt64-windows {
 			return 0, fmt.Errorf("data: epochs: %d: without an end where a mixture restarts its sources, want %q or %q", epochs, EndFirstExhausted, EndAllExhausted)
 		}
@@ -66,3 +67,6 @@ func Steps(source Source, context, batch int, seed uint64, epochs int) (int64, e
 	}
 	return int64((windows + uint64(batch) - 1) / uint64(batch)), nil
 }
+
+// InPairs is where window i of n lies, of which every two stay together in an order of n/2.
+func InPairs(i uint64, at func(pair uint64) uint64) uint64 { return 2*at(i/2) + i%2 }

@@ -15,8 +15,8 @@ func (t *Tokens) After(before []int32) *Tokens {
 	for _, id := range before {
 		raw, vocab = binary.LittleEndian.AppendUint32(raw, uint32(id)), max(vocab, int(id)+1)
 	}
-	first := stretch{name: "what stands before a text", bytes: bytes.NewReader(raw), width: 4, count: int64(len(before))}
-	return newTokens(vocab, append([]stretch{first}, t.segments...))
+	first := Stretch{Name: "what stands before a text", Bytes: bytes.NewReader(raw), Width: 4, Count: int64(len(before))}
+	return NewTokens(vocab, append([]Stretch{first}, t.segments...))
 }
 
 // Strided is a text for evaluation in windows of n tokens, as people's programs lay them: each begins Stride tokens after the one before it, and its
@@ -27,15 +27,15 @@ type Strided struct {
 	Stride int
 }
 
-func (s Strided) walk(int, uint64) (walk, error) {
+func (s Strided) Walk(int, uint64) (Walk, error) {
 	return nil, fmt.Errorf("found windows for evaluation, wanted a text to train on")
 }
 
-func (s Strided) shelf(context int) (shelf, error) {
+func (s Strided) Shelf(context int) (Shelf, error) {
 	if s.Stride < 1 || s.Stride > context || context < 2 {
 		return nil, fmt.Errorf("found windows of %d tokens with stride %d, wanted 2 or more, and 1 to that many", context, s.Stride)
 	}
-	if _, err := s.Tokens.shelf(context); err != nil {
+	if _, err := s.Tokens.Shelf(context); err != nil {
 		return nil, err
 	}
 	return stridedShelf{s.Tokens, int64(context), int64(s.Stride)}, nil
@@ -46,7 +46,7 @@ type stridedShelf struct {
 	size, stride int64
 }
 
-func (s stridedShelf) windows() int64 {
+func (s stridedShelf) Windows() int64 {
 	last := s.size
 	if s.stride == s.size {
 		last++ // in a window of its own the text's last token is no label
@@ -54,7 +54,7 @@ func (s stridedShelf) windows() int64 {
 	return 1 + (max(0, s.tokens.Len()-last)+s.stride-1)/s.stride
 }
 
-func (s stridedShelf) fill(b *Batch, row int, i int64) error {
+func (s stridedShelf) Fill(b *Batch, row int, i int64) error {
 	begin := i * s.stride
 	window := make([]int32, min(s.size, s.tokens.Len()-begin))
 	if err := s.tokens.Read(window, begin); err != nil {
@@ -66,6 +66,6 @@ func (s stridedShelf) fill(b *Batch, row int, i int64) error {
 			labels[j] = Ignored
 		}
 	}
-	b.put(row, 0, window[:len(labels)], labels)
+	b.Put(row, 0, window[:len(labels)], labels)
 	return nil
 }

@@ -1,13 +1,17 @@
 package data
 
 import (
-	"os"
-	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+// written is a text whose bytes are its tokens.
+func written(text string) *Tokens {
+	return NewTokens(256, []Stretch{{Name: "written", Bytes: strings.NewReader(text), Width: 1, Count: int64(len(text))}})
+}
 
 // Windows and labels are those of the loop that people write: for begin in range(0, n, stride), of the window's predictions the last
 // end - previous end.
@@ -33,12 +37,7 @@ func TestStrided(t *testing.T) {
 		for i := range text {
 			text[i] = byte('a' + i)
 		}
-		path := filepath.Join(t.TempDir(), "text")
-		require.NoError(t, os.WriteFile(path, text, 0o600))
-		corpus, err := Open(t.Context(), Config{Text: []string{path}, Context: 1})
-		require.NoError(t, err)
-		assert.EqualValues(t, c.tokens, corpus.Bytes)
-		e, err := NewEvaluation(Strided{corpus.Train.(*Tokens), c.stride}, c.window, c.batch, 0)
+		e, err := NewEvaluation(Strided{written(string(text)), c.stride}, c.window, c.batch, 0)
 		require.NoError(t, err)
 
 		row, before := 0, 0
@@ -74,23 +73,17 @@ func TestStrided(t *testing.T) {
 			starts = (c.tokens - 1) / c.window
 		}
 		assert.Equal(t, c.tokens-1-starts, count)
-		corpus.Close()
 	}
 	for _, stride := range []int{0, 13} {
-		_, err := NewEvaluation(Strided{newTokens(9, nil), stride}, 12, 1, 0)
+		_, err := NewEvaluation(Strided{NewTokens(9, nil), stride}, 12, 1, 0)
 		assert.ErrorContains(t, err, "found windows of 12 tokens with stride")
 	}
-	_, err := NewLoader(Strided{newTokens(9, nil), 3}, LoaderConfig{Context: 12, Batch: 1})
+	_, err := NewLoader(Strided{NewTokens(9, nil), 3}, LoaderConfig{Context: 12, Batch: 1})
 	assert.ErrorContains(t, err, "wanted a text to train on")
 }
 
 func TestAfter(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "text")
-	require.NoError(t, os.WriteFile(path, []byte("ab"), 0o600))
-	corpus, err := Open(t.Context(), Config{Text: []string{path}, Context: 1})
-	require.NoError(t, err)
-	defer corpus.Close()
-	text := corpus.Train.(*Tokens)
+	text := written("ab")
 	assert.Same(t, text, text.After(nil))
 	behind := text.After([]int32{300, 2})
 	assert.Equal(t, 301, behind.Vocab())

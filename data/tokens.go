@@ -12,29 +12,30 @@ import (
 // one after the other. Reading is safe from several goroutines; nothing may be
 // read after the corpus it came from is closed.
 type Tokens struct {
-	segments []stretch
+	segments []Stretch
 	starts   []int64 // of each segment, then the whole length
 	vocab    int
 }
 
-// stretch is a run of tokens of one file.
-type stretch struct {
-	name   string
-	bytes  io.ReaderAt
-	offset int64 // of the first token, bytes
-	width  int   // bytes a token: 1, 2 or 4, little-endian
-	count  int64 // tokens
-	vocab  int   // of the file's own: every token is below it
+// Stretch is a run of tokens of one file.
+type Stretch struct {
+	Name   string
+	Bytes  io.ReaderAt
+	Offset int64 // of the first token, bytes
+	Width  int   // bytes a token: 1, 2 or 4, little-endian
+	Count  int64 // tokens
+	Vocab  int   // of the file's own: every token is below it
 }
 
-func newTokens(vocab int, segments []stretch) *Tokens {
+// NewTokens is the tokens of segments, all of them below vocab.
+func NewTokens(vocab int, segments []Stretch) *Tokens {
 	t := &Tokens{vocab: vocab, starts: []int64{0}}
 	for _, s := range segments {
-		if s.count == 0 {
+		if s.Count == 0 {
 			continue
 		}
 		t.segments = append(t.segments, s)
-		t.starts = append(t.starts, t.Len()+s.count)
+		t.starts = append(t.starts, t.Len()+s.Count)
 	}
 	return t
 }
@@ -61,7 +62,7 @@ func (t *Tokens) Read(dst []int32, offset int64) error {
 	for len(dst) > 0 {
 		s := t.segments[i]
 		within := offset - t.starts[i]
-		n := min(int64(len(dst)), s.count-within)
+		n := min(int64(len(dst)), s.Count-within)
 		if err := s.read(dst[:n], within, t.vocab); err != nil {
 			return err
 		}
@@ -70,13 +71,13 @@ func (t *Tokens) Read(dst []int32, offset int64) error {
 	return nil
 }
 
-func (s stretch) read(dst []int32, at int64, vocab int) error {
-	raw := make([]byte, len(dst)*s.width)
-	if err := readBytes(s.bytes, raw, s.offset+at*int64(s.width)); err != nil {
-		return fmt.Errorf("data: read %q: tokens [%d, %d): %w", s.name, at, at+int64(len(dst)), err)
+func (s Stretch) read(dst []int32, at int64, vocab int) error {
+	raw := make([]byte, len(dst)*s.Width)
+	if err := ReadBytes(s.Bytes, raw, s.Offset+at*int64(s.Width)); err != nil {
+		return fmt.Errorf("data: read %q: tokens [%d, %d): %w", s.Name, at, at+int64(len(dst)), err)
 	}
 	for i := range dst {
-		v := s.token(raw[i*s.width:])
+		v := s.token(raw[i*s.Width:])
 		if uint64(v) >= uint64(vocab) {
 			return s.beyond(at+int64(i), v, vocab)
 		}
@@ -86,8 +87,8 @@ func (s stretch) read(dst []int32, at int64, vocab int) error {
 }
 
 // token is the one that bytes begin with.
-func (s stretch) token(raw []byte) uint32 {
-	switch s.width {
+func (s Stretch) token(raw []byte) uint32 {
+	switch s.Width {
 	case 1:
 		return uint32(raw[0])
 	case 2:
@@ -96,13 +97,27 @@ func (s stretch) token(raw []byte) uint32 {
 	return binary.LittleEndian.Uint32(raw)
 }
 
-func (s stretch) beyond(at int64, token uint32, vocab int) error {
-	return fmt.Errorf("data: read %q: token %d: is %d, want less than the vocabulary %d", s.name, at, token, vocab)
+func (s Stretch) beyond(at int64, token uint32, vocab int) error {
+	return fmt.Errorf("data: read %q: token %d: is %d, want less than the vocabulary %d", s.Name, at, token, vocab)
 }
 
-// readBytes fills dst from offset on. Files are read with calls and not mapped: a disk that hangs, or a file that somebody has cut, is
+// Check holds the tokens in bytes of the file, from an offset on, to their vocabulary.
+func (s Stretch) Check(raw []byte, at int64) error {
+	if s.Width == 1 || s.Width == 2 && s.Vocab >= 1<<16 {
+		return nil
+	}
+	skip := max(0, s.Offset-at)
+	for i := skip; i+int64(s.Width) <= int64(len(raw)); i += int64(s.Width) {
+		if v := s.token(raw[i:]); uint64(v) >= uint64(s.Vocab) {
+			return s.beyond((at+i-s.Offset)/int64(s.Width), v, s.Vocab)
+		}
+	}
+	return nil
+}
+
+// ReadBytes fills dst from offset on. Files are read with calls and not mapped: a disk that hangs, or a file that somebody has cut, is
 // then an affair of the reader and not of the whole process.
-func readBytes(r io.ReaderAt, dst []byte, offset int64) error {
+func ReadBytes(r io.ReaderAt, dst []byte, offset int64) error {
 	_, err := r.ReadAt(dst, offset)
 	if errors.Is(err, io.EOF) {
 		err = fmt.Errorf("the file shrank while it was in use: %w", io.ErrUnexpectedEOF)
@@ -110,18 +125,18 @@ func readBytes(r io.ReaderAt, dst []byte, offset int64) error {
 	return err
 }
 
-// slice returns the tokens [from, to) as a sequence of their own.
-func (t *Tokens) slice(from, to int64) *Tokens {
-	var cut []stretch
+// Slice returns the tokens [from, to) as a sequence of their own.
+func (t *Tokens) Slice(from, to int64) *Tokens {
+	var cut []Stretch
 	for i, s := range t.segments {
 		lo, hi := max(from, t.starts[i]), min(to, t.starts[i+1])
 		if lo < hi {
-			s.offset += (lo - t.starts[i]) * int64(s.width)
-			s.count = hi - lo
+			s.Offset += (lo - t.starts[i]) * int64(s.Width)
+			s.Count = hi - lo
 			cut = append(cut, s)
 		}
 	}
-	return newTokens(t.vocab, cut)
+	return NewTokens(t.vocab, cut)
 }
 
 // EncodeBytes turns text into byte tokens, one a byte, ids 0 to 255.

@@ -36,7 +36,7 @@ func (s slow) ReadAt(p []byte, at int64) (int, error) {
 
 func slowText(takes time.Duration) *Tokens {
 	s := slow{strings.NewReader(strings.Repeat("text ", 100)), takes}
-	return newTokens(256, []stretch{{name: "slow", bytes: s, width: 1, count: 500}})
+	return NewTokens(256, []Stretch{{Name: "slow", Bytes: s, Width: 1, Count: 500}})
 }
 
 // A slow disk is waited for and spoken of; it never looks like the end of the data.
@@ -100,8 +100,8 @@ func TestNothingIsLostByGivingUp(t *testing.T) {
 	for _, depth := range []int{0, 2} {
 		synctest.Test(t, func(t *testing.T) {
 			text := slowText(time.Minute)
-			file := &counted{ReaderAt: text.segments[0].bytes}
-			text.segments[0].bytes = file
+			file := &counted{ReaderAt: text.segments[0].Bytes}
+			text.segments[0].Bytes = file
 			c := LoaderConfig{Context: 10, Batch: 1, Prefetch: depth, Seed: 3}
 			l, err := NewLoader(text, c)
 			require.NoError(t, err)

@@ -12,12 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 
 // tokens is a text of n tokens, all in the vocabulary.
-func tokens(t testing.TB, n int) *data.Corpus {
+func tokens(t testing.TB, n int) *texts.Corpus {
 	t.Helper()
 	text := make([]byte, n)
 	for i := range text {
@@ -25,7 +26,7 @@ func tokens(t testing.TB, n int) *data.Corpus {
 	}
 	path := filepath.Join(t.TempDir(), "text")
 	require.NoError(t, os.WriteFile(path, text, 0o666))
-	c, err := data.Open(t.Context(), data.Config{Text: []string{path}, Tokens: "bytes", Validation: 0.5, Context: 4})
+	c, err := texts.Open(t.Context(), texts.Config{Text: []string{path}, Tokens: "bytes", Validation: 0.5, Context: 4})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	return c

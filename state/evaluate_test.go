@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 )
@@ -26,7 +27,7 @@ func TestEvaluationAsItGoes(t *testing.T) {
 	evaluation := func(n int) *data.Evaluation {
 		path := filepath.Join(t.TempDir(), "text")
 		require.NoError(t, os.WriteFile(path, text[:n*testT+1], 0o666))
-		c, err := data.Open(t.Context(), data.Config{Text: []string{path}, Context: testT})
+		c, err := texts.Open(t.Context(), texts.Config{Text: []string{path}, Context: testT})
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, c.Close()) })
 		e, err := data.NewEvaluation(c.Train, testT, 1, 0)
@@ -87,7 +88,7 @@ func TestEvaluateStrided(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "text")
 	require.NoError(t, os.WriteFile(path, text, 0o600))
-	c, err := data.Open(t.Context(), data.Config{Text: []string{path}, Context: window})
+	c, err := texts.Open(t.Context(), texts.Config{Text: []string{path}, Context: window})
 	require.NoError(t, err)
 	defer c.Close()
 	e, err := data.NewEvaluation(data.Strided{Tokens: c.Train.(*data.Tokens), Stride: stride}, window, 3, 0)

@@ -6,6 +6,7 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/optim"
@@ -24,7 +25,7 @@ func ExampleCreate() {
 	check(err)
 	dev, err := gpu.Open(ctx, adapter, gpu.Options{})
 	check(err)
-	text, err := data.Open(ctx, data.Config{Text: []string{"books/*.txt"}, Context: 128})
+	text, err := texts.Open(ctx, texts.Config{Text: []string{"books/*.txt"}, Context: 128})
 	check(err)
 	def, err := model.NewGPT2(model.GPT2Config{Layers: 4, Heads: 4, Width: 128, Vocab: 256, Context: 128})
 	check(err)

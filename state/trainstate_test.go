@@ -17,6 +17,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/checkpoint"
 	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/graph"
@@ -441,7 +442,7 @@ type stray struct{ model.Definition }
 func (stray) Kind() string { return "stray" }
 
 // corpus writes a text and opens it as bytes below the vocabulary of the tiny model.
-func corpus(t *testing.T, bytes int) *data.Corpus {
+func corpus(t *testing.T, bytes int) *texts.Corpus {
 	t.Helper()
 	text := make([]byte, bytes)
 	for i := range text {
@@ -449,7 +450,7 @@ func corpus(t *testing.T, bytes int) *data.Corpus {
 	}
 	path := filepath.Join(t.TempDir(), "text")
 	require.NoError(t, os.WriteFile(path, text, 0o666))
-	c, err := data.Open(t.Context(), data.Config{Text: []string{path}, Tokens: "bytes", Validation: 0.5, Context: testT})
+	c, err := texts.Open(t.Context(), texts.Config{Text: []string{path}, Tokens: "bytes", Validation: 0.5, Context: testT})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	return c

@@ -60,6 +60,22 @@ func TestDescribedWithoutADevice(t *testing.T) {
 	}
 }
 
+// TestTrainedWithoutReaders: what trains takes batches, and text from a tokenizer of its own words. Files of text, chat templates and tokenizers are for the one
+// that opens them.
+func TestTrainedWithoutReaders(t *testing.T) {
+	readers := []string{"gputrain/data/texts", "gputrain/data/parquet", "gputrain/chat", "gputrain/chat/template", "gputrain/tokenizer"}
+	for _, trains := range []string{"gputrain/train", "gputrain/train/runfile"} {
+		out, err := exec.Command("go", "list", "-deps", trains).Output()
+		require.NoError(t, err)
+		linked := strings.Fields(string(out))
+		assert.Contains(t, linked, "gputrain/data")
+		assert.Empty(t, slices.DeleteFunc(linked, func(p string) bool { return !slices.Contains(readers, p) }), "%s links them", trains)
+	}
+	out, err := exec.Command("go", "list", "-deps", "gputrain/train/setup").Output()
+	require.NoError(t, err)
+	assert.Subset(t, strings.Fields(string(out)), readers)
+}
+
 func edge(from, to string) error {
 	if !strings.HasPrefix(to, "gputrain/") {
 		return nil

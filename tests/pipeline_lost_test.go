@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/checkpoint"
-	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
@@ -24,7 +24,7 @@ import (
 // stagedRun is a run of a tiny model with everything on, for targets of several devices.
 func stagedRun(t *testing.T, p *place, dir string, steps int64) train.Config {
 	t.Helper()
-	corpus, err := data.Open(t.Context(), data.Config{Text: []string{p.path("text.txt")}, Validation: 0.1, Context: 16})
+	corpus, err := texts.Open(t.Context(), texts.Config{Text: []string{p.path("text.txt")}, Validation: 0.1, Context: 16})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
 	def, err := model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 16, Vocab: 256, Context: 16, ResidualDropout: 0.1})

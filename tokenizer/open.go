@@ -17,14 +17,6 @@ import (
 	"gputrain/internal/stranger"
 )
 
-// FileNames are the names of files that a tokenizer consists of, or that belong to it.
-func FileNames() []string { return slices.Clone(companions) }
-
-var companions = []string{
-	"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
-	"chat_template.jinja", "chat_template.json",
-}
-
 // Open reads a tokenizer: a tokenizer.json or SentencePiece .model, or the directory that has one. Where there are both, the
 // tokenizer.json counts.
 func Open(path string) (*Tokenizer, error) {
@@ -68,7 +60,7 @@ func open(path string) (*Tokenizer, error) {
 	}
 	sum := sha256.Sum256(raw)
 	t.fingerprint, t.files = hex.EncodeToString(sum[:]), []string{path}
-	for _, name := range companions {
+	for _, name := range modeldir.TokenizerFiles() {
 		if at := filepath.Join(dir, name); at != filepath.Clean(path) && firstOf(dir, name) != "" {
 			t.files = append(t.files, at)
 		}

@@ -19,13 +19,14 @@ import (
 	"gputrain/buffers"
 	"gputrain/checkpoint"
 	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/state"
 )
 
 // documents opens 30 documents of very different lengths, each with a prompt that does not count, or mixes them with a text.
-func documents(t *testing.T, mixed bool) *data.Corpus {
+func documents(t *testing.T, mixed bool) *texts.Corpus {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
 	var lines strings.Builder
@@ -37,12 +38,12 @@ func documents(t *testing.T, mixed bool) *data.Corpus {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.jsonl"), []byte(lines.String()), 0o666))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "b.txt"), []byte(strings.Repeat("some text. ", 80)), 0o666))
-	c := data.Config{JSONL: []string{filepath.Join(dir, "a.jsonl")}, Fields: data.Fields{Prompt: "question"}, Validation: 0.2, Context: 16}
+	c := texts.Config{JSONL: []string{filepath.Join(dir, "a.jsonl")}, Fields: data.Fields{Prompt: "question"}, Validation: 0.2, Context: 16}
 	if mixed {
-		c.Mixture = []data.Part{{JSONL: c.JSONL, Fields: c.Fields, Weight: 2}, {Text: []string{filepath.Join(dir, "b.txt")}, Weight: 1}}
+		c.Mixture = []texts.Part{{JSONL: c.JSONL, Fields: c.Fields, Weight: 2}, {Text: []string{filepath.Join(dir, "b.txt")}, Weight: 1}}
 		c.JSONL, c.MixtureEnd = nil, data.EndFirstExhausted
 	}
-	corpus, err := data.Open(t.Context(), c)
+	corpus, err := texts.Open(t.Context(), c)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
 	return corpus

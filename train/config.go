@@ -37,8 +37,8 @@ type Config struct {
 
 	Train       data.Source
 	Validation  data.Source   // nil: no evaluation
-	Fingerprint string        // of the text (data.Corpus.Fingerprint); a resumed run compares it
-	Notes       []string      // what is said of the text at the start, and in the report (data.Corpus.Notes)
+	Fingerprint string        // of the text (texts.Corpus.Fingerprint); a resumed run compares it
+	Notes       []string      // what is said of the text at the start, and in the report (texts.Corpus.Notes)
 	Prefetch    int           // batches read ahead
 	Before      []Span        // where time went before the run, as reading its text; it is in the account and in the forecast
 	DataTimeout time.Duration // that a batch may take to be read, or the run ends with a *data.TimeoutError; 0: as long as it takes

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/optim"
@@ -30,7 +30,7 @@ func ExampleRun() {
 	dev, err := gpu.Open(ctx, adapter, gpu.Options{})
 	check(err)
 	defer dev.Release()
-	text, err := data.Open(ctx, data.Config{Text: []string{"books/*.txt"}, Validation: 0.05, Context: 128})
+	text, err := texts.Open(ctx, texts.Config{Text: []string{"books/*.txt"}, Validation: 0.05, Context: 128})
 	check(err)
 	defer text.Close()
 	def, err := model.NewGPT2(model.GPT2Config{Layers: 4, Heads: 4, Width: 128, Vocab: 256, Context: 128})
@@ -67,7 +67,7 @@ func ExampleRunOn() {
 		defer dev.Release()
 		devices = append(devices, dev)
 	}
-	text, err := data.Open(ctx, data.Config{Text: []string{"books/*.txt"}, Context: 128})
+	text, err := texts.Open(ctx, texts.Config{Text: []string{"books/*.txt"}, Context: 128})
 	check(err)
 	defer text.Close()
 	def, err := model.NewGPT2(model.GPT2Config{Layers: 4, Heads: 4, Width: 128, Vocab: 256, Context: 128})

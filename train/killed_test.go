@@ -20,6 +20,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/internal/system"
@@ -77,7 +78,7 @@ func killedAdapters(t *testing.T, dir string) Config {
 	}
 	file := filepath.Join(t.TempDir(), "rows.jsonl")
 	require.NoError(t, os.WriteFile(file, []byte(rows.String()), 0o666))
-	corpus, err := data.Open(t.Context(), data.Config{
+	corpus, err := texts.Open(t.Context(), texts.Config{
 		JSONL: []string{file}, Format: data.FormatFields, Fields: data.Fields{Prompt: "prompt", Text: "completion"}, Vocab: 256, Validation: 0.2, Context: 16,
 	})
 	require.NoError(t, err)

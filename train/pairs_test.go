@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
@@ -27,7 +28,7 @@ func pairsRun(t *testing.T, prefer model.Preference, base string) Config {
 	}
 	file := filepath.Join(t.TempDir(), "pairs.jsonl")
 	require.NoError(t, os.WriteFile(file, []byte(rows.String()), 0o666))
-	corpus, err := data.Open(t.Context(), data.Config{JSONL: []string{file}, Format: data.FormatPairs, Vocab: 256, Validation: 0.2, Context: 16})
+	corpus, err := texts.Open(t.Context(), texts.Config{JSONL: []string{file}, Format: data.FormatPairs, Vocab: 256, Validation: 0.2, Context: 16})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
 	c = upon(t, c, base)

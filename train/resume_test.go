@@ -18,7 +18,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/checkpoint"
-	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/optim"
@@ -90,7 +90,7 @@ func requireSame(t *testing.T, want, got map[string]string) {
 
 // fullRun is a run with everything on that a resume might forget: accumulation, dropout, an order that is drawn anew in each of several
 // epochs, a schedule with a warm-up, evaluation, samples, histograms, spike guards and rotation, none of them in step with another.
-func fullRun(t *testing.T, dir string, corpus *data.Corpus, steps int64) Config {
+func fullRun(t *testing.T, dir string, corpus *texts.Corpus, steps int64) Config {
 	c := tinyRun(t, dir)
 	c.Train, c.Validation = corpus.Train, corpus.Validation
 	c.Steps, c.EvalEvery, c.SampleEvery, c.HistogramEvery, c.SaveEvery, c.Keep = steps, 4, 6, 5, Every(7), 2
@@ -100,7 +100,7 @@ func fullRun(t *testing.T, dir string, corpus *data.Corpus, steps int64) Config 
 }
 
 // shortText is a text of so many lines, each somewhat less than a window.
-func shortText(t *testing.T, lines int) *data.Corpus {
+func shortText(t *testing.T, lines int) *texts.Corpus {
 	t.Helper()
 	var text strings.Builder
 	for i := range lines {
@@ -108,7 +108,7 @@ func shortText(t *testing.T, lines int) *data.Corpus {
 	}
 	file := filepath.Join(t.TempDir(), "text.txt")
 	require.NoError(t, os.WriteFile(file, []byte(text.String()), 0o666))
-	corpus, err := data.Open(t.Context(), data.Config{Text: []string{file}, Validation: 0.1, Context: 16})
+	corpus, err := texts.Open(t.Context(), texts.Config{Text: []string{file}, Validation: 0.1, Context: 16})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
 	return corpus
@@ -148,7 +148,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 	for _, form := range []struct {
 		name    string
 		steps   int64
-		corpus  *data.Corpus
+		corpus  *texts.Corpus
 		adjust  func(*Config)
 		targets []Target // of processes, in turn
 	}{

@@ -18,6 +18,7 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
@@ -34,7 +35,7 @@ func tinyRun(t testing.TB, dir string) Config {
 	}
 	file := filepath.Join(t.TempDir(), "text.txt")
 	require.NoError(t, os.WriteFile(file, []byte(text.String()), 0o666))
-	corpus, err := data.Open(t.Context(), data.Config{Text: []string{file}, Tokens: "bytes", Validation: 0.1, Context: 16})
+	corpus, err := texts.Open(t.Context(), texts.Config{Text: []string{file}, Tokens: "bytes", Validation: 0.1, Context: 16})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
 	def, err := model.NewGPT2(model.GPT2Config{Layers: 1, Heads: 2, Width: 16, Vocab: 256, Context: 16, ResidualDropout: 0.1})

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"gputrain/data"
-	"gputrain/tokenizer"
 )
 
 // Tokenizer turns text into tokens and back.
@@ -38,48 +37,6 @@ type byteStream struct{}
 
 func (byteStream) Next(token int32) string { return data.DecodeBytes([]int32{token}) }
 func (byteStream) End() string             { return "" }
-
-// NewTokenizer writes and reads as a tokenizer of a model's directory: a prompt has before it what the tokenizer puts there, and the text has no
-// special tokens.
-func NewTokenizer(t *tokenizer.Tokenizer) Tokenizer { return fileTokenizer{t} }
-
-type fileTokenizer struct{ *tokenizer.Tokenizer }
-
-func (t fileTokenizer) Encode(prompt string) ([]int32, error) {
-	before, _ := t.Around()
-	ids, err := t.Tokenizer.Encode(prompt, tokenizer.Options{})
-	return append(before, ids...), err
-}
-
-func (t fileTokenizer) Continue(prompt []int32) TextStream {
-	s := fileStream{t.NewStream(true)}
-	for _, id := range prompt {
-		s.Next(id)
-	}
-	return s
-}
-
-func (t fileTokenizer) Size() int { return t.VocabSize() }
-
-type fileStream struct{ *tokenizer.Stream }
-
-// Next shows an id that no token has as U+FFFD.
-func (s fileStream) Next(id int32) string {
-	text, err := s.Stream.Next(id)
-	if err != nil {
-		return "\uFFFD"
-	}
-	return text
-}
-
-// End shows what cannot be decoded likewise.
-func (s fileStream) End() string {
-	text, err := s.Stream.End()
-	if err != nil {
-		return "\uFFFD"
-	}
-	return text
-}
 
 // Continue writes text behind a prompt: GenerateTokens with a tokenizer. It never draws a row of the model that is no token.
 func Continue(ctx context.Context, c SampleConfig, t Tokenizer, m Decoder, write func(text string) bool) error {

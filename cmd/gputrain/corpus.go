@@ -11,6 +11,7 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/model"
 	"gputrain/train"
 	"gputrain/train/runfile"
@@ -30,7 +31,7 @@ type textFlags struct {
 
 // open opens what the flags name, else the text that the run of a model learned from, for windows of so many tokens. Files are read as the run (nil: there
 // is none) reads its own, as far as it has such.
-func (f *textFlags) open(ctx context.Context, of *modelFlags, run *runfile.Config, def model.Definition, window int) (text *data.Corpus, tokens data.Source, err error) {
+func (f *textFlags) open(ctx context.Context, of *modelFlags, run *runfile.Config, def model.Definition, window int) (text *texts.Corpus, tokens data.Source, err error) {
 	cfg, path := run, of.Model
 	given := len(f.Text)+len(f.JSONL) > 0
 	if run == nil {
@@ -85,7 +86,7 @@ func (f *textFlags) open(ctx context.Context, of *modelFlags, run *runfile.Confi
 }
 
 // openCorpus opens text; a signal meanwhile ends that, so that no file of tokens is left behind.
-func openCorpus(ctx context.Context, config data.Config) (*data.Corpus, error) {
+func openCorpus(ctx context.Context, config texts.Config) (*texts.Corpus, error) {
 	ctx, stop := signal.NotifyContext(ctx, train.StopSignals()...)
 	defer stop()
 	return setup.OpenText(ctx, config, told)
@@ -93,7 +94,7 @@ func openCorpus(ctx context.Context, config data.Config) (*data.Corpus, error) {
 
 // openOwn opens the text that the run at path learned from: where the run has found it, else, told, seen from here. Whether it is that text is
 // known by its content.
-func (f *textFlags) openOwn(ctx context.Context, path string, config data.Config) (*data.Corpus, error) {
+func (f *textFlags) openOwn(ctx context.Context, path string, config texts.Config) (*texts.Corpus, error) {
 	text, err := openCorpus(ctx, config)
 	if errors.Is(err, os.ErrNotExist) && config.Dir != "" {
 		say("gputrain: eval: the text of %s is not where the run has found it, in %s: looked for from here\n", path, config.Dir)

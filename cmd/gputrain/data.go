@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/internal/terminal"
 	"gputrain/train/setup"
 )
@@ -62,7 +63,7 @@ func (c *dataShowCmd) Run(ctx context.Context) error {
 	return flushed(out, err)
 }
 
-func writeShown(out io.Writer, all []data.Shown, tallies []data.Tally, tokens setup.Tokens) error {
+func writeShown(out io.Writer, all []texts.Shown, tallies []texts.Tally, tokens setup.Tokens) error {
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
 	for _, s := range all {
@@ -82,7 +83,7 @@ func writeShown(out io.Writer, all []data.Shown, tallies []data.Tally, tokens se
 	}
 	for _, t := range tallies {
 		if err := e.Encode(struct {
-			Tally data.Tally `json:"tally"`
+			Tally texts.Tally `json:"tally"`
 		}{t}); err != nil {
 			return err
 		}
@@ -105,7 +106,7 @@ func textOf(tokens setup.Tokens, ids []int32) (string, error) {
 type marks struct{ learned, given, end string }
 
 // printShown writes documents as a person reads them, and what became of all.
-func printShown(out io.Writer, all []data.Shown, text *data.Corpus, tokens setup.Tokens, colours bool) error {
+func printShown(out io.Writer, all []texts.Shown, text *texts.Corpus, tokens setup.Tokens, colours bool) error {
 	mark := marks{"[[", "", "]]"}
 	if colours {
 		mark = marks{"\x1b[1;32m", "\x1b[2m", "\x1b[0m"}
@@ -137,7 +138,7 @@ func printShown(out io.Writer, all []data.Shown, text *data.Corpus, tokens setup
 }
 
 // print writes a document, whose stretches of tokens are learned or given in turn.
-func (m marks) print(out io.Writer, s data.Shown, tokens setup.Tokens) error {
+func (m marks) print(out io.Writer, s texts.Shown, tokens setup.Tokens) error {
 	next, end := pieces(tokens)
 	for from, to := 0, 0; from < len(s.Tokens); from = to {
 		var text strings.Builder

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/model"
 	"gputrain/train/runfile"
 	"gputrain/train/setup"
@@ -144,7 +145,7 @@ type wholeText struct {
 }
 
 // whole puts before a text what its tokenizer does, and lays its windows.
-func (c *evalCmd) whole(text *data.Corpus) (*wholeText, error) {
+func (c *evalCmd) whole(text *texts.Corpus) (*wholeText, error) {
 	tokens, ok := text.Train.(*data.Tokens)
 	if !ok {
 		return nil, usageError{errors.New("eval: --text: found no text, wanted one")}

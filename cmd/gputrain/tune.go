@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"gputrain/checkpoint"
-	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/internal/terminal"
 	"gputrain/train"
 	"gputrain/train/runfile"
@@ -193,7 +193,7 @@ type asker struct {
 
 // ask makes a run put them, before the first step and after the last.
 func (a *asker) ask(run *train.Config) error {
-	held, ok := run.Validation.(*data.Documents)
+	held, ok := run.Validation.(*texts.Documents)
 	if run.Tokenizer == nil || !ok || run.Sample.Tokens == 0 {
 		return nil
 	}
@@ -228,7 +228,7 @@ func (a *asker) ask(run *train.Config) error {
 }
 
 // firstQuestion is what stands before the first answer of a document, at most so many tokens.
-func firstQuestion(s data.Shown, most int) (question, bool) {
+func firstQuestion(s texts.Shown, most int) (question, bool) {
 	from := slices.Index(s.Learned, true)
 	if from < 2 || from > max(most, 1) || s.Left > 0 { // a text, or no room for an answer
 		return question{}, false

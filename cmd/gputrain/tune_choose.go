@@ -13,6 +13,7 @@ import (
 
 	"gputrain/chat"
 	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/gguf/modeldir"
 	"gputrain/gpu"
 	"gputrain/internal/stranger"
@@ -131,7 +132,7 @@ func (h *choosing) config(r *tuning.Recipe) (*runfile.Config, error) {
 }
 
 // read reads the model's description and the conversations, as the run file that it gives says.
-func (h *choosing) read(ctx context.Context) (*data.Corpus, *runfile.Config, error) {
+func (h *choosing) read(ctx context.Context) (*texts.Corpus, *runfile.Config, error) {
 	cfg, err := h.config(nil)
 	if err != nil {
 		return nil, nil, err
@@ -147,7 +148,7 @@ func (h *choosing) read(ctx context.Context) (*data.Corpus, *runfile.Config, err
 	if err != nil {
 		return nil, nil, err
 	}
-	if all, ok := text.Train.(*data.Documents); ok && cfg.Origin("data.validation") != "default" && cfg.Data.Validation == 0 {
+	if all, ok := text.Train.(*texts.Documents); ok && cfg.Origin("data.validation") != "default" && cfg.Data.Validation == 0 {
 		h.given.Validation, err = tuning.Share(all.Count())
 		text.Close()
 		if err != nil {
@@ -161,15 +162,15 @@ func (h *choosing) read(ctx context.Context) (*data.Corpus, *runfile.Config, err
 }
 
 // measure tells what there is to learn, and by which model.
-func (h *choosing) measure(text *data.Corpus, cfg *runfile.Config) (f tuning.Facts, err error) {
-	documents, ok := text.Train.(*data.Documents)
+func (h *choosing) measure(text *texts.Corpus, cfg *runfile.Config) (f tuning.Facts, err error) {
+	documents, ok := text.Train.(*texts.Documents)
 	if !ok {
 		return f, usageError{fmt.Errorf("tune: data: found no rows, wanted files of conversations")}
 	}
 	if f.Lengths, err = documents.Lengths(); err != nil {
 		return f, err
 	}
-	if held, ok := text.Validation.(*data.Documents); ok {
+	if held, ok := text.Validation.(*texts.Documents); ok {
 		f.Held = held.Count()
 		shown, err := held.Show(f.Held, h.definition.Context())
 		if err != nil {
@@ -190,7 +191,7 @@ func (h *choosing) measure(text *data.Corpus, cfg *runfile.Config) (f tuning.Fac
 }
 
 // text opens the conversations, of a model that has a tokenizer.
-func (h *choosing) text(ctx context.Context, cfg *runfile.Config, out io.Writer) (*data.Corpus, error) {
+func (h *choosing) text(ctx context.Context, cfg *runfile.Config, out io.Writer) (*texts.Corpus, error) {
 	def, err := model.ReadConfig(h.given.Model)
 	if err != nil {
 		return nil, &setup.ModelError{Err: err}
@@ -217,7 +218,7 @@ func longestRun(learned []bool) (most int) {
 }
 
 // describe says what the conversations are, in a line.
-func describe(tallies []data.Tally) string {
+func describe(tallies []texts.Tally) string {
 	var parts []string
 	for _, t := range tallies {
 		text := fmt.Sprintf("%d documents (%s), longest %d tokens, %.0f %% of the tokens learned", t.Documents, strings.Join(t.Forms, ", "), t.Longest, 100*float64(t.Learned)/float64(max(t.Tokens, 1)))

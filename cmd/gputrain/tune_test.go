@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/chat"
-	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/gpu/gputest"
 	"gputrain/internal/system"
 	"gputrain/model"
@@ -239,7 +239,7 @@ func TestBestCheckpointAnswers(t *testing.T) {
 	}{{2, 3, true}, {3, 3, false}, {0, 3, false}} {
 		var out strings.Builder
 		a := &asker{out: &out}
-		run := train.Config{Tokenizer: train.Bytes, Validation: &data.Documents{}}
+		run := train.Config{Tokenizer: train.Bytes, Validation: &texts.Documents{}}
 		run.Sample.Tokens = 3
 		require.NoError(t, a.ask(&run))
 		e := train.Event{Kind: train.Ended, Step: row.step, BestStep: row.best, State: struct{ train.State }{}}

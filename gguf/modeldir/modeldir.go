@@ -17,6 +17,14 @@ import (
 	"gputrain/internal/stranger"
 )
 
+// TokenizerFiles are the names of files that a tokenizer consists of, or that belong to it.
+func TokenizerFiles() []string {
+	return []string{
+		"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
+		"chat_template.jinja", "chat_template.json",
+	}
+}
+
 // Read is stranger.Read of a file in a directory; where a GGUF file stands for the directory, of what that says. Where there is none of the name, the error is
 // fs.ErrNotExist.
 func Read(path string) ([]byte, error) {

@@ -8,6 +8,7 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/optim"
@@ -18,7 +19,7 @@ func main() {
 	ctx := context.Background()
 	dev := must(gpu.Open(ctx, must(gpu.Select("")), gpu.Options{})) // the best adapter, or $GPUTRAIN_ADAPTER
 	defer dev.Release()
-	text := must(data.Open(ctx, data.Config{Text: []string{"books/*.txt"}, Context: 64}))
+	text := must(texts.Open(ctx, texts.Config{Text: []string{"books/*.txt"}, Context: 64}))
 	defer text.Close()
 	loader := must(data.NewLoader(text.Train, data.LoaderConfig{Context: 64, Batch: 8, Seed: 42, Prefetch: 2}))
 	defer loader.Close()

@@ -12,21 +12,21 @@ import (
 
 	"gputrain/chat"
 	"gputrain/checkpoint"
-	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/gguf/modeldir"
 	"gputrain/train/runfile"
 )
 
 // chatsOf is how conversations become tokens: by the template that the run file names, else by that beside the tokenizer, else by that of the model's
 // directory. That there is none is an error only where data.template names one, or later where a row needs it.
-func (t Tokens) chatsOf(cfg *runfile.Config, dir string) (data.Chats, error) {
+func (t Tokens) chatsOf(cfg *runfile.Config, dir string) (texts.Chats, error) {
 	return t.chatsBy(cfg, dir, cfg.Data.Template)
 }
 
 // chatsBy is chatsOf by a template that is called what.
-func (t Tokens) chatsBy(cfg *runfile.Config, dir, what string) (data.Chats, error) {
+func (t Tokens) chatsBy(cfg *runfile.Config, dir, what string) (texts.Chats, error) {
 	d := cfg.Data
-	c := data.Chats{Options: chat.Options{LastOnly: d.LearnLast}}
+	c := texts.Chats{Options: chat.Options{LastOnly: d.LearnLast}}
 	if len(d.Roles) > 0 {
 		c.Options.Learn = d.Roles
 	}

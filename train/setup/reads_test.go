@@ -5,14 +5,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/train"
 	"gputrain/train/runfile"
 )
 
 // What a run file names is told with the key that names it; the toolchain's source is named by none.
 func TestReadsOfARunFile(t *testing.T) {
-	text := &data.Corpus{Paths: []string{"a", "b"}}
+	text := &texts.Corpus{Paths: []string{"a", "b"}}
 	for key, set := range map[string]func(*runfile.Config){
 		"data.text":  func(c *runfile.Config) { c.Data.Text = []string{"?"} },
 		"data.jsonl": func(c *runfile.Config) { c.Data.JSONL = []string{"?"} },

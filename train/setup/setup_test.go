@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/train"
@@ -24,23 +25,23 @@ func TestDataConfig(t *testing.T) {
 	end := 300
 	for _, c := range []struct {
 		sets  []string
-		want  data.Config
+		want  texts.Config
 		vocab int
 	}{
 		{
 			[]string{"data.text=a"},
-			data.Config{Text: []string{"a"}, Tokens: "bytes", Vocab: 256, Layout: data.Layout{Packing: "first_fit", Long: "split"}},
+			texts.Config{Text: []string{"a"}, Tokens: "bytes", Vocab: 256, Layout: data.Layout{Packing: "first_fit", Long: "split"}},
 			256,
 		},
 		{
 			[]string{"data.jsonl=a", "data.eos=300", "data.field=f", "data.prompt_field=p", "data.mask_field=m", "data.packing=greedy", "data.long=keep_end"},
-			data.Config{JSONL: []string{"a"}, Tokens: "bytes", Vocab: 301, Fields: data.Fields{Text: "f", Prompt: "p", Mask: "m"}, Layout: data.Layout{End: &end, Packing: "greedy", Long: "keep_end"}},
+			texts.Config{JSONL: []string{"a"}, Tokens: "bytes", Vocab: 301, Fields: data.Fields{Text: "f", Prompt: "p", Mask: "m"}, Layout: data.Layout{End: &end, Packing: "greedy", Long: "keep_end"}},
 			301,
 		},
 		{
 			[]string{"data.mixture=[{text: a, weight: 2}, {jsonl: b, weight: 1, field: f, prompt_field: p, mask_field: m}]", "data.mixture_end=all_exhausted", "data.tokens=u16", "model.vocab=70000"},
-			data.Config{
-				Mixture: []data.Part{
+			texts.Config{
+				Mixture: []texts.Part{
 					{Text: []string{"a"}, Weight: 2},
 					{JSONL: []string{"b"}, Fields: data.Fields{Text: "f", Prompt: "p", Mask: "m"}, Weight: 1},
 				},

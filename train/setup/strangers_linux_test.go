@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gputrain/checkpoint"
+	"gputrain/gguf/modeldir"
 	"gputrain/model"
 	"gputrain/tokenizer"
 	"gputrain/train"
@@ -90,7 +91,7 @@ func TestNothingOutsideOfADirectoryIsOpened(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer.json"), []byte(small), 0o666))
 		return dir
 	}
-	names := append(tokenizer.FileNames(), checkpoint.GenerationFile, "config.json", "model.safetensors", checkpoint.IndexFile, model.BaseFile, "manifest.json", checkpoint.RecordFile)
+	names := append(modeldir.TokenizerFiles(), checkpoint.GenerationFile, "config.json", "model.safetensors", checkpoint.IndexFile, model.BaseFile, "manifest.json", checkpoint.RecordFile)
 	for _, name := range names {
 		require.NoError(t, os.WriteFile(filepath.Join(outside, name), []byte(`{}`), 0o666))
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/state"
@@ -17,12 +18,12 @@ import (
 )
 
 // Data is what a run file says to read for a model, in windows of context tokens.
-func Data(cfg *runfile.Config, tokens Tokens, def model.Definition, context int) data.Config {
+func Data(cfg *runfile.Config, tokens Tokens, def model.Definition, context int) texts.Config {
 	d, vocab := cfg.Data, def.Vocab()
 	if tokens.Kind == "u16" {
 		vocab = min(vocab, 1<<16)
 	}
-	out := data.Config{
+	out := texts.Config{
 		Text: d.Text, JSONL: d.JSONL, MixtureEnd: d.MixtureEnd, Tokens: tokens.Kind, Vocab: vocab, Invalid: d.Invalid, Cache: cacheOf(cfg),
 		Fields: d.Fields, Format: d.Format, Chats: tokens.Chats,
 		Layout: d.Layout, Validation: d.Validation, Context: context,
@@ -35,7 +36,7 @@ func Data(cfg *runfile.Config, tokens Tokens, def model.Definition, context int)
 		out.Tokenizer = tokens.Tokenizer
 	}
 	for _, s := range d.Mixture {
-		out.Mixture = append(out.Mixture, data.Part{
+		out.Mixture = append(out.Mixture, texts.Part{
 			Text: s.Text, JSONL: s.JSONL, Fields: data.Fields{Text: s.Field, Prompt: s.PromptField, Mask: s.MaskField}, Weight: s.Weight,
 		})
 	}
@@ -43,7 +44,7 @@ func Data(cfg *runfile.Config, tokens Tokens, def model.Definition, context int)
 }
 
 // Text is what the run of a run file reads, in windows of context tokens: with the tokenizer, but without the weights of its model.
-func Text(ctx context.Context, cfg *runfile.Config, out io.Writer) (text *data.Corpus, tokens Tokens, context int, err error) {
+func Text(ctx context.Context, cfg *runfile.Config, out io.Writer) (text *texts.Corpus, tokens Tokens, context int, err error) {
 	def, begin, err := definition(cfg, out, onPaper)
 	if err != nil {
 		return nil, tokens, 0, err
@@ -58,9 +59,9 @@ func Text(ctx context.Context, cfg *runfile.Config, out io.Writer) (text *data.C
 
 // OpenText opens text, and tells on out of reading that takes its time. What the user can mend is a usage error; the end of ctx, a disk that hangs and one
 // that is full are not.
-func OpenText(ctx context.Context, c data.Config, out io.Writer) (*data.Corpus, error) {
+func OpenText(ctx context.Context, c texts.Config, out io.Writer) (*texts.Corpus, error) {
 	c.Progress = readingProgress(out)
-	text, err := data.Open(ctx, c)
+	text, err := texts.Open(ctx, c)
 	var late *data.TimeoutError
 	var cache *data.CacheError
 	if err == nil || ctx.Err() != nil || errors.As(err, &late) || errors.As(err, &cache) && cache.Full() {
@@ -70,10 +71,10 @@ func OpenText(ctx context.Context, c data.Config, out io.Writer) (*data.Corpus, 
 }
 
 // readingProgress tells on w of reading that takes its time: after 2 seconds, 4, 8 and so on, and then each half minute.
-func readingProgress(w io.Writer) func(data.Progress) {
+func readingProgress(w io.Writer) func(texts.Progress) {
 	const first, most = 2 * time.Second, 30 * time.Second
 	next := first
-	return func(p data.Progress) {
+	return func(p texts.Progress) {
 		if p.Took < next {
 			return
 		}
@@ -98,7 +99,7 @@ func FitsMachine(what string, count, rows, columns int) error {
 }
 
 // layEpochs puts the steps that data.epochs come to into train.steps.
-func layEpochs(cfg *runfile.Config, text *data.Corpus, c state.Config) error {
+func layEpochs(cfg *runfile.Config, text *texts.Corpus, c state.Config) error {
 	if cfg.Data.Epochs == 0 {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"gputrain/checkpoint"
-	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/gguf/modeldir"
 	"gputrain/gpu"
 	"gputrain/internal/stranger"
@@ -26,10 +26,10 @@ const (
 
 // Tokens is how the text of a run becomes tokens, and its tokens text.
 type Tokens struct {
-	Kind      string               // of data.Config.Tokens
+	Kind      string               // of texts.Config.Tokens
 	Tokenizer *tokenizer.Tokenizer // nil: there is none, or text is bytes
 	Path      string               // where that is
-	Chats     data.Chats           // how conversations become tokens
+	Chats     texts.Chats          // how conversations become tokens
 	// Companions are the files that checkpoints take along: those of the tokenizer, and how text is drawn from a model.
 	Companions []checkpoint.Source
 }
@@ -173,7 +173,7 @@ func (t Tokens) Fit(def model.Definition, where string) error {
 func (t Tokens) Text() train.Tokenizer {
 	switch {
 	case t.Tokenizer != nil:
-		return train.NewTokenizer(t.Tokenizer)
+		return NewTokenizer(t.Tokenizer)
 	case t.Kind == byteTokens:
 		return train.Bytes
 	}

@@ -11,6 +11,7 @@ import (
 
 	"gputrain/cluster"
 	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/train"
 	"gputrain/train/runfile"
 )
@@ -85,7 +86,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 }
 
 // reads are the files that a run file names, besides model.from.
-func reads(cfg *runfile.Config, text *data.Corpus) (all []train.Read) {
+func reads(cfg *runfile.Config, text *texts.Corpus) (all []train.Read) {
 	d := cfg.Data
 	if cfg.LoRA.From != "" {
 		all = append(all, train.Read{Key: "lora.from", Path: cfg.LoRA.From})
@@ -114,7 +115,7 @@ func reads(cfg *runfile.Config, text *data.Corpus) (all []train.Read) {
 }
 
 // provenance tells what the text is: a report says it long after.
-func provenance(text *data.Corpus, tokens Tokens) string {
+func provenance(text *texts.Corpus, tokens Tokens) string {
 	what := fmt.Sprintf("%s, files: %d, tokens: %s", text.Name, text.Files, text.Tokens)
 	if tokens.Tokenizer != nil {
 		what += fmt.Sprintf(" (%s, %.12s)", tokens.Path, tokens.Tokenizer.Fingerprint())

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/data"
+	"gputrain/data/texts"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/optim"
@@ -32,7 +32,7 @@ func tiny(t testing.TB, dir string) train.Config {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "text.txt")
 	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("a text, a short one\n", 200)), 0o666))
-	corpus, err := data.Open(t.Context(), data.Config{Text: []string{file}, Tokens: "bytes", Validation: 0.1, Context: 16})
+	corpus, err := texts.Open(t.Context(), texts.Config{Text: []string{file}, Tokens: "bytes", Validation: 0.1, Context: 16})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
 	def, err := model.NewGPT2(model.GPT2Config{Layers: 1, Heads: 2, Width: 16, Vocab: 256, Context: 16})

@@ -13,6 +13,7 @@ import (
 	"gputrain/chat/template"
 	"gputrain/tokenizer"
 	"gputrain/train"
+	"gputrain/train/setup"
 )
 
 // Model continues text: *state.Model is one.
@@ -75,7 +76,7 @@ func (e *MessageError) Unwrap() error { return e.Err }
 // New begins a dialogue. A template that refuses such a conversation is an error.
 func New(c Config) (*Dialogue, error) {
 	c.Sampling.Stop = append(slices.Clone(c.Sampling.Stop), c.Encoder.Ends()...)
-	d := &Dialogue{config: c, text: train.NewTokenizer(c.Tokenizer)}
+	d := &Dialogue{config: c, text: setup.NewTokenizer(c.Tokenizer)}
 	return d, d.Begin(c.System)
 }
 

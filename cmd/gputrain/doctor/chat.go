@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gputrain/chat"
+	"gputrain/chat/formats"
 	"gputrain/chat/template"
 	"gputrain/tokenizer"
 )
@@ -61,7 +62,7 @@ func talk(c *template.Object) (*chat.Conversation, error) {
 	if !ok {
 		return nil, errors.New("messages: found no list, wanted one")
 	}
-	t := &chat.Conversation{Format: chat.Messages, Messages: []*template.Object{}, Train: make([]*bool, len(list))}
+	t := &chat.Conversation{Format: formats.Messages, Messages: []*template.Object{}, Train: make([]*bool, len(list))}
 	for i, one := range list {
 		m, ok := one.(*template.Object)
 		if !ok {

@@ -1,0 +1,252 @@
+package texts
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"unicode/utf8"
+
+	"gputrain/chat"
+	"gputrain/data"
+	"gputrain/tokenizer"
+)
+
+// among refuses a field that none of the columns is; nil: they are not known.
+func among(columns []string, f data.Fields) error {
+	for _, name := range []string{f.Text, f.Prompt, f.Mask} {
+		if columns != nil && name != "" && !slices.Contains(columns, name) {
+			return fmt.Errorf("found columns %q, wanted %q", columns, name)
+		}
+	}
+	return nil
+}
+
+// jsonl turns objects of JSON into documents.
+type jsonl struct {
+	fields  data.Fields
+	end     *int
+	vocab   int // every token is below it
+	ofText  int // and those of text below this
+	text    bool
+	replace bool                               // what is not UTF-8
+	encode  func(text string) ([]int32, error) // nil: bytes are tokens
+	around  border                             // of documents of text that is encoded
+	format  string                             // of rows
+	chats   *chat.Encoder                      // of conversations; nil: there is no tokenizer
+	lacking error                              // why there is no template; nil: there is
+	limit   int                                // bytes a row
+	to      *tokenWriter                       // where documents go
+
+	documents int
+	forms     form // of the rows
+	learn     int  // documents with a label that counts
+}
+
+// newJSONL reads as a configuration says.
+func newJSONL(config Config) (*jsonl, error) {
+	j := &jsonl{
+		fields: config.Fields, end: config.Layout.End, vocab: config.Vocab, ofText: 256, text: config.kind() == "bytes" || config.tokenizes(),
+		replace: config.Invalid == InvalidReplace, limit: maxRow,
+	}
+	if config.tokenizes() {
+		j.ofText, j.around = config.limit(), config.border()
+		j.encode = func(text string) ([]int32, error) { return config.Tokenizer.Encode(text, config.options()) }
+	}
+	var err error
+	if j.chats, err = config.encoder(); err != nil {
+		return nil, fmt.Errorf("data: %w", err)
+	}
+	j.format, j.lacking = config.Format, config.Chats.Lacking
+	if j.vocab == 0 {
+		j.vocab = j.ofText
+	}
+	if end := j.end; end != nil {
+		if *end >= j.vocab && (config.Vocab > 0 || *end >= 1<<31-1) {
+			return nil, fmt.Errorf("data: end token (data.eos): %d, want less than the vocabulary %d (model.vocab)", *end, j.vocab)
+		}
+		j.vocab, j.ofText = max(j.vocab, *end+1), max(j.ofText, *end+1)
+	}
+	return j, nil
+}
+
+// document is the tokens of one document.
+type document struct {
+	tokens []uint32
+	masked bool // some of them are no labels
+	form   form // of its row
+}
+
+// learns tells whether a token of a document is to be predicted: the first never is.
+func (d document) learns() bool {
+	return len(d.tokens) > 1 && (!d.masked || slices.ContainsFunc(d.tokens[1:], func(t uint32) bool { return t&unlabelled == 0 }))
+}
+
+// add adds documents to those that there are.
+func (j *jsonl) add(documents []document) error {
+	for _, d := range documents {
+		if int64(len(d.tokens)) > math.MaxInt32 {
+			return fmt.Errorf("a document of %d tokens, wanted at most %d", len(d.tokens), math.MaxInt32)
+		}
+		j.documents, j.forms = j.documents+1, j.forms|d.form
+		if d.learns() {
+			j.learn++
+		}
+		if err := j.to.add(d.tokens); err != nil {
+			return err
+		}
+		if err := j.to.part(d.part()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// document is what one row says.
+func (j *jsonl) document(line []byte) (d document, err error) {
+	if j.replace && !utf8.Valid(line) {
+		line = []byte(tokenizer.Lossy(line))
+	}
+	object, err := objectOf(line)
+	if err != nil {
+		return d, err
+	}
+	if format := j.formatOf(object); format != "" {
+		return j.conversation(line, format)
+	}
+	name, err := j.fieldOf(object)
+	if err != nil {
+		return d, err
+	}
+	first := object[name]
+	if j.fields.Prompt != "" {
+		raw, ok := object[j.fields.Prompt]
+		if !ok {
+			return d, missing(object, j.fields.Prompt)
+		}
+		first = raw
+	}
+	if first[0] == '"' {
+		d.tokens = unsigned(nil, j.around.before)
+	}
+	begun := len(d.tokens)
+	if j.fields.Prompt != "" {
+		if err = j.append(&d, first); err != nil {
+			return d, fmt.Errorf("field %q: %w", j.fields.Prompt, err)
+		}
+		for i := range d.tokens {
+			d.tokens[i] |= unlabelled
+		}
+	}
+	prompt := len(d.tokens)
+	d.masked = prompt > begun
+	if err = j.append(&d, object[name]); err != nil {
+		return d, fmt.Errorf("field %q: %w", name, err)
+	}
+	if j.fields.Mask != "" {
+		raw, ok := object[j.fields.Mask]
+		if !ok {
+			return d, missing(object, j.fields.Mask)
+		}
+		if err := mask(d.tokens[prompt:], raw); err != nil {
+			return d, fmt.Errorf("field %q: %w", j.fields.Mask, err)
+		}
+		d.masked = true
+	}
+	d.tokens = j.ended(d.tokens, object[name])
+	return d, nil
+}
+
+// objectOf reads a row.
+func objectOf(line []byte) (object map[string]json.RawMessage, err error) {
+	switch begin := bytes.TrimSpace(line); {
+	case bytes.HasPrefix(line, []byte("\ufeff")):
+		return nil, errors.New("found a byte-order mark, wanted an object: save the file as UTF-8 without one")
+	case !utf8.Valid(line):
+		return nil, fmt.Errorf("not UTF-8: %w", tokenizer.CheckUTF8(line))
+	case begin[0] == '[':
+		return nil, errors.New("found the beginning of an array, wanted an object: one array of objects has a file for itself")
+	}
+	var other *json.UnmarshalTypeError
+	if err := json.Unmarshal(line, &object); errors.As(err, &other) {
+		return nil, fmt.Errorf("found a %s, wanted an object", other.Value)
+	} else if err != nil {
+		return nil, err
+	}
+	if object == nil {
+		return nil, errors.New("found null, wanted an object")
+	}
+	if n := pairs(line); n != len(object) {
+		return nil, fmt.Errorf("found %d keys, %d of them different (%q): wanted each once, as only the last would count", n, len(object), slices.Sorted(maps.Keys(object)))
+	}
+	return object, nil
+}
+
+// pairs counts the keys of a JSON object, which is known to be one: the colons that stand in it and in nothing deeper.
+func pairs(line []byte) (n int) {
+	depth, text := 0, false
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		case c == ':' && depth == 1:
+			n++
+		}
+	}
+	return n
+}
+
+// fieldOf is the field that has the document.
+func (j *jsonl) fieldOf(object map[string]json.RawMessage) (string, error) {
+	wanted := []string{j.fields.Text}
+	if j.fields.Text == "" {
+		wanted = data.DefaultFields
+	}
+	for _, name := range wanted {
+		if _, ok := object[name]; ok {
+			return name, nil
+		}
+	}
+	err := missing(object, wanted...)
+	if j.fields == (data.Fields{}) {
+		err = fmt.Errorf("%w, or the keys of a conversation (data.format)", err)
+	}
+	return "", err
+}
+
+// ended puts behind a document what ends it; it counts where the token before it does.
+func (j *jsonl) ended(tokens []uint32, raw json.RawMessage) []uint32 {
+	text, ends := raw[0] == '"', []int32(nil)
+	switch {
+	case text && j.encode != nil:
+		ends = j.around.behind
+	case j.end != nil && *j.end >= 0:
+		ends = []int32{int32(*j.end)}
+	case j.end == nil && text:
+		ends = []int32{0}
+	}
+	last := uint32(0)
+	if len(tokens) > 0 {
+		last = tokens[len(tokens)-1] & unlabelled
+	}
+	from := len(tokens)
+	tokens = unsigned(tokens, ends)
+	for i := range tokens[from:] {
+		tokens[from+i] |= last
+	}
+	return tokens
+}
+
+func missing(object map[string]json.RawMessage, wanted ...string) error {
+	return fmt.Errorf("found fields %q, wanted %q", slices.Sorted(maps.Keys(object)), wanted)
+}

@@ -1,0 +1,79 @@
+package texts
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gputrain/chat/formats"
+)
+
+// Tally is what became of the documents of a source.
+type Tally struct {
+	Source    string   `json:"source"`             // its files
+	Template  string   `json:"template,omitempty"` // of conversations
+	Forms     []string `json:"forms"`              // of its rows
+	Documents int      `json:"documents"`
+	Tokens    int64    `json:"tokens"`  // of all documents
+	Longest   int      `json:"longest"` // tokens of the longest document
+	Cut       int      `json:"cut"`     // documents of which Layout.Long leaves tokens out
+	Divided   int      `json:"divided"` // documents that several windows share
+	Unlearned int      `json:"unlearned"`
+	Windows   int64    `json:"windows"`
+	Room      int64    `json:"room"`    // tokens that the windows have room for
+	Filled    int64    `json:"filled"`  // tokens in them
+	Learned   int64    `json:"learned"` // labels that count
+}
+
+// of adds what windows hold.
+func (t *Tally) of(p *packed) {
+	t.Documents, t.Tokens, t.Longest = t.Documents+int(p.documents), t.Tokens+p.tokens, max(t.Longest, int(p.longest))
+	t.Cut, t.Divided, t.Unlearned = t.Cut+int(p.cut), t.Divided+int(p.divided), t.Unlearned+int(p.left)
+	t.Windows, t.Room = t.Windows+p.Windows(), t.Room+p.Windows()*int64(p.size)
+	t.Filled, t.Learned = t.Filled+p.filled, t.Learned+p.learned
+}
+
+// String is the line that a run begins with.
+func (t Tally) String() string {
+	parts := []string{
+		fmt.Sprintf("%s: %d documents of %d tokens in %d windows of %d, %.0f %% full", t.Source, t.Documents, t.Tokens, t.Windows, t.Room/max(t.Windows, 1), share(t.Filled, t.Room)),
+		fmt.Sprintf("%.0f %% of the tokens learned", share(t.Learned, t.Tokens)), fmt.Sprintf("longest %d", t.Longest), fmt.Sprintf("%d cut", t.Cut),
+	}
+	if len(t.Forms) > 0 {
+		parts[0] = strings.Replace(parts[0], "documents of", "documents ("+strings.Join(t.Forms, ", ")+") of", 1)
+	}
+	if t.Template != "" {
+		parts = slices.Insert(parts, 1, t.Template)
+	}
+	if t.Divided > 0 {
+		parts = append(parts, fmt.Sprintf("%d in several windows", t.Divided))
+	}
+	if t.Unlearned > 0 {
+		parts = append(parts, fmt.Sprintf("%d have no label that counts and are left out", t.Unlearned))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// share is a part in percent.
+func share(part, whole int64) float64 { return 100 * float64(part) / float64(max(whole, 1)) }
+
+// form is a bit for each form that a row may have, as a token file keeps them.
+type form uint32
+
+// forms are their names, in the order of their bits.
+var forms = []string{"text", "tokens", formats.Messages, formats.Conversations, formats.Completion, formats.Alpaca}
+
+// ofChats are those of conversations.
+var ofChats = formOf(formats.Messages) | formOf(formats.Conversations) | formOf(formats.Completion) | formOf(formats.Alpaca)
+
+func formOf(name string) form { return 1 << slices.Index(forms, name) }
+
+// names are those of the forms that are there.
+func (f form) names() (all []string) {
+	for i, name := range forms {
+		if f>>i&1 == 1 {
+			all = append(all, name)
+		}
+	}
+	return all
+}
