@@ -23,8 +23,7 @@ type Config struct {
 	JSONL []string
 	// Mixture are several of both, with weights.
 	Mixture []Part
-	// MixtureEnd is when an epoch of the mixture is over: never, as each source begins again when it is used up (EndRestart, also ""),
-	// or with the first (EndFirstExhausted) or the last source (EndAllExhausted) to be used up.
+	// MixtureEnd is when an epoch of the mixture is over: one of data.Ends; "" is data.EndRestart.
 	MixtureEnd string
 	// Tokens is how files become tokens: "bytes" (also ""), one a byte, vocabulary 256;
 	// "u16", "u32", files of little-endian tokens, bare or after the header of bin.go; "tokenizer", text that Tokenizer encodes.
@@ -43,7 +42,7 @@ type Config struct {
 	Vocab  int
 	Fields data.Fields // of JSONL
 	Layout data.Layout // of JSONL
-	// Format is what the rows of JSONL are: one of Formats, or FormatPairs; "" is FormatAuto. Where fields are named, rows are documents in these.
+	// Format is what the rows of JSONL are: one of data.Formats, or data.FormatPairs; "" is data.FormatAuto. Where fields are named, rows are documents in these.
 	Format string
 	Chats  Chats // of rows that are conversations
 	// Validation is the share of the tokens, or of the documents, kept for validation, in [0, 1).
