@@ -7,9 +7,9 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/cluster"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/internal/caught"
+	"gputrain/internal/system"
 	"gputrain/mesh"
 	"gputrain/model"
 	"gputrain/transport"
@@ -113,7 +113,7 @@ func KindOf(err error) Kind {
 		return KindDiverged
 	case errors.Is(err, gpu.ErrOutOfMemory), is[*gpu.LimitError](err):
 		return KindMemory
-	case errors.Is(err, checkpoint.Err), is[*model.NotFiniteError](err), fullCache(err):
+	case errors.Is(err, checkpoint.Err), is[*model.NotFiniteError](err), system.Full(err): // the disk may be full for a log or a report too
 		return KindCheckpoint
 	case errors.Is(err, gpu.ErrNoAdapter):
 		return KindNoAdapter
@@ -123,12 +123,6 @@ func KindOf(err error) Kind {
 		return KindDeviceLost
 	}
 	return KindFailed
-}
-
-// fullCache tells whether the disk has no room for tokens.
-func fullCache(err error) bool {
-	var cache *data.CacheError
-	return errors.As(err, &cache) && cache.Full()
 }
 
 // is tells whether an error is, or wraps, one of a type.

@@ -534,8 +534,9 @@ func TestRunWithoutADevice(t *testing.T) {
 	require.EqualError(t, err, "train: device: found none, wanted one of gpu.Open")
 }
 
-// Tokens of a text that the disk has no room for end a run as checkpoints do.
+// A disk without room ends a run as it does for a checkpoint, whatever was to be written: tokens of a text, a report.
 func TestFullCacheIsAFullDisk(t *testing.T) {
 	assert.Equal(t, 6, KindOf(fmt.Errorf("data: %w", &data.CacheError{Err: syscall.ENOSPC})).ExitCode())
+	assert.Equal(t, 6, KindOf(fmt.Errorf("train: write: %w", &os.PathError{Op: "write", Path: "report.md", Err: syscall.ENOSPC})).ExitCode())
 	assert.Equal(t, 1, KindOf(&data.CacheError{Err: syscall.ENOTDIR}).ExitCode())
 }
