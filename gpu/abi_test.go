@@ -60,3 +60,27 @@ func TestVulkanABI(t *testing.T) {
 	}
 	assert.Equal(t, run("<vulkan/vulkan.h>"), run(`"native_vulkan.h"`))
 }
+
+// A device is asked for what its adapter has, also where that is all bits set, which the library would take for no wish; and what it lacks is named.
+func TestAskedLimits(t *testing.T) {
+	dir := t.TempDir()
+	source, program := filepath.Join(dir, "main.c"), filepath.Join(dir, "main")
+	require.NoError(t, os.WriteFile(source, []byte(`#include "native_limits.h"
+int main(void) {
+    WGPULimits asked = {.maxBufferSize = UINT64_MAX, .maxBindingsPerBindGroup = UINT32_MAX, .maxUniformBufferBindingSize = 65536}, has = asked;
+    char lacks[200] = "nothing";
+    gt_ask(&asked);
+    printf("%llx %x %llu %d %s\n", (unsigned long long)asked.maxBufferSize, asked.maxBindingsPerBindGroup,
+        (unsigned long long)asked.maxUniformBufferBindingSize, gt_lacks(&has, &asked, lacks, sizeof lacks), lacks);
+    has.maxBufferSize = 1 << 28;
+    printf("%d %s\n", gt_lacks(&has, &asked, lacks, sizeof lacks), lacks);
+}
+`), 0o600))
+	here, err := filepath.Abs(".")
+	require.NoError(t, err)
+	out, err := exec.Command("cc", "-I"+here, "-w", "-o", program, source).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	out, err = exec.Command(program).Output()
+	require.NoError(t, err)
+	assert.Equal(t, "fffffffffffffffe fffffffe 65536 0 nothing\n1 limit maxBufferSize: found 268435456, wanted 18446744073709551614\n", string(out))
+}

@@ -398,6 +398,7 @@ void wgpuAdapterRequestDevice(WGPUAdapter, WGPUDeviceDescriptor const *, WGPUAda
 void wgpuAdapterRelease(WGPUAdapter);
 
 WGPUQueue wgpuDeviceGetQueue(WGPUDevice);
+WGPUBool wgpuDeviceGetLimits(WGPUDevice, WGPUSupportedLimits *);
 WGPUBool wgpuDevicePoll(WGPUDevice, WGPUBool wait, void const *submission);
 WGPUBuffer wgpuDeviceCreateBuffer(WGPUDevice, WGPUBufferDescriptor const *);
 WGPUBindGroupLayout wgpuDeviceCreateBindGroupLayout(WGPUDevice, WGPUBindGroupLayoutDescriptor const *);

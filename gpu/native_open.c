@@ -1,6 +1,7 @@
 // Finding adapters and opening devices.
 #include "native_device.h"
 #include "native_library.h"
+#include "native_limits.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +74,7 @@ gt_device *gt_open(WGPUAdapter adapter, char const *label, int timestamps, int t
     WGPURequiredLimitsExtras extras = {.chain = {NULL, WGPUSType_RequiredLimitsExtras}};
     WGPURequiredLimits required = {.nextInChain = &extras.chain};
     gt_limits(adapter, &required.limits, &extras.limits);
+    gt_ask(&required.limits);
     extras.limits.maxPushConstantSize = 0;
 
     uint32_t features[2];
@@ -95,6 +97,13 @@ gt_device *gt_open(WGPUAdapter adapter, char const *label, int timestamps, int t
     if (request.status != 0 || !request.device) {
         if (!error->type) error->type = WGPUErrorType_Unknown;
         return NULL; // d stays: the library may hold its address
+    }
+    WGPUSupportedLimits granted = {0};
+    wgpuDeviceGetLimits(request.device, &granted);
+    if (gt_lacks(&granted.limits, &required.limits, error->message, sizeof error->message)) {
+        error->type = WGPUErrorType_Unknown;
+        wgpuDeviceRelease(request.device);
+        return NULL;
     }
     d->device = request.device;
     d->queue = wgpuDeviceGetQueue(d->device);

@@ -18,6 +18,9 @@ var<workgroup> sums: array<f32, {{LANES}}>;
 var<workgroup> counts: array<u32, {{LANES}}>;
 var<workgroup> finite: u32;
 var<workgroup> mean: f32;
+// The least and the greatest element, scaled. They pass through memory because a compiler may take the scale out of their difference, as NVIDIA's does,
+// and the difference of unscaled elements may be infinite.
+var<workgroup> ends: vec2<f32>;
 
 // sum_of is the sum of what all invocations have put in sums, in a fixed order.
 fn sum_of() -> f32 {
@@ -39,16 +42,19 @@ fn sum_of() -> f32 {
     let low = histogram_bits(~atomicLoad(&leaves[leaf]));
     let high = histogram_bits(atomicLoad(&leaves[leaf + 1u]));
     let scale = histogram_scale(low, high);
-    let least = bitcast<f32>(low) * scale;
-    let range = bitcast<f32>(high) * scale - least;
-    var rate = 0.0; // bins a unit
-    if (range > 0.0) {
-        rate = f32(HISTOGRAM_BINS) / range;
+    if (lane == 0u) {
+        ends = vec2<f32>(bitcast<f32>(low), bitcast<f32>(high)) * scale;
     }
     for (var k = lane; k < HISTOGRAM_BINS; k += {{LANES}}u) {
         atomicStore(&bins[k], 0u);
     }
     workgroupBarrier();
+    let least = ends.x;
+    let range = ends.y - least;
+    var rate = 0.0; // bins a unit
+    if (range > 0.0) {
+        rate = f32(HISTOGRAM_BINS) / range;
+    }
     var sum = vec4<f32>(0.0);
     var count = vec4<u32>(0u);
     for (var k = lane; 4u * k < group.y; k += {{LANES}}u) {

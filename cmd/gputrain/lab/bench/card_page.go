@@ -56,7 +56,7 @@ func (p *page) table(heads []string, rows [][]string) {
 	p.say("|---%s|", strings.Repeat("|---:", len(heads)-1))
 	for _, r := range rows {
 		for i, cell := range r {
-			r[i] = strings.ReplaceAll(terminal.Visible(cell), "|", `\|`)
+			r[i] = strings.ReplaceAll(line(cell), "|", `\|`)
 		}
 		p.say("| %s |", strings.Join(r, " | "))
 	}
@@ -98,13 +98,16 @@ func (c Card) Page() string {
 	return p.String()
 }
 
+// line is text of a terminal in one line.
+func line(text string) string { return strings.Join(strings.Fields(terminal.Visible(text)), " ") }
+
 func (p *page) gaps(c Card) {
 	p.section("The largest gaps, and what to try")
 	if len(c.Gaps) == 0 {
 		p.say("None.")
 	}
 	for i, g := range c.Gaps {
-		p.say("%d. %s. Try: %s.", i+1, terminal.Visible(g.What), g.Try)
+		p.say("%d. %s. Try: %s.", i+1, line(g.What), g.Try)
 	}
 }
 
@@ -198,7 +201,7 @@ func (p *page) models(c Card) {
 		p.say("\n### %s\n", m.Name)
 		p.say("`--set %s`\n", strings.Join(m.Set, " --set "))
 		if m.Missing != "" {
-			p.say("No times of operations: %s.", terminal.Visible(m.Missing))
+			p.say("No times of operations: %s.", line(m.Missing))
 			continue
 		}
 		p.say("A step takes %s s where its passes are timed.\n", digits(m.Profiled))
