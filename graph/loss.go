@@ -64,11 +64,12 @@ func (CrossEntropyGrad) FLOPs(n *Node) int64 { return 3 * int64(n.Inputs[0].typ.
 
 // HeadLoss is the cross entropy of the logits z = x W^T, or with a Cap of Cap tanh(z/Cap), which it never holds whole: x [N,D], W [V,D], labels [N]
 // to the sum over the counted rows, and lse [N]. With Each it is not summed: [N], 0 in ignored rows. BF16: W, z and its gradient are rounded to
-// bfloat16 (see StoreBF16).
+// bfloat16 (see StoreBF16). F16: the operands of its products are rounded to f16 (see RoundProducts).
 type HeadLoss struct {
 	Cap  float64 `json:"cap,omitempty"`
 	Each bool    `json:"each,omitempty"`
 	BF16 bool    `json:"bf16,omitempty"`
+	F16  bool    `json:"f16,omitempty"`
 }
 
 func (HeadLoss) Kind() string { return "head_loss" }
@@ -212,12 +213,15 @@ func (o HeadLoss) stored(a *Array) *Array {
 	return a
 }
 
+// multiplied is an operand of a product as it is multiplied.
+func (o HeadLoss) multiplied(a *Array) *Array { return MatMul{F16: o.F16}.rounded(a) }
+
 // logits are those of x W^T.
 func (o HeadLoss) logits(x, w *Array) *Array {
 	n, d := Rows(x.Shape)
 	v := w.Shape[0]
 	logits := NewArray([]int{n, v})
-	product(logits.Data, x.Data, o.stored(w).Data, n, d, v, false, true)
+	product(logits.Data, o.multiplied(x).Data, o.multiplied(o.stored(w)).Data, n, d, v, false, true)
 	logits = o.stored(logits)
 	if o.Cap > 0 {
 		for i, z := range logits.Data {
@@ -245,7 +249,8 @@ func (o HeadLossGrad) Eval(node *Node, in []*Array, e *Env) []*Array {
 			d[0].Data[i] *= 1 - l/o.Cap*(l/o.Cap)
 		}
 	}
-	d[0], w = HeadLoss(o).stored(d[0]), HeadLoss(o).stored(w)
+	head := HeadLoss(o)
+	d[0], w, x = head.multiplied(head.stored(d[0])), head.multiplied(head.stored(w)), head.multiplied(x)
 	n, width := Rows(x.Shape)
 	v := w.Shape[0]
 	dx, dw := NewArray(x.Shape), NewArray(w.Shape)

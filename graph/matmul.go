@@ -11,6 +11,7 @@ import (
 type MatMul struct {
 	TransA bool `json:"trans_a,omitempty"`
 	TransB bool `json:"trans_b,omitempty"`
+	F16    bool `json:"f16,omitempty"` // A and B are rounded to f16; see RoundProducts
 }
 
 func (MatMul) Kind() string { return "matmul" }
@@ -118,7 +119,7 @@ func (g *Graph) flattened(v *Value) *Value {
 
 // Eval is the definition.
 func (o MatMul) Eval(node *Node, in []*Array, _ *Env) []*Array {
-	a, b, y := in[0], in[1], NewArray(node.Outputs[0].Shape())
+	a, b, y := o.rounded(in[0]), o.rounded(in[1]), NewArray(node.Outputs[0].Shape())
 	m, k, batchA := Matrix(a.Shape, o.TransA)
 	_, n, batchB := Matrix(b.Shape, o.TransB)
 	for i := range Elements(y.Shape[:len(y.Shape)-2]) {
@@ -132,6 +133,14 @@ func (o MatMul) Eval(node *Node, in []*Array, _ *Env) []*Array {
 		product(y.Data[i*m*n:(i+1)*m*n], a.Data[ai:ai+m*k], b.Data[bi:bi+k*n], m, k, n, o.TransA, o.TransB)
 	}
 	return []*Array{y}
+}
+
+// rounded is an operand as it is multiplied.
+func (o MatMul) rounded(a *Array) *Array {
+	if o.F16 {
+		return roundF16(a)
+	}
+	return a
 }
 
 // product adds A B to y [m,n]: y[i,j] += sum over l of A[i,l] B[l,j].

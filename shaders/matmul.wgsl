@@ -7,24 +7,27 @@
 #import "shared/product_params.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> a: array<vec4<f32>>;
-// b_at is a quad of B: of f32, or of bf16 or nf4, of which a load has several.
+// b_at is a quad of B: of f32, or of bf16 or nf4, of which a load has several. F16: operands are rounded to f16.
+#if F16
+#import "shared/half.wgsl"
+#endif
 #if B_WHOLE
 @bind var<storage, read> b: array<vec4<f32>>;
-fn b_at(i: u32) -> vec4<f32> { return b[i]; }
+fn b_at(i: u32) -> vec4<f32> { return {{LOAD}}(b[i]); }
 #endif
 #if B_BF16
 #import "shared/bf16.wgsl"
 @bind var<storage, read> b: array<vec4<u32>>;
 fn b_at(i: u32) -> vec4<f32> {
     let w = b[i / 2u];
-    return bf16_unpack4(select(w.xy, w.zw, (i & 1u) == 1u));
+    return {{LOAD}}(bf16_unpack4(select(w.xy, w.zw, (i & 1u) == 1u)));
 }
 #endif
 #if B_NF4
 #import "shared/nf4.wgsl"
 @bind var<storage, read> b: array<vec4<u32>>;
 @bind var<storage, read> b_maxima: array<f32>; // of 64 elements each
-fn b_at(i: u32) -> vec4<f32> { return b_maxima[i / 16u] * nf4_levels(b[i / 8u][i / 2u % 4u] >> (16u * (i % 2u))); }
+fn b_at(i: u32) -> vec4<f32> { return {{LOAD}}(b_maxima[i / 16u] * nf4_levels(b[i / 8u][i / 2u % 4u] >> (16u * (i % 2u)))); }
 #endif
 #if STORE_SCALAR
 @bind var<storage, read_write> c: array<f32>;
@@ -115,14 +118,14 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #if TRANS_A
 #for I in 0..4
 #if K_EDGE
-        let ra{{Q}}_{{I}} = select(vec4<f32>(), a[a_{{Q}} + k_{{I}} * p.lda], k + {{I}}u < p.k);
+        let ra{{Q}}_{{I}} = select(vec4<f32>(), {{LOAD}}(a[a_{{Q}} + k_{{I}} * p.lda]), k + {{I}}u < p.k);
 #else
-        let ra{{Q}}_{{I}} = a[a_{{Q}} + k_{{I}} * p.lda];
+        let ra{{Q}}_{{I}} = {{LOAD}}(a[a_{{Q}} + k_{{I}} * p.lda]);
 #endif
 #end
 #else
 #for I in 0..LANES
-        let ra{{Q}}_{{I}} = a[a_{{Q}}_{{I}} + k4];
+        let ra{{Q}}_{{I}} = {{LOAD}}(a[a_{{Q}}_{{I}} + k4]);
 #end
 #endif
 #end

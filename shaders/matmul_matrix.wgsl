@@ -1,6 +1,6 @@
 // matmul_matrix: C[M,N] = op(A) op(B), or C += it (CONTINUE: the sums go on from C), with operands rounded to f16 and sums in f32, by matrix units. A
 // workgroup makes {{TILE_M}} x {{TILE_N}} of C, {{STEP}} of K at a time; each subgroup of it {{DOWN}} x {{ACROSS}} matrices of the unit's shape. Both operands lie along K in workgroup
-// memory; those that are contiguous along M or N are turned round on their way in. Params and forms as in matmul.wgsl.
+// memory; those that are contiguous along M or N are turned round on their way in. Params, forms and BLOCKS as in matmul.wgsl.
 // Twin: graph.MatMul.Eval of operands rounded to f16.
 #import "shared/product_params.wgsl"
 @bind var<uniform> p: Params;
@@ -29,7 +29,11 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) i
     let abase = p.a0 + z * p.sa;
     let bbase = p.b0 + z * p.sb;
     let cbase = p.c0 + z * p.sc;
+#if BLOCKS
+    for (var begin = 0u; begin < p.k; begin += p.depth) {
+#else
     let begin = z * p.depth * p.slices;
+#endif
     let end = min(p.k, begin + p.depth);
     let last = max(end, 1u) - 1u;
 #for I in 0..DOWN
@@ -95,11 +99,18 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) i
         let e = matrix_lane + {{Q}}u * {{LANES}}u;
         let r = row0 + down + {{I}}u * {{UNIT_M}}u + e / ({{UNIT_N}}u / 4u);
         if (r < m) {
+#if BLOCKS
+            put(cbase + r * p.ldc, (col0 + across + {{J}}u * {{UNIT_N}}u) / 4u + e % ({{UNIT_N}}u / 4u), bitcast<vec4<f32>>(tile[own + e]), begin > 0u);
+#else
             put(cbase + r * p.ldc, (col0 + across + {{J}}u * {{UNIT_N}}u) / 4u + e % ({{UNIT_N}}u / 4u), bitcast<vec4<f32>>(tile[own + e]));
+#endif
         }
     }
 #end
     workgroupBarrier();
 #end
 #end
+#if BLOCKS
+    }
+#endif
 }

@@ -14,13 +14,16 @@ struct Params {
 }
 @bind var<uniform> p: Params;
 @bind var<storage, read> a: array<f32>;
+#if F16
+#import "shared/half.wgsl"
+#endif
 #if B_BF16
 #import "shared/bf16.wgsl"
 @bind var<storage, read> b: array<u32>;
-fn b_at(i: u32) -> f32 { return bf16_unpack2(b[i / 2u])[i % 2u]; }
+fn b_at(i: u32) -> f32 { return {{LOAD}}(bf16_unpack2(b[i / 2u])[i % 2u]); }
 #else
 @bind var<storage, read> b: array<f32>;
-fn b_at(i: u32) -> f32 { return b[i]; }
+fn b_at(i: u32) -> f32 { return {{LOAD}}(b[i]); }
 #endif
 @bind var<storage, read_write> c: array<f32>;
 
@@ -51,7 +54,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     for (var k = begin; k < end; k++) {
         let rb = vec4<f32>(b_at(b_0 + k * p.bk), b_at(b_1 + k * p.bk), b_at(b_2 + k * p.bk), b_at(b_3 + k * p.bk));
 #for I in 0..4
-        c_{{I}} += a[a_{{I}} + k * p.ak] * rb;
+        c_{{I}} += {{LOAD}}(a[a_{{I}} + k * p.ak]) * rb;
 #end
     }
 #for I in 0..4

@@ -50,7 +50,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_id) loca
 #end
 #end
 #endif
-#import "shared/product_loop.wgsl" A_LOAD=vec4<f32>
+#import "shared/product_loop.wgsl" A_LOAD={{A_LOAD}}
     let cbase = p.c0 + z * p.sc;
 #for Q in 0..SPOTS
 #for I in 0..4

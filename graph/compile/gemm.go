@@ -30,8 +30,9 @@ type gemm struct {
 	continues      bool // the sums along K go on from what C holds
 	a, b, c        operand
 
-	block int // C is the sum of the sums over so much of K each, added up in order; 0: one sum along K
-	alike int // K is cut into slices as for so many rows; 0: m
+	f16   bool // operands are rounded to f16, by matrix units where the adapter has some
+	block int  // C is the sum of the sums over so much of K each, added up in order; 0: one sum along K
+	alike int  // K is cut into slices as for so many rows; 0: m
 
 	// paddedA: the rows of A (not transposed) are followed by zeros up to a multiple of four.
 	// paddedC: the rows of C may be written up to a multiple of four.
@@ -266,7 +267,7 @@ type gemmVariant struct {
 
 // chooseGemm is the table of variants, a function of the kind of adapter and the shape.
 func (c *Compiler) chooseGemm(g gemm) gemmVariant {
-	if c.limits.Software && g.loadsVec4() {
+	if c.limits.Software && g.loadsVec4() && !c.takesUnits(g) {
 		return packedTile(g)
 	}
 	v, _ := c.gpuChoice(g) // for what vec4 cannot load there is one kernel
@@ -277,7 +278,7 @@ func (c *Compiler) chooseGemm(g gemm) gemmVariant {
 // device and K is long enough to pay for the second pass. It depends on shape and limits alone, so that a plan drawn without a device
 // holds.
 func (c *Compiler) slices(g gemm) int {
-	if c.limits.Software {
+	if c.limits.Software && !c.takesUnits(g) {
 		return c.softwareSlices(g)
 	}
 	_, slices := c.gpuChoice(g)
@@ -371,6 +372,15 @@ func registerTile(g gemm, lanes int) gemmVariant {
 	return best
 }
 
+// rounds has a kernel round the operands of a product of f16 by a function of shared/half.wgsl as it loads them.
+func (g gemm) rounds(variant shaders.Variant, by string) (suffix string) {
+	variant.Flags["F16"], variant.Constants["LOAD"] = g.f16, ""
+	if g.f16 {
+		variant.Constants["LOAD"], suffix = by, "_f16"
+	}
+	return suffix
+}
+
 // kernel specialises the variant's kernel to the form of g, whose spans come with it.
 func (v gemmVariant) kernel(c *Compiler, g gemm) (*gpu.Kernel, []Span) {
 	if v.file == "matmul_scalar" {
@@ -379,9 +389,11 @@ func (v gemmVariant) kernel(c *Compiler, g gemm) (*gpu.Kernel, []Span) {
 		if packed {
 			suffix, b = "_bf16", b.stored()[0]
 		}
-		return c.kernel(v.file, suffix, shaders.Variant{Flags: map[string]bool{
+		variant := shaders.Variant{Constants: map[string]string{}, Flags: map[string]bool{
 			"ACCUMULATE": g.accumulate, "CONTINUE": g.continues, "B_BF16": packed,
-		}}), []Span{g.a.span, b, g.c.span}
+		}}
+		suffix += g.rounds(variant, "half1")
+		return c.kernel(v.file, suffix, variant), []Span{g.a.span, b, g.c.span}
 	}
 	form := []byte("_nn")
 	variant := shaders.Variant{Constants: map[string]string{}, Flags: map[string]bool{
@@ -399,12 +411,15 @@ func (v gemmVariant) kernel(c *Compiler, g gemm) (*gpu.Kernel, []Span) {
 	}
 	reads := append([]Span{g.a.span}, b...)
 	if v.file == "matmul_matrix" {
+		gemm{}.rounds(variant, "") // what goes to the units is rounded there
 		v.matrix.specialise(v, variant)
 		suffix, spans := g.results(c, variant, reads...)
 		return c.kernel(v.file, fmt.Sprintf("%s_%s%s%s", form, v.matrix, kept, suffix), variant), spans
 	}
+	kept += g.rounds(variant, "half4")
 	if v.file == "matmul_tiled" {
 		constants, wide := v.tile()
+		variant.Constants["A_LOAD"] = cmp.Or(variant.Constants["LOAD"], "vec4<f32>")
 		variant.Flags["WIDE"], variant.Flags["ROLLED"] = wide, !c.limits.Registers.HoldsProduct(v.sums())
 		maps.Copy(variant.Constants, constants)
 		suffix, spans := g.results(c, variant, reads...)

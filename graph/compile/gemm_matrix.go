@@ -1,15 +1,16 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"gputrain/gpu"
 	"gputrain/shaders"
 )
 
-// matrixTile is the geometry of matmul_matrix.wgsl, whose products are of operands rounded to f16, by matrix units. No product chooses it yet: tests and
-// tools/isa run it.
+// matrixTile is the geometry of matmul_matrix.wgsl, whose products are of operands rounded to f16, by matrix units.
 type matrixTile struct {
 	unit         gpu.MatrixShape
 	lanes        int // invocations of a subgroup
@@ -17,21 +18,68 @@ type matrixTile struct {
 	step         int // of K
 }
 
-// matrixUnits is the variant for units of a shape. Sums of 32 x 64 a subgroup fit the registers of AMD's and NVIDIA's cards (make isa); those of lavapipe,
-// 8 x 8, are for tests.
-func matrixUnits(unit gpu.MatrixShape, lanes int) gemmVariant {
-	v := gemmVariant{file: "matmul_matrix", tileM: 128, tileN: 128, matrix: matrixTile{unit: unit, lanes: lanes, down: 32 / unit.M, across: 64 / unit.N, step: 32}}
+// matrixUnits is the variant for units of a shape. Of AMD's and most other cards, registers hold sums of 32 x 64 a subgroup (make isa); of NVIDIA's, 64 x 64,
+// which an H100 multiplies 1.3 to 1.7 times as fast (docs/benchmarks.md). The tiles of lavapipe's, of 8 x 8, are for tests.
+func matrixUnits(unit gpu.MatrixShape, lanes int, registers gpu.Registers) gemmVariant {
+	rows := 32
+	if registers.Budget == 255 {
+		rows = 64
+	}
+	v := gemmVariant{file: "matmul_matrix", tileM: 128, tileN: 128, matrix: matrixTile{unit: unit, lanes: lanes, down: rows / unit.M, across: 64 / unit.N, step: 32}}
 	if unit.M*unit.N < 256 {
 		v.tileM, v.tileN, v.matrix.down, v.matrix.across, v.matrix.step = 4*unit.M, 2*unit.N, 2, 1, 2*unit.K
 	}
 	return v
 }
 
+// unitShapes are those that products have tiles for, the best first. Of Intel's, 8x8x16 and 8x16x16, every tile tried has spilled.
+var unitShapes = []gpu.MatrixShape{{M: 16, N: 16, K: 16}, {M: 8, N: 8, K: 8}}
+
+// units is the variant for the matrix units of the adapter, if it has some that products have a tile for, and they are on.
+func units(l gpu.Limits) (gemmVariant, bool) {
+	for _, shape := range unitShapes {
+		if v := matrixUnits(shape, l.Matrix.Lanes, l.Registers); slices.Contains(l.Matrix.Shapes, shape) && v.subgroups() <= l.Matrix.Subgroups {
+			return v, v.subgroups()*v.matrix.lanes <= l.Invocations
+		}
+	}
+	return gemmVariant{}, false
+}
+
+// UnitsOf names the matrix units that make products of f16, "16x16x16"; "" if none do.
+func UnitsOf(l gpu.Limits) string {
+	v, ok := units(l)
+	if !ok {
+		return ""
+	}
+	return v.matrix.unit.String()
+}
+
+// takesUnits tells whether matrix units make a product. Narrow ones wait for memory, whoever makes them.
+func (c *Compiler) takesUnits(g gemm) bool {
+	_, ok := units(c.limits)
+	return ok && g.f16 && g.loadsVec4() && min(g.m, cmp.Or(g.alike, g.m), g.n) >= 32
+}
+
+// unitSlices are as many slices of K as let a product fill a device, each of 256 or more.
+func unitSlices(g gemm, v gemmVariant) int {
+	const full, shortest = 128, 256 // workgroups, K
+	groups := int(tiles(g.m, v.tileM)) * int(tiles(g.n, v.tileN)) * g.count
+	if g.count > 1 || groups >= full {
+		return 1
+	}
+	return max(1, min(g.k/shortest, (full+groups-1)/groups))
+}
+
+// subgroups are those of a workgroup of matmul_matrix.wgsl.
+func (v gemmVariant) subgroups() int {
+	return v.tileM / (v.matrix.down * v.matrix.unit.M) * (v.tileN / (v.matrix.across * v.matrix.unit.N))
+}
+
 // specialise gives a variant of the shader its geometry.
 func (t matrixTile) specialise(v gemmVariant, variant shaders.Variant) {
 	gpu.MatrixVariant(t.unit, t.lanes, variant)
 	columns := v.tileN / (t.across * t.unit.N) // subgroups side by side
-	subgroups := v.tileM / (t.down * t.unit.M) * columns
+	subgroups := v.subgroups()
 	invocations := subgroups * t.lanes
 	eights := t.step / 8
 	pitch := eights + 1 // a vec4 of padding against bank conflicts

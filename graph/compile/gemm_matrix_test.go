@@ -11,6 +11,7 @@ import (
 	"gputrain/buffers/array"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/graph"
 )
 
 // halfOf is a number rounded to f16.
@@ -32,7 +33,7 @@ func TestMatrixProductsOfUnits(t *testing.T) {
 }
 
 func matrixProducts(t *testing.T, d *gpu.Device) {
-	v := matrixUnits(gpu.MatrixShape{M: 8, N: 8, K: 8}, 8)
+	v := matrixUnits(gpu.MatrixShape{M: 8, N: 8, K: 8}, 8, gpu.Registers{})
 	rng := rand.New(rand.NewPCG(1, 30))
 	for _, form := range [][2]bool{{false, false}, {false, true}, {true, false}} {
 		// Whole tiles, edges, less than a tile, K in slices; where B is transposed also rows of C that are no whole quads.
@@ -82,4 +83,30 @@ func compareMatrix(got []float64, r productRun, form [2]bool, s [3]int, accumula
 		}
 	}
 	return nil
+}
+
+// Operands are rounded as array.EncodeF16 rounds, by kernels that load quads and by those that load elements: ties, numbers that f16 has no normal one for,
+// and those that are too large.
+func TestRoundedOperands(t *testing.T) {
+	var numbers []float64
+	for _, x := range []float64{1, 1 + 0x1p-11, 1 + 0x3p-11, 1 + 0x1.8p-11, 2049, 2051, 0x1p-14, 0x1.ffcp-15, 0x1p-24, 0x1p-25, 0x1.8p-24, 0x1.000002p-25, 0x1p-30, 65504, 65519.99, 65520, 1e30, 0, math.Inf(1)} {
+		numbers = append(numbers, float64(float32(x)), float64(float32(-x)))
+	}
+	for _, k := range []int{1, 4} {
+		a, b := graph.NewArray([]int{len(numbers), k}), graph.NewArray([]int{k, 4})
+		for i, x := range numbers {
+			a.Data[i*k] = x
+		}
+		for i := range b.Data {
+			b.Data[i] = 1
+		}
+		g := graph.New()
+		y := g.MatMul(g.Input("a", graph.F32(a.Shape...)), g.Input("b", graph.F32(b.Shape...)), false, false)
+		g.RoundProducts()
+		w := &twin{graph: g, values: []*graph.Value{y}, feeds: map[string]*graph.Array{"a": a, "b": b}}
+		got, _ := w.run(t, gputest.Device(t))
+		for i, x := range numbers {
+			assert.Equal(t, float32(halfOf(x)), float32(got["v0"][4*i]), "%g, K of %d", x, k)
+		}
+	}
 }

@@ -54,7 +54,7 @@ func (v gemmVariant) time(g gemm, slices int, simds float64) float64 {
 // gpuChoice is the variant and the slices with the least time among the variants that suit the form of g; what comes later in the list, or
 // takes more slices and with them more memory, has to save a twentieth. The products of all slices fit one binding.
 func (c *Compiler) gpuChoice(g gemm) (gemmVariant, int) {
-	of := gemmForm{m: g.m, n: g.n, k: g.k, count: g.count, transA: g.transA, transB: g.transB, vec4: g.loadsVec4()}
+	of := gemmForm{m: g.m, n: g.n, k: g.k, count: g.count, transA: g.transA, transB: g.transB, vec4: g.loadsVec4(), units: c.takesUnits(g)}
 	chosen, known := c.chosen[of]
 	if !known {
 		chosen.variant, chosen.slices = c.chooseGPU(g)
@@ -70,6 +70,7 @@ func (c *Compiler) gpuChoice(g gemm) (gemmVariant, int) {
 type gemmForm struct {
 	m, n, k, count       int
 	transA, transB, vec4 bool
+	units                bool
 }
 
 type gemmChoice struct {
@@ -79,6 +80,10 @@ type gemmChoice struct {
 
 // chooseGPU is gpuChoice of a product that was not asked about before.
 func (c *Compiler) chooseGPU(g gemm) (best gemmVariant, slices int) {
+	if c.takesUnits(g) {
+		v, _ := units(c.limits)
+		return v, min(unitSlices(g, v), c.mostSlices(g))
+	}
 	shortest := 256 // of K a slice; of the tiles' less, as what they wait for is counted
 	var variants []gemmVariant
 	switch {
@@ -94,8 +99,7 @@ func (c *Compiler) chooseGPU(g gemm) (best gemmVariant, slices int) {
 	}
 	most := 1
 	if g.count == 1 {
-		bytes := 16 * g.m * ((g.n + 3) / 4)
-		most = max(1, min(g.k/shortest, int(c.limits.BindingBytes)/bytes))
+		most = max(1, min(g.k/shortest, c.mostSlices(g)))
 	}
 	clearly := math.Pow(0.95, float64(len(modelSIMDs)))
 	least := math.Inf(1)
@@ -111,4 +115,9 @@ func (c *Compiler) chooseGPU(g gemm) (best gemmVariant, slices int) {
 		}
 	}
 	return best, slices
+}
+
+// mostSlices is of how many slices of K the products fit one binding; at least 1.
+func (c *Compiler) mostSlices(g gemm) int {
+	return max(1, int(c.limits.BindingBytes)/(16*g.m*((g.n+3)/4)))
 }

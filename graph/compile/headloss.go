@@ -38,6 +38,12 @@ var lossChecks = []Check{
 		d := g.Append(graph.HeadLossGrad{}, x, w, labels, f.Outputs[1], checkedInput(g, "dloss"))
 		return []*graph.Value{f.Outputs[0], f.Outputs[1], d.Outputs[0], d.Outputs[1]}
 	}},
+	{Name: "loss head f16", Tolerance: 4096, Below: 65, Build: func(g *graph.Graph) []*graph.Value {
+		x, w, labels := checkedInput(g, "x", 70, 36), checkedInput(g, "w", 65, 36), checkedInts(g, "labels", 70)
+		f := g.Append(graph.HeadLoss{F16: true}, x, w, labels)
+		d := g.Append(graph.HeadLossGrad{F16: true}, x, w, labels, f.Outputs[1], checkedInput(g, "dloss"))
+		return []*graph.Value{f.Outputs[0], f.Outputs[1], d.Outputs[0], d.Outputs[1]}
+	}},
 	{Name: "loss head by row", Tolerance: 1024, Below: 65, Build: func(g *graph.Graph) []*graph.Value {
 		x, w, labels := checkedInput(g, "x", 70, 16), checkedInput(g, "w", 65, 16), checkedInts(g, "labels", 70)
 		f := g.Append(graph.HeadLoss{Each: true}, x, w, labels)
@@ -323,7 +329,7 @@ func (h *head) addsBlocks(c *Compiler) bool {
 
 // gradW is what some rows add to the rows of dW for part i of W.
 func (h *head) gradW(i int) gemm {
-	return gemm{count: 1, transA: true, a: operand{row: h.strides[i]}, b: operand{row: h.d}, c: operand{row: h.d}}
+	return gemm{count: 1, transA: true, f16: h.op.F16, a: operand{row: h.strides[i]}, b: operand{row: h.d}, c: operand{row: h.d}}
 }
 
 // products calls do with rows of a chunk, N columns each, whose products take slices of K as those of a block do: whole blocks, as many as the slices'
@@ -344,7 +350,7 @@ func (h *head) products(c *Compiler, g gemm, chunk run, n, k int, do func(g gemm
 
 // product makes the logits of a chunk for part i of W.
 func (h *head) product(c *Compiler, chunk run, i int) {
-	g := gemm{count: 1, transB: true, paddedC: true, a: operand{row: h.d}, b: operand{row: h.d}, c: operand{row: h.strides[i]}}
+	g := gemm{count: 1, transB: true, paddedC: true, f16: h.op.F16, a: operand{row: h.d}, b: operand{row: h.d}, c: operand{row: h.strides[i]}}
 	columns := h.w.Parts[i].Rows
 	h.products(c, g, chunk, columns, h.d, func(g gemm, rows run) {
 		c.product(g, rows.length, columns, h.d, matrix{h.x, rows.start}, h.part(i), matrix{h.logits[i], rows.start - chunk.start})
@@ -365,7 +371,7 @@ func (h *head) backward(c *Compiler, gradient *graph.Node, chunk run, r rowLosse
 	for i, p := range h.w.Parts {
 		c.rowLossGrad(h.run(chunk, i), r.labels, r.lse, dloss, Span{})
 		if c.used(gradient.Outputs[0]) {
-			g := gemm{count: 1, paddedA: true, accumulate: dx.Accumulate && i == 0, continues: i > 0, a: operand{row: h.strides[i]}, b: operand{row: h.d}, c: operand{row: h.d}}
+			g := gemm{count: 1, paddedA: true, f16: h.op.F16, accumulate: dx.Accumulate && i == 0, continues: i > 0, a: operand{row: h.strides[i]}, b: operand{row: h.d}, c: operand{row: h.d}}
 			h.products(c, g, chunk, h.d, p.Rows, func(g gemm, rows run) {
 				c.product(g, rows.length, h.d, p.Rows, matrix{h.logits[i], rows.start - chunk.start}, h.part(i), matrix{dx, rows.start})
 			})

@@ -35,6 +35,22 @@ var matMulChecks = []Check{
 		}
 		return values
 	}},
+	// The twin rounds the operands too, so the tolerances are those of sums in f32.
+	{Name: "matmul f16", Tolerance: 256, Build: func(g *graph.Graph) []*graph.Value {
+		a, b, bt, at := checkedInput(g, "a", 70, 68), checkedInput(g, "b", 68, 132), checkedInput(g, "bt", 132, 68), checkedInput(g, "at", 70, 132)
+		values := []*graph.Value{
+			g.MatMul(a, b, false, false), g.MatMul(a, bt, false, true), g.MatMul(a, at, true, false), // tiles
+			g.MatMul(checkedInput(g, "odd", 7, 13), checkedInput(g, "d", 13, 35), false, false), // elements alone
+			g.MatMul(checkedInput(g, "x", 1, 64), checkedInput(g, "w", 64, 260), false, false),  // one row
+		}
+		g.RoundProducts()
+		return values
+	}},
+	{Name: "matmul f16 slices", Tolerance: 4096, Build: func(g *graph.Graph) []*graph.Value {
+		y := g.MatMul(checkedInput(g, "a", 1030, 36), checkedInput(g, "b", 1030, 40), true, false)
+		g.RoundProducts()
+		return []*graph.Value{y}
+	}},
 	{Name: "matmul odd sizes", Tolerance: 128, Build: func(g *graph.Graph) []*graph.Value {
 		a, b, bt := checkedInput(g, "a", 7, 13), checkedInput(g, "b", 13, 35), checkedInput(g, "bt", 35, 13)
 		return []*graph.Value{g.MatMul(a, b, false, false), g.MatMul(a, bt, false, true), g.MatMul(a, checkedInput(g, "c", 7, 5), true, false)}
@@ -143,7 +159,7 @@ func productOf(n *graph.Node) gemm {
 	op, a, b := n.Op.(graph.MatMul), n.Inputs[0].Shape(), n.Inputs[1].Shape()
 	m, k, _ := graph.Matrix(a, op.TransA)
 	_, cols, _ := graph.Matrix(b, op.TransB)
-	g := gemm{m: m, n: cols, k: k, transA: op.TransA, transB: op.TransB, count: graph.Elements(n.Outputs[0].Shape()) / max(1, m*cols)}
+	g := gemm{m: m, n: cols, k: k, transA: op.TransA, transB: op.TransB, f16: op.F16, count: graph.Elements(n.Outputs[0].Shape()) / max(1, m*cols)}
 	g.a, g.b, g.c = operand{row: k, batch: m * k}, operand{row: cols, batch: k * cols}, operand{row: cols, batch: m * cols}
 	if op.TransA {
 		g.a.row = m
@@ -163,14 +179,14 @@ func productOf(n *graph.Node) gemm {
 	return g
 }
 
-// tiledProduct is whether a node is one product that matmul_tiled.wgsl makes.
+// tiledProduct is whether a node is one product that matmul_tiled.wgsl or matmul_matrix.wgsl makes.
 func tiledProduct(c *Compiler, n *graph.Node) bool {
 	g := productOf(n)
 	if !c.allWhole(n) || n.Outputs[0].Type().Elements() == 0 || g.k == 0 || !g.storesVec4() {
 		return false
 	}
 	v, _ := c.gpuChoice(g)
-	return v.file == "matmul_tiled"
+	return v.file == "matmul_tiled" || v.file == "matmul_matrix"
 }
 
 // run is a range of rows, or of K.

@@ -85,9 +85,9 @@ func nf4LevelsText() string {
 	return strings.Join(levels, ", ")
 }
 
-// packedLoop tells whether packed_loop.wgsl suits the rows of B: they are whole blocks, and begin at one.
+// packedLoop tells whether packed_loop.wgsl suits the rows of B: they are whole blocks, begin at one, and are not rounded to f16.
 func (g gemm) packedLoop(v gemmVariant) bool {
-	whole := g.b.kept().Packed() && g.b.row%nf4.Block == 0 && g.b.offset%nf4.Block == 0 && !g.transA
+	whole := !g.f16 && g.b.kept().Packed() && g.b.row%nf4.Block == 0 && g.b.offset%nf4.Block == 0 && !g.transA
 	if g.transB {
 		return whole && g.k%nf4.Block == 0
 	}

@@ -1,0 +1,31 @@
+package graph
+
+import "gputrain/buffers/array"
+
+// RoundProducts has every product of matrices take its operands rounded to f16, ties to even, and add up in f32: MatMul, and the products of a HeadLoss and
+// its gradient. All other operations, those of attention too, compute in f32 as ever. A number of 65520 or more becomes infinite, one of 2^-25 or less 0;
+// so gradients are made of a scaled loss.
+func (g *Graph) RoundProducts() {
+	for _, n := range g.nodes {
+		switch op := n.Op.(type) {
+		case MatMul:
+			op.F16 = true
+			n.Op = op
+		case HeadLoss:
+			op.F16 = true
+			n.Op = op
+		case HeadLossGrad:
+			op.F16 = true
+			n.Op = op
+		}
+	}
+}
+
+// roundF16 rounds numbers to f32, then to f16, as devices do.
+func roundF16(a *Array) *Array {
+	out := NewArray(a.Shape)
+	for i, x := range a.Data {
+		out.Data[i] = float64(array.DecodeF16(array.EncodeF16(float32(x))))
+	}
+	return out
+}
