@@ -49,6 +49,21 @@ func (s Store) Hold() (found Found, release func() error, err error) {
 	return found, func() error { return nil }, nil
 }
 
+// Scale is what a loop with products of f16 remembers of the scale of its loss: the power of two 2^Exponent, and how many steps in a row have had a finite
+// gradient since it was last changed, without the newest steps, which do not count yet.
+type Scale struct {
+	Exponent int          `json:"exponent"`
+	Good     int64        `json:"good,omitempty"`
+	Newest   []ScaledStep `json:"newest,omitempty"` // oldest first
+}
+
+// ScaledStep is a step whose gradient was of a scaled loss.
+type ScaledStep struct {
+	Step     int64 `json:"step"`
+	Exponent int   `json:"exponent"`
+	Finite   bool  `json:"finite"`
+}
+
 // Guard is what a loop that leaves out updates beyond the usual remembers of the steps whose update was made, oldest first. What it
 // does not look at has no numbers.
 type Guard struct {

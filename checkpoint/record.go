@@ -55,6 +55,9 @@ type Run struct {
 	EvalStep    int64     `json:"eval_step,omitempty"` // of the newest evaluation with a finite loss; none yet: 0
 	EvalLoss    float64   `json:"eval_loss,omitempty"` // that loss
 	Guard       *Guard    `json:"guard,omitempty"`     // of a loop that leaves out updates beyond the usual
+	Scale       *Scale    `json:"scale,omitempty"`     // of the loss, with products of f16
+	// MatrixUnits are those that products of f16 were made by, such as "16x16x16"; "": by none.
+	MatrixUnits string `json:"matrix_units,omitempty"`
 	// Temporary says that the checkpoint only bridges the time to the next one: Store.Rotate then removes it.
 	Temporary bool `json:"temporary,omitempty"`
 }

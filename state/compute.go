@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -44,6 +45,8 @@ type Inputs struct {
 	Count   int64 // labels that count, of all replicas; with a Preference, pairs
 	Learned int64 // with a Preference, labels of ORPO's mean, of all replicas
 	Step    int64 // updates before this one
+	// Scale is the power of two that the loss is scaled by, with products of f16; 0: 1.
+	Scale float64
 }
 
 // Feed is what microbatch i of the share reads.
@@ -53,7 +56,8 @@ func (c Config) Feed(in Inputs, i int) Feed {
 	if in.Batch.Positions != nil {
 		b.Positions = in.Batch.Positions[from:to]
 	}
-	f := Feed{Batch: b, LossScale: float32(1 / float64(in.Count)), DropoutKey: c.dropoutKey(in.Step, c.Share().First+i)}
+	scale := float32(cmp.Or(in.Scale, 1))
+	f := Feed{Batch: b, LossScale: scale * float32(1/float64(in.Count)), GradientScale: 1 / scale, DropoutKey: c.dropoutKey(in.Step, c.Share().First+i)}
 	if p := c.Preference; p != nil {
 		own := p.Inputs(b.Tokens, b.Labels, b.Rows)
 		f.Pairs, f.LearnedScale = &own, model.LearnedScale(in.Count, in.Learned)

@@ -49,6 +49,9 @@ type Config struct {
 	// Storage is the type in which what operations of a step hand to one another lies: buffers.F32, or BF16, to which it is rounded: see
 	// graph.StoreBF16. Parameters, their gradients, sums and the optimizer's state are in f32 in both.
 	Storage buffers.DType
+	// RoundProducts has products of matrices round their operands to f16: see graph.RoundProducts. The loss whose gradient is computed is then scaled: see
+	// TrainState.SetScale.
+	RoundProducts bool
 	// Base is a directory in the Hugging Face layout that has the frozen parameters: checkpoints then name it, by its absolute path and a fingerprint of
 	// these, and have the trained ones alone. "": checkpoints have the whole model.
 	Base string
@@ -272,6 +275,13 @@ func (c Config) Training(part map[string]int) (t Training, err error) {
 	values, err := graph.Gradients(built.Graph, built.Loss, wanted)
 	if err != nil {
 		return t, err
+	}
+	if c.RoundProducts {
+		scale := t.Graph.Input(model.InputGradientScale, graph.F32())
+		for i, v := range values {
+			values[i] = t.Graph.Mul(v, scale)
+		}
+		t.Graph.RoundProducts()
 	}
 	for i, v := range values {
 		t.Gradients[i].Value = v

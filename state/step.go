@@ -97,7 +97,7 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, own counts
 		s.limited = l
 	}
 	begun := time.Now()
-	in := Inputs{Batch: batch, Count: count, Learned: all.learned, Step: s.own.Step}
+	in := Inputs{Batch: batch, Count: count, Learned: all.learned, Step: s.own.Step, Scale: s.scale}
 	if s.updater.whole() && !s.config.joined() {
 		// The update goes with the last microbatch. The ring has room for the steps in flight only.
 		err := s.passes.Compute(ctx, in, func() (*gpu.Program, error) { return s.updater.Program(), s.read(inFlight - 1) })

@@ -23,6 +23,7 @@ type TrainState struct {
 	config Config
 
 	limits  Limits
+	scale   float64      // of the loss, with products of f16; 0: 1
 	limited optim.Limits // as the devices have them
 
 	updater *Updater

@@ -234,6 +234,7 @@ var effects = []effect{
 	{key: "train.seed", value: "8", sees: losses},
 	{key: "train.recompute", value: "layers", over: []string{"model.layers=2"}, sees: says(`(?m)memory planned .*workspace ([0-9.]+ .iB)`)},
 	{key: "train.storage", value: "bf16", sees: losses},
+	{key: "train.products", value: "f16", sees: losses},
 	{key: "train.memory_limit", value: "100kB", sees: exit, from: 0, want: 5},
 
 	{key: "pipeline.stages", value: "2", over: []string{"model.layers=2"}, sees: count(says(`(?m)^stage (\d), `)), from: 0, want: 2},

@@ -106,7 +106,7 @@ func leftOut(m state.Metrics) string {
 }
 
 // checkDivergence says which updates are left out, and ends a run that makes none any more.
-func (t *trainer) checkDivergence(ctx context.Context, m state.Metrics, limits state.Limits) error {
+func (t *trainer) checkDivergence(ctx context.Context, m state.Metrics, limits state.Limits, scale float64) error {
 	if m.Finite {
 		t.run.InARow = 0
 		if m.Spikes == 0 {
@@ -117,6 +117,10 @@ func (t *trainer) checkDivergence(ctx context.Context, m state.Metrics, limits s
 			return &DivergedError{Step: m.Step, Skipped: g.InARow, Spikes: m.Spikes, Loss: m.Loss, GradNorm: m.GradNorm}
 		}
 		t.say("step %d: %s: the update is left out (%d in a row, %d is the end)", m.Step, beyond(m, limits), g.InARow, patience)
+		return nil
+	}
+	if overflows(m, scale) {
+		t.say("step %d: a gradient overflows f16 at a scale of the loss of %g: the update is left out, and the scale is halved", m.Step, scale)
 		return nil
 	}
 	if t.run.InARow++; t.run.InARow >= t.config.NaNPatience {

@@ -54,6 +54,12 @@ var toBeKilled = map[string]func(t *testing.T, dir string) error{
 		_, err := Run(t.Context(), gputest.Device(t), c)
 		return err
 	},
+	"products of f16": func(t *testing.T, dir string) error {
+		c := killedRun(t, dir)
+		c.State.RoundProducts = true
+		_, err := Run(t.Context(), gputest.Device(t), c)
+		return err
+	},
 	"adapters": func(t *testing.T, dir string) error {
 		_, err := Run(t.Context(), gputest.Device(t), killedAdapters(t, dir))
 		return err

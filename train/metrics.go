@@ -60,6 +60,9 @@ type Metrics struct {
 	LeftOut         string `json:"left_out,omitempty"`          // why this step's update was: "not finite", or what was beyond: "loss, gradient norm"
 	UpdateNorm      Number `json:"update_norm,omitempty"`       // global L2 norm of the update, where SpikeConfig asks for it
 
+	// Scale is the power of two that the loss was scaled by, with products of f16.
+	Scale Number `json:"scale,omitempty"`
+
 	// Pairs are the means over the pairs of the step, by name, with an objective on pairs.
 	Pairs map[string]Number `json:"pairs,omitempty"`
 

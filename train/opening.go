@@ -160,6 +160,7 @@ func (t *opening) openDirectory(ctx context.Context, settings []byte) error {
 	for _, name := range removed {
 		t.say("removed %s, left by an interrupted save", name)
 	}
+	t.noteUnits()
 	if err := t.restore(ctx); err != nil {
 		return err
 	}
@@ -224,6 +225,8 @@ func (t *opening) restore(ctx context.Context) error {
 		return t.dir.advised(c, &ChangedError{Dir: c.Dir, Key: "data (fingerprint of the text)", Found: record.Run.Fingerprint, Wanted: c.Fingerprint})
 	case record.Run.Seed != c.State.Seed:
 		return t.dir.advised(c, &ChangedError{Dir: c.Dir, Key: "train.seed", Found: fmt.Sprint(record.Run.Seed), Wanted: fmt.Sprint(c.State.Seed)})
+	case record.Run.MatrixUnits != t.units(): // each kind adds up in an order of its own
+		return t.dir.advised(c, &ChangedError{Dir: c.Dir, Key: "device.matrix (products of f16)", Found: unitsText(record.Run.MatrixUnits), Wanted: unitsText(t.units())})
 	}
 	if t.decided.moved != "" {
 		t.say("%s", t.decided.moved)
@@ -270,7 +273,7 @@ func (t *opening) loaded() {
 func (t *opening) begin(ctx context.Context) error {
 	defer t.times.span(spanCreate)()
 	c := &t.config
-	t.run = checkpoint.Run{Seed: c.State.Seed, Fingerprint: c.Fingerprint}
+	t.run = checkpoint.Run{Seed: c.State.Seed, Fingerprint: c.Fingerprint, MatrixUnits: t.units()}
 	var err error
 	if c.State, err = c.State.WithBase(c.Params); err != nil { // noteOrigin reads nothing again
 		return fmt.Errorf("train: %w", err)

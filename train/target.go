@@ -32,6 +32,7 @@ type State interface {
 	Submits() [][]gpu.Planned
 	TrainStep(ctx context.Context, batch data.Batch) ([]state.Metrics, error)
 	SetLimits(l state.Limits)
+	SetScale(scale float64)
 	Drain(ctx context.Context) ([]state.Metrics, error)
 	Evaluate(ctx context.Context, e *data.Evaluation) (state.EvalResult, error)
 	Evaluations(ctx context.Context, e *data.Evaluation) iter.Seq2[state.EvalResult, error]

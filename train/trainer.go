@@ -159,6 +159,9 @@ func (t *trainer) step(ctx context.Context, p prepared) error {
 	c := t.config.State
 	t.meter.begin(t.state.Step()+1, given{epoch: p.batch.Epochs, positions: int64(c.Batch * c.Microbatches * c.Sequence), wait: p.wait})
 	t.state.SetLimits(guard{t.config.Spikes}.limits(t.run.Guard, t.state.Step()+1))
+	if c.RoundProducts {
+		t.state.SetScale(math.Ldexp(1, scaleOf(t.run.Scale, t.state.Step()+1).Exponent))
+	}
 	metrics, err := t.state.TrainStep(ctx, p.batch)
 	if err != nil {
 		t.team.apart = true
@@ -203,10 +206,15 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 		t.run.Window = t.window.losses
 		limits := guard{t.config.Spikes}.limits(t.run.Guard, m.Step)
 		t.run.Guard = guard{t.config.Spikes}.after(t.run.Guard, m)
+		scale := 0.0
+		if t.config.State.RoundProducts {
+			scale = math.Ldexp(1, scaleOf(t.run.Scale, m.Step).Exponent)
+			t.run.Scale = scaled(t.run.Scale, m)
+		}
 		t.last = Metrics{
 			Step: m.Step, Loss: Number(m.Loss), LearningRate: Number(m.LearningRate), GradNorm: Number(m.GradNorm), GradNormClipped: t.config.clipped(m.GradNorm),
 			Tokens: t.run.Tokens, Epoch: Number(given.epoch), Skipped: m.Skipped, UpdateNorm: Number(m.UpdateNorm), LeftOut: leftOut(m),
-			Pairs: pairFigures(t.config.State, m.Pairs), Watched: t.watching.figures(m.Step), Cost: cost,
+			Pairs: pairFigures(t.config.State, m.Pairs), Watched: t.watching.figures(m.Step), Scale: Number(scale), Cost: cost,
 		}
 		if t.run.Guard != nil {
 			t.last.Spikes = t.run.Guard.Spikes
@@ -219,7 +227,7 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 			return err
 		}
 		hooks = errors.Join(hooks, err)
-		if err := t.checkDivergence(ctx, m, limits); err != nil {
+		if err := t.checkDivergence(ctx, m, limits, scale); err != nil {
 			return err
 		}
 	}

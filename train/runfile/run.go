@@ -111,6 +111,7 @@ type Train struct {
 	Seed         uint64 `yaml:"seed" default:"42" doc:"seed of initialisation, order, dropout and samples"`
 	Recompute    string `yaml:"recompute" default:"auto" range:"auto|none|attention|layers" resume:"free" doc:"activations of each layer that the backward pass computes again instead of keeping, to the same bits: nothing (none), the operands of attention, norms and activation functions (attention), everything except the layer's input (layers), or the first of these that fits the memory (auto)"`
 	Storage      string `yaml:"storage" default:"f32" range:"f32|bf16" doc:"how a step keeps its activations, its logits, and the gradients between operations: in f32, or rounded to bf16, in half the bytes. Operations compute and add up in f32; parameters, their gradients and the optimizer's state stay in f32"`
+	Products     string `yaml:"products" default:"f32" range:"f32|f16" doc:"how products of matrices read their operands: in f32, or rounded to f16, as matrix units multiply them (device.matrix). Sums, and everything else, stay in f32; the loss is scaled by a power of two that the run adapts"`
 	MemoryLimit  string `yaml:"memory_limit" range:"size" resume:"free" doc:"most device memory to use on one adapter, such as 6GiB, however many stages it has; empty: all it has"`
 }
 
@@ -130,6 +131,7 @@ type Pipeline struct {
 type Device struct {
 	SubmitLimit Duration `yaml:"submit_limit" default:"0.5s" range:"duration" resume:"free" doc:"longest time that one submit to an adapter is expected to take. A longer step is cut into several submits, to the same bits. Windows resets a driver after two seconds of one submit. Empty or 0s: never cut"`
 	Texels      string   `yaml:"texels" default:"auto" range:"auto|off|reuse|all|force" resume:"free" doc:"software adapters: which kernels read their operands from textures, which take extra memory: none (off), kernels that read each element many times (reuse), all that gain by it (all), or as a measurement of the adapter says (auto). force is for tests"`
+	Matrix      string   `yaml:"matrix" default:"off" range:"off|auto" resume:"free" doc:"matrix units of the adapter, which make products of f16 (train.products): used where Linux's Vulkan driver has them and they compute rightly (auto), or not (off). A run does not resume on another kind of unit"`
 }
 
 // Cluster is how ranks train one model.

@@ -250,6 +250,7 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 	if c.Storage, err = array.ParseDType(t.Storage); err != nil {
 		return state.Config{}, err
 	}
+	c.RoundProducts = t.Products == "f16"
 	if c.FrozenDType, err = array.ParseDType(cfg.Model.Base); err != nil {
 		return state.Config{}, err
 	}

@@ -75,6 +75,7 @@ func DeviceOptions(cfg *runfile.Config, adapters ...gpu.Adapter) (o gpu.Options,
 	if o.SubmitLimit = cfg.Device.SubmitLimit.Time(); o.SubmitLimit == 0 {
 		o.SubmitLimit = -1
 	}
+	o.Matrix = cfg.Device.Matrix == "auto" && cfg.Train.Products == "f16"
 	for _, a := range adapters {
 		if o.Texels > gpu.TexelsOff && a.Limits.TexelBindings == 0 {
 			return o, &UsageError{fmt.Errorf("run file: device.texels (%s): found %s, which reads no textures, with %s: wanted auto or off", cfg.Origin("device.texels"), o.Texels, a)}
