@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"sync"
 	"time"
 )
@@ -8,29 +9,33 @@ import (
 // Work is what commands are counted to do, before they are done.
 type Work struct {
 	FLOPs float64 `json:"-"`     // floating point operations
+	Units float64 `json:"-"`     // of these, by matrix units
 	Bytes float64 `json:"bytes"` // that move between memory and the device
 }
 
 // Plus is both.
-func (w Work) Plus(o Work) Work { return Work{w.FLOPs + o.FLOPs, w.Bytes + o.Bytes} }
+func (w Work) Plus(o Work) Work { return Work{w.FLOPs + o.FLOPs, w.Units + o.Units, w.Bytes + o.Bytes} }
 
 // Times is so many times as much.
-func (w Work) Times(n float64) Work { return Work{w.FLOPs * n, w.Bytes * n} }
+func (w Work) Times(n float64) Work { return Work{w.FLOPs * n, w.Units * n, w.Bytes * n} }
 
 // Speed is what a device does in a second. A command takes the longer of its two times, plus Command.
 type Speed struct {
-	FLOPS          float64 `json:"flops"` // f32
+	FLOPS          float64 `json:"flops"`                // f32
+	UnitFLOPS      float64 `json:"unit_flops,omitempty"` // f16 with sums in f32, by matrix units; 0: as FLOPS
 	BytesPerSecond float64 `json:"bytes_per_second"`
 	Command        float64 `json:"-"` // seconds
 }
 
 // Seconds is the time of a command that does so much.
 func (s Speed) Seconds(w Work) float64 {
-	return max(w.FLOPs/s.FLOPS, w.Bytes/s.BytesPerSecond) + s.Command
+	return max((w.FLOPs-w.Units)/s.FLOPS+w.Units/cmp.Or(s.UnitFLOPS, s.FLOPS), w.Bytes/s.BytesPerSecond) + s.Command
 }
 
 // Times is a device that is so many times as fast.
-func (s Speed) Times(f float64) Speed { return Speed{s.FLOPS * f, s.BytesPerSecond * f, s.Command / f} }
+func (s Speed) Times(f float64) Speed {
+	return Speed{s.FLOPS * f, s.UnitFLOPS * f, s.BytesPerSecond * f, s.Command / f}
+}
 
 // commandSeconds is what a command takes besides its work: 50 us on lavapipe, 24 to 71 us on cards where each is
 // submitted alone (arXiv 2604.02344).
@@ -40,11 +45,11 @@ const commandSeconds = 30e-6
 func Typical(a Adapter) Speed {
 	switch a.Type {
 	case "discrete":
-		return Speed{5e12, 500e9, commandSeconds}
+		return Speed{5e12, 0, 500e9, commandSeconds}
 	case "integrated":
-		return Speed{5e11, 50e9, commandSeconds}
+		return Speed{5e11, 0, 50e9, commandSeconds}
 	}
-	return Speed{3e10, 10e9, commandSeconds}
+	return Speed{3e10, 0, 10e9, commandSeconds}
 }
 
 // unmeasured is what a device is taken to do until Measured tells: a fifth of what is typical, for there are slow cards, and a submit that is planned
@@ -110,5 +115,5 @@ func (r *Recording) workOf(c *command, expected *Work) Work {
 		return *expected
 	}
 	moved := float64(c.kernel.Moved(c.bind, 0, 0))
-	return Work{moved * r.intensity, moved}
+	return Work{FLOPs: moved * r.intensity, Bytes: moved}
 }

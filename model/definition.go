@@ -82,9 +82,6 @@ const (
 	InputTokens    = "tokens"     // i32 [batch, seq]
 	InputLabels    = "labels"     // i32 [batch*seq], graph.IgnoreLabel does not count; with Loss
 	InputLossScale = "loss_scale" // f32 []: 1 over the labels counted in a whole update; with Loss
-	// InputGradientScale is f32 []: what gradients of a scaled loss are multiplied by; in training with products of f16, where InputLossScale has its
-	// inverse as a factor.
-	InputGradientScale = "gradient_scale"
 	InputDropoutKey    = "dropout_key" // u32 [2], another for each batch; when Training and dropout > 0
 	InputRows          = "rows"        // i32 [Rows], indices into batch*seq; with Rows > 0
 	InputPositions     = "positions"   // i32 [batch, seq], each below Window and no two of a sequence the same; with Documents from 0 on in each; with either

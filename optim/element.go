@@ -55,6 +55,8 @@ type Scalar struct {
 	Name string
 	At   func(count int64) float64
 	of   func(rate float64) float64 // what it is of the learning rate; nil where it is nothing of it
+
+	inverse bool // it is the inverse of State.SetScale's
 }
 
 // Fixed is a scalar that does not change.

@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -62,11 +63,15 @@ func newPlan(t Transform) (*plan, error) {
 	if t.accumulate > 1 {
 		elements = append([]Element{collector(t.accumulate)}, elements...)
 	}
+	if t.scaled {
+		elements = append([]Element{unscale}, elements...)
+	}
+	first := t.accumulate > 1 || t.scaled // makes the gradient of what comes in
 	p := &plan{transform: t}
 	counts := map[string]bool{updatesCount: true}
 	slots := map[string]bool{}
 	update, params := -1, -1 // the measurements that still hold
-	if t.skip && t.accumulate <= 1 {
+	if t.skip && !first {
 		p.norm(&update, 0)
 	}
 	begin := 0
@@ -105,7 +110,7 @@ func newPlan(t Transform) (*plan, error) {
 			p.segments = append(p.segments, segment{first: begin, end: i})
 			begin = i + 1
 		}
-		if t.skip && t.accumulate > 1 && i == 0 {
+		if t.skip && first && i == 0 {
 			p.norm(&update, 1)
 		}
 	}
@@ -195,13 +200,17 @@ func (p *plan) advance(counts map[string]int64, phase Phase) {
 	}
 }
 
-// evaluate gives the scalars of a call, in float64; lr, unless it is nil, is the rate of this call.
-func (p *plan) evaluate(counts map[string]int64, lr Schedule) []float64 {
+// evaluate gives the scalars of a call, in float64; lr, unless it is nil, is the rate of this call, and scale that of its gradients, 0 for 1.
+func (p *plan) evaluate(counts map[string]int64, lr Schedule, scale float64) []float64 {
 	values := make([]float64, 0, p.scalars)
 	for _, s := range p.steps {
 		for _, c := range s.Scalars {
 			if lr != nil && c.of != nil {
 				values = append(values, c.of(lr(counts[s.count])))
+				continue
+			}
+			if c.inverse {
+				values = append(values, 1/cmp.Or(scale, 1))
 				continue
 			}
 			values = append(values, c.At(counts[s.count]))

@@ -21,6 +21,7 @@ type State struct {
 	trees   []NamedTree
 	counts  map[string]int64
 	rate    float64
+	scale   float64 // of gradients, where the transformation takes it out; 0: 1
 	kernels map[job]*fused
 
 	operations []Operation   // one a segment but the last
@@ -125,7 +126,7 @@ func (s *State) Prepare() (Phase, error) { return s.PrepareAt(nil) }
 // are scheduled with it. Multipliers of leaves stay. A nil schedule is the state's own.
 func (s *State) PrepareAt(lr Schedule) (Phase, error) {
 	phase := s.Phase()
-	values := s.plan.evaluate(s.counts, lr)
+	values := s.plan.evaluate(s.counts, lr, s.scale)
 	data := make([]uint32, s.plan.uniformBytes()/4)
 	for i, v := range values {
 		data[i] = math.Float32bits(float32(v))

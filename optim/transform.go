@@ -14,6 +14,7 @@ type Transform struct {
 	elements   []Element
 	accumulate int  // calls an update; 0 and 1 are the same
 	skip       bool // nothing changes where a gradient is not finite
+	scaled     bool // gradients come scaled
 	guard      Guard
 	frozen     []buffers.Spec // leaves of the model that are not updated
 	err        error
@@ -24,7 +25,7 @@ func (t Transform) Name() string { return t.name }
 
 // Is tells whether both are one transformation, made by one call: two that were made alike are not.
 func (t Transform) Is(other Transform) bool {
-	return t.name == other.name && t.accumulate == other.accumulate && t.skip == other.skip && t.guard == other.guard &&
+	return t.name == other.name && t.accumulate == other.accumulate && t.skip == other.skip && t.scaled == other.scaled && t.guard == other.guard &&
 		len(t.frozen) == len(other.frozen) && (len(t.frozen) == 0 || &t.frozen[0] == &other.frozen[0]) && len(t.elements) == len(other.elements) && (len(t.elements) == 0 || &t.elements[0] == &other.elements[0])
 }
 

@@ -23,7 +23,8 @@ type Twin struct {
 	table   *resolved
 	twins   []OperatorTwin // one a segment but the last
 	counts  map[string]int64
-	update  uint32 // index of the update in hand
+	scale   float64 // of the next gradients, where the transformation takes it out; 0: 1
+	update  uint32  // index of the update in hand
 	norms   []float64
 	bad     []bool
 	sums    [][]float64 // measurement, leaf
@@ -98,7 +99,7 @@ func (w *Twin) Update(grads []buffers.Host) error {
 		}
 	}
 	phase := w.plan.phase(w.counts)
-	scalars := w.plan.evaluate(w.counts, nil)
+	scalars := w.plan.evaluate(w.counts, nil, w.scale)
 	w.update = uint32(w.counts[updatesCount])
 	at := maps.Clone(w.counts)
 	w.plan.advance(w.counts, phase)

@@ -56,8 +56,7 @@ func (c Config) Feed(in Inputs, i int) Feed {
 	if in.Batch.Positions != nil {
 		b.Positions = in.Batch.Positions[from:to]
 	}
-	scale := float32(cmp.Or(in.Scale, 1))
-	f := Feed{Batch: b, LossScale: scale * float32(1/float64(in.Count)), GradientScale: 1 / scale, DropoutKey: c.dropoutKey(in.Step, c.Share().First+i)}
+	f := Feed{Batch: b, LossScale: float32(cmp.Or(in.Scale, 1)) * float32(1/float64(in.Count)), DropoutKey: c.dropoutKey(in.Step, c.Share().First+i)}
 	if p := c.Preference; p != nil {
 		own := p.Inputs(b.Tokens, b.Labels, b.Rows)
 		f.Pairs, f.LearnedScale = &own, model.LearnedScale(in.Count, in.Learned)

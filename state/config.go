@@ -179,6 +179,9 @@ func (c Config) Transform() (optim.Transform, error) {
 	if err != nil {
 		return t, err
 	}
+	if c.RoundProducts {
+		t = optim.Unscale(t)
+	}
 	t = optim.GuardUpdates(optim.Guard{Losses: c.losses(), Update: c.MeasureUpdates}, t)
 	if len(c.Frozen) == 0 {
 		return t, nil
@@ -277,10 +280,6 @@ func (c Config) Training(part map[string]int) (t Training, err error) {
 		return t, err
 	}
 	if c.RoundProducts {
-		scale := t.Graph.Input(model.InputGradientScale, graph.F32())
-		for i, v := range values {
-			values[i] = t.Graph.Mul(v, scale)
-		}
 		t.Graph.RoundProducts()
 	}
 	for i, v := range values {

@@ -13,8 +13,6 @@ type Feed struct {
 	Batch     data.Batch // without positions, every row is a document of its own
 	Rows      []int32    // of the batch's tokens, whose logits are wanted
 	LossScale float32    // times the power of two of a scaled loss
-	// GradientScale is the inverse of that power; with products of f16.
-	GradientScale float32
 	// Pairs are what a Preference reads besides, in place of the batch's labels, and LearnedScale is model.InputLearnedScale.
 	Pairs        *model.PairInputs
 	LearnedScale float32
@@ -50,8 +48,6 @@ func (f Feed) Write(to *compile.Program) error {
 			err = to.WriteInts(name, f.Rows)
 		case model.InputLossScale:
 			err = to.WriteFloats(name, []float32{f.LossScale})
-		case model.InputGradientScale:
-			err = to.WriteFloats(name, []float32{f.GradientScale})
 		case model.InputDropoutKey:
 			err = to.WriteUints(name, f.DropoutKey[:])
 		default:

@@ -84,6 +84,13 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, own counts
 	if err != nil {
 		return err
 	}
+	if s.config.RoundProducts && s.scale > 0 {
+		for i, opt := range s.Optimizers() {
+			if err := opt.SetScale(s.scale); err != nil {
+				return s.passes.Failed(i, err)
+			}
+		}
+	}
 	if err := s.updater.Prepare(ctx, nil); err != nil {
 		return err
 	}

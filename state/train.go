@@ -147,6 +147,9 @@ func (s *TrainState) Value(ctx context.Context) (Value, error) {
 	opt := s.own.OptimizerState
 	losses := opt.Losses()
 	err := opt.SetLimits(optim.Limits{})
+	if err == nil && s.config.RoundProducts {
+		err = opt.SetScale(1)
+	}
 	if err == nil {
 		err = s.own.device().Write(losses, make([]byte, losses.Bytes))
 	}

@@ -190,24 +190,25 @@ type card struct {
 	unified bool   // with the processor
 }
 
-// cards have the speeds that docs/benchmarks.md derives; those without one are known by their memory alone.
+// cards have the speeds that docs/benchmarks.md derives; those without one are known by their memory alone. Speeds of matrix units are published ones, of
+// those that products have tiles for.
 var cards = []card{
 	{"AMD RX 6800 XT", gpu.Speed{FLOPS: 20.7e12, BytesPerSecond: 512e9}, 16 << 30, false},
 	{"Intel Arc A770", gpu.Speed{FLOPS: 19.7e12, BytesPerSecond: 560e9}, 16 << 30, false},
-	{"NVIDIA RTX 3060", gpu.Speed{FLOPS: 12.7e12, BytesPerSecond: 360e9}, 12 << 30, false},
+	{"NVIDIA RTX 3060", gpu.Speed{FLOPS: 12.7e12, UnitFLOPS: 25.4e12, BytesPerSecond: 360e9}, 12 << 30, false},
 	{"Apple M2", gpu.Speed{FLOPS: 3.6e12, BytesPerSecond: 100e9}, 8 << 30, true},
 	{"AMD RX 7600", gpu.Speed{}, 8 << 30, false},
-	{"AMD RX 7900 XTX", gpu.Speed{}, 24 << 30, false},
+	{"AMD RX 7900 XTX", gpu.Speed{FLOPS: 61.4e12, UnitFLOPS: 122.8e12, BytesPerSecond: 960e9}, 24 << 30, false},
 	{"AMD RX 9070 XT", gpu.Speed{}, 16 << 30, false},
-	{"Intel Arc B580", gpu.Speed{}, 12 << 30, false},
+	{"Intel Arc B580", gpu.Speed{FLOPS: 13.7e12, BytesPerSecond: 456e9}, 12 << 30, false},
 	{"NVIDIA RTX 3090", gpu.Speed{}, 24 << 30, false},
 	{"NVIDIA RTX 4060", gpu.Speed{}, 8 << 30, false},
 	{"NVIDIA RTX 4070", gpu.Speed{}, 12 << 30, false},
 	{"NVIDIA RTX 4080", gpu.Speed{}, 16 << 30, false},
-	{"NVIDIA RTX 4090", gpu.Speed{}, 24 << 30, false},
+	{"NVIDIA RTX 4090", gpu.Speed{FLOPS: 82.6e12, UnitFLOPS: 165.2e12, BytesPerSecond: 1008e9}, 24 << 30, false},
 	{"NVIDIA RTX 5090", gpu.Speed{}, 32 << 30, false},
 	{"NVIDIA A100 80GB", gpu.Speed{}, 80 << 30, false},
-	{"NVIDIA H100 80GB", gpu.Speed{}, 80 << 30, false},
+	{"NVIDIA H100 80GB", gpu.Speed{FLOPS: 66.9e12, UnitFLOPS: 989e12, BytesPerSecond: 3350e9}, 80 << 30, false},
 	{"Apple M1", gpu.Speed{}, 8 << 30, true},
 }
 

@@ -81,6 +81,10 @@ func (c *planCmd) planStep(ctx context.Context, cfg *runfile.Config) (*plannedSt
 		return nil, err
 	}
 	on, all := someCard(), rated()
+	if options.Matrix { // the tile of 16 x 16 x 16, as NVIDIA's and AMD's cards have it
+		on.Limits.WorkgroupBytes = 48 << 10
+		on.Limits.Matrix = gpu.MatrixUnits{Shapes: []gpu.MatrixShape{{M: 16, N: 16, K: 16}}, Lanes: 32, Subgroups: 32}
+	}
 	if c.Adapter != "" {
 		var measured card
 		if on, measured, err = measuredCard(ctx, cfg, c.Adapter); err != nil {
@@ -180,6 +184,14 @@ func (p *plannedStep) on(c card) plannedCard {
 	return out
 }
 
+// operations is the card's TFLOP/s, and its matrix units' where they are used.
+func (c card) operations(units bool) string {
+	if units && c.UnitFLOPS > 0 {
+		return fmt.Sprintf("%.3g, units %.3g", c.FLOPS/1e12, c.UnitFLOPS/1e12)
+	}
+	return fmt.Sprintf("%.3g", c.FLOPS/1e12)
+}
+
 func (p *plannedStep) write(out io.Writer) error {
 	fmt.Fprintf(out, "%s, %d parameters, %d tokens a step, with the kernels of %s; computed, not measured\n", p.Model, p.Parameters, p.Tokens, p.Kernels)
 	if p.Again > 0 {
@@ -207,7 +219,7 @@ func (p *plannedStep) write(out io.Writer) error {
 		for _, g := range c.Groups[:min(3, len(c.Groups))] {
 			parts = append(parts, fmt.Sprintf("%s %.0f %%", g.Group, 100*g.Share))
 		}
-		row(w, 34, c.Name, fmt.Sprintf("%.0f", c.BytesPerSecond/1e9), fmt.Sprintf("%.3g", c.FLOPS/1e12), fmt.Sprintf("%.1f", 1e3*c.Seconds),
+		row(w, 34, c.Name, fmt.Sprintf("%.0f", c.BytesPerSecond/1e9), c.operations(all.Units > 0), fmt.Sprintf("%.1f", 1e3*c.Seconds),
 			fmt.Sprintf("%.0f", c.TokensPerSecond), fmt.Sprint(c.Submits), fmt.Sprintf("%.1f", 1e3*c.LongestSubmit), strings.Join(parts, ", "))
 	}
 	fmt.Fprintf(w, "\nsubmits, and the longest, as planned with %.0f %% of these limits\n", 100*ofLimits)

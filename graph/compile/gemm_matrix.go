@@ -38,9 +38,11 @@ var unitShapes = []gpu.MatrixShape{{M: 16, N: 16, K: 16}, {M: 8, N: 8, K: 8}}
 // units is the variant for the matrix units of the adapter, if it has some that products have a tile for, and they are on.
 func units(l gpu.Limits) (gemmVariant, bool) {
 	for _, shape := range unitShapes {
-		if v := matrixUnits(shape, l.Matrix.Lanes, l.Registers); slices.Contains(l.Matrix.Shapes, shape) && v.subgroups() <= l.Matrix.Subgroups {
-			return v, v.subgroups()*v.matrix.lanes <= l.Invocations
+		v := matrixUnits(shape, l.Matrix.Lanes, l.Registers)
+		if !slices.Contains(l.Matrix.Shapes, shape) {
+			continue
 		}
+		return v, v.subgroups() <= l.Matrix.Subgroups && v.subgroups()*v.matrix.lanes <= l.Invocations && 16*v.sharedQuads() <= l.WorkgroupBytes
 	}
 	return gemmVariant{}, false
 }
@@ -75,6 +77,14 @@ func (v gemmVariant) subgroups() int {
 	return v.tileM / (v.matrix.down * v.matrix.unit.M) * (v.tileN / (v.matrix.across * v.matrix.unit.N))
 }
 
+// pitch is the vec4s of a row in workgroup memory: eights along K, and one against bank conflicts.
+func (t matrixTile) pitch() int { return t.step/8 + 1 }
+
+// sharedQuads are the vec4s of workgroup memory: the operands of a step, and after the products a matrix of C a subgroup.
+func (v gemmVariant) sharedQuads() int {
+	return max((v.tileM+v.tileN)*v.matrix.pitch(), v.subgroups()*v.matrix.unit.M*v.matrix.unit.N/4)
+}
+
 // specialise gives a variant of the shader its geometry.
 func (t matrixTile) specialise(v gemmVariant, variant shaders.Variant) {
 	gpu.MatrixVariant(t.unit, t.lanes, variant)
@@ -82,7 +92,6 @@ func (t matrixTile) specialise(v gemmVariant, variant shaders.Variant) {
 	subgroups := v.subgroups()
 	invocations := subgroups * t.lanes
 	eights := t.step / 8
-	pitch := eights + 1 // a vec4 of padding against bank conflicts
 	blocks := func(rows int, turned bool) int {
 		n := rows * eights
 		if turned {
@@ -92,7 +101,7 @@ func (t matrixTile) specialise(v gemmVariant, variant shaders.Variant) {
 	}
 	for name, n := range map[string]int{
 		"TILE_M": v.tileM, "TILE_N": v.tileN, "STEP": t.step, "DOWN": t.down, "ACROSS": t.across, "SUBGROUPS_N": columns, "INVOCATIONS": invocations,
-		"PITCH": pitch, "UNIT_STEPS": t.step / t.unit.K, "TILE": max((v.tileM+v.tileN)*pitch, subgroups*t.unit.M*t.unit.N/4),
+		"PITCH": t.pitch(), "UNIT_STEPS": t.step / t.unit.K, "TILE": v.sharedQuads(),
 		"A_BLOCKS": blocks(v.tileM, variant.Flags["TRANS_A"]), "B_BLOCKS": blocks(v.tileN, !variant.Flags["TRANS_B"]),
 	} {
 		variant.Constants[name] = strconv.Itoa(n)

@@ -55,7 +55,7 @@ func (p *Program) Work() []Work {
 		if !slices.Contains(strings.Split(w.Kernels, " + "), name) {
 			w.Kernels = strings.TrimPrefix(w.Kernels+" + "+name, " + ")
 		}
-		w.Bytes += p.work[i].Bytes
+		w.Bytes, w.Units = w.Bytes+p.work[i].Bytes, w.Units+p.work[i].Units
 	}
 	var out []Work
 	for i, w := range units {
@@ -101,6 +101,9 @@ func (p *Program) workOfCommands() []gpu.Work {
 			flops += u.follow.FLOPs
 		}
 		work[i].FLOPs = share * flops
+		if cmd.kernel != nil && strings.HasPrefix(cmd.kernel.Label, "gputrain.graph.matmul_matrix") {
+			work[i].Units = work[i].FLOPs
+		}
 	}
 	return work
 }
