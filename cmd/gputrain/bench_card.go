@@ -13,6 +13,7 @@ import (
 
 	"gputrain/cmd/gputrain/lab/bench"
 	"gputrain/gpu"
+	"gputrain/graph/compile"
 	"gputrain/internal/system"
 	"gputrain/state"
 	"gputrain/train"
@@ -85,7 +86,7 @@ func predictor() bench.Predict {
 	var on card
 	return func(ctx context.Context, st state.Config, dev *gpu.Device) (p bench.Prediction, err error) {
 		if on.FLOPS == 0 { // on a device of its own: that of a model tells what the model takes
-			other, err := gpu.Open(ctx, dev.Adapter(), gpu.Options{})
+			other, err := gpu.Open(ctx, dev.Adapter(), gpu.Options{Matrix: compile.UnitsOf(dev.Adapter().Limits) != ""})
 			if err != nil {
 				return p, err
 			}

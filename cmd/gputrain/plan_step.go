@@ -127,6 +127,9 @@ func measuredOn(ctx context.Context, dev *gpu.Device) (c card, err error) {
 	if c.FLOPS, err = pipeline.Peak(ctx, []*gpu.Device{dev}); err != nil {
 		return c, err
 	}
+	if c.UnitFLOPS, err = bench.UnitPeak(ctx, dev); err != nil {
+		return c, err
+	}
 	gigabytes, err := bench.Copy(ctx, dev)
 	c.BytesPerSecond = gigabytes * 1e9
 	return c, err

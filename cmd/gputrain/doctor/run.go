@@ -128,6 +128,16 @@ func Checks() []gpu.Check {
 	return slices.Concat(buffers.Checks(), histogram.Checks(), kron.Checks(), optim.Checks(), compile.Checks())
 }
 
+// UnitChecks are the checks of products of f16, for a device whose matrix units make them.
+func UnitChecks() (out []gpu.Check) {
+	for _, c := range compile.Checks() {
+		if strings.Contains(c.Name, "f16") {
+			out = append(out, gpu.Check{Name: c.Name + " by matrix units", Run: c.Run})
+		}
+	}
+	return out
+}
+
 // worstOf is the first result that fails, else the one with the largest error.
 // Where that is one with texels, what is worst says so.
 func worstOf(devices [][]*gpu.Device, run func([]*gpu.Device) Result) (worst Result) {

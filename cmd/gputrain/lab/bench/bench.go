@@ -97,8 +97,17 @@ func Adapter(ctx context.Context, a gpu.Adapter, dev *gpu.Device, only string, r
 
 // productFigures measures the products.
 func (r measurement) productFigures(ctx context.Context, dev *gpu.Device) error {
+	return r.figuresOfProducts(ctx, dev, false)
+}
+
+// unitFigures measures them with operands rounded to f16.
+func (r measurement) unitFigures(ctx context.Context, dev *gpu.Device) error {
+	return r.figuresOfProducts(ctx, dev, true)
+}
+
+func (r measurement) figuresOfProducts(ctx context.Context, dev *gpu.Device, rounded bool) error {
 	for _, s := range r.products {
-		rate, kernels, err := measureMatmul(ctx, dev, s, r.flops)
+		rate, kernels, err := measureProduct(ctx, dev, s, rounded, r.flops)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"gputrain/cmd/gputrain/doctor"
@@ -107,6 +108,11 @@ type cardModel struct {
 	batch int
 }
 
+// inF16 is the model with products of f16, by the adapter's matrix units.
+func (c cardModel) inF16() cardModel {
+	return cardModel{c.name + ", products of f16", append(slices.Clip(c.set), "train.products=f16", "device.matrix=auto"), c.batch}
+}
+
 var cardShapes = sizes{
 	products: []matmulShape{
 		{1024, 1024, 1024, "nn"},
@@ -137,7 +143,7 @@ var cardShapes = sizes{
 func FullScale() Scale {
 	return Scale{
 		Name: "full", Cases: true, sizes: cardShapes, limit: 10 * time.Minute, rest: 35 * time.Second,
-		budgets: map[string]time.Duration{"start": time.Minute, "doctor": 150 * time.Second, "GPT-2 124M": 70 * time.Second, "SmolLM2-135M": 70 * time.Second, "Qwen3-0.6B": 70 * time.Second},
+		budgets: map[string]time.Duration{"start": time.Minute, "doctor": 150 * time.Second, "GPT-2 124M": 70 * time.Second, "GPT-2 124M, products of f16": 70 * time.Second, "SmolLM2-135M": 70 * time.Second, "Qwen3-0.6B": 70 * time.Second},
 		models: []cardModel{
 			{"GPT-2 124M", []string{
 				"model.kind=gpt2", "model.layers=12", "model.heads=12", "model.width=768", "model.vocab=50257", "model.context=1024",

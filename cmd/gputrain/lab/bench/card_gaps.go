@@ -63,7 +63,7 @@ func (m CardModel) gaps(software bool) (out []Gap) {
 			out = append(out, Gap{fmt.Sprintf("%s: %s: %.1f times what the limits of the adapter allow, %.0f %% of a step", m.Name, o.Name, o.Ratio, 100*o.Seconds/m.Profiled), lost, toTry(o.Name, software)})
 		}
 	}
-	if idle := (m.Profiled - passes) / max(m.Profiled, 1e-9); passes > 0 && idle > 2*gapShare {
+	if idle := (m.Seconds - passes) / max(m.Seconds, 1e-9); passes > 0 && idle > 2*gapShare {
 		try := "a larger train.batch, so that each kernel has more to do; a longer device.submit_limit, if a step has many submits"
 		if software {
 			try = "a larger train.batch; device.texels: off, to see what copies of operands to textures take, which are between passes"

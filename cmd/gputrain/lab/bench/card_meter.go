@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
 	"gputrain/cmd/gputrain/doctor"
 	"gputrain/gpu"
+	"gputrain/graph/compile"
 	"gputrain/internal/caught"
 	"gputrain/internal/system"
 	"gputrain/train"
@@ -164,9 +166,9 @@ type meterPart struct {
 }
 
 func (m *Meter) list() []meterPart {
-	on := func(measure func(measurement, context.Context, *gpu.Device) error) func(context.Context) error {
+	with := func(o gpu.Options, measure func(measurement, context.Context, *gpu.Device) error) func(context.Context) error {
 		return func(ctx context.Context) error {
-			dev, err := gpu.Open(ctx, m.Adapter, gpu.Options{})
+			dev, err := gpu.Open(ctx, m.Adapter, o)
 			if err != nil {
 				return err
 			}
@@ -176,6 +178,9 @@ func (m *Meter) list() []meterPart {
 				return m.done(ctx, func(_ *Card, p *CardPart) { p.Figures = append(p.Figures, f) })
 			}}, ctx, dev)
 		}
+	}
+	on := func(measure func(measurement, context.Context, *gpu.Device) error) func(context.Context) error {
+		return with(gpu.Options{}, measure)
 	}
 	r := measurement{sizes: m.Scale.sizes}
 	memory, _ := r.chosen(true)
@@ -189,7 +194,12 @@ func (m *Meter) list() []meterPart {
 		{"Kronecker factors", 4, on(measurement.kronFigures)},
 		{"optimizers of matrices", len(arithmetic), on(measurement.arithmetic)},
 	}
-	for _, c := range m.Scale.models {
+	models := m.Scale.models
+	if compile.UnitsOf(m.Adapter.Limits) != "" {
+		parts = append(parts, meterPart{"products of f16 by matrix units", len(r.products), with(gpu.Options{Matrix: true}, measurement.unitFigures)})
+		models = append(slices.Clip(models), models[0].inF16())
+	}
+	for _, c := range models {
 		parts = append(parts, meterPart{c.name, 1, func(ctx context.Context) error { return m.model(ctx, c) }})
 	}
 	return parts
@@ -213,6 +223,18 @@ func (m *Meter) doctor(_ measurement, ctx context.Context, dev *gpu.Device) erro
 	}
 	if err := doctor.RunChecks(ctx, devices, checks, next); err != nil {
 		return err
+	}
+	if compile.UnitsOf(m.Adapter.Limits) != "" {
+		other, err := gpu.Open(ctx, m.Adapter, gpu.Options{Matrix: true})
+		if err != nil {
+			return err
+		}
+		defer other.Release()
+		if compile.UnitsOf(other.Limits()) != "" {
+			if err := doctor.RunChecks(ctx, [][]*gpu.Device{{other}}, doctor.UnitChecks(), next); err != nil {
+				return err
+			}
+		}
 	}
 	return doctor.RunCases(ctx, devices, cases, next)
 }

@@ -12,6 +12,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/graph/compile"
+	"gputrain/internal/system"
 	"gputrain/model"
 	"gputrain/state"
 	"gputrain/train/runfile"
@@ -128,7 +129,7 @@ func (m *Meter) spent() float64 { return time.Since(m.begun).Seconds() / m.budge
 
 // steps times steps for half of the part's time at most.
 func (m *Meter) steps(ctx context.Context, st state.Config, out *CardModel) (p Prediction, err error) {
-	dev, err := gpu.Open(ctx, m.Adapter, gpu.Options{})
+	dev, err := gpu.Open(ctx, m.Adapter, gpu.Options{Matrix: st.RoundProducts})
 	if err != nil {
 		return p, err
 	}
@@ -152,13 +153,21 @@ func (m *Meter) steps(ctx context.Context, st state.Config, out *CardModel) (p P
 			return p, err
 		}
 	}
-	for i := 0; i <= cardSteps && (i < 2 || m.spent() < 0.5); i++ {
+	if err := s.step(ctx, dev, false); err != nil {
+		return p, err
+	}
+	// As in training, the host prepares a step while the device is at one.
+	took, steps := system.Stopwatch(), 0
+	for counted := dev.Counters(); steps < cardSteps && (steps < 2 || m.spent() < 0.5); steps++ {
 		if err := context.Cause(ctx); err != nil {
 			return p, err
 		}
-		if err := s.step(ctx, dev, i > 0); err != nil {
+		if _, err := s.state.TrainStep(ctx, s.tokens); err != nil {
 			return p, err
 		}
+		now := dev.Counters()
+		out.Dispatches, out.Submits = int(now.Dispatches-counted.Dispatches), int(now.Submits-counted.Submits)
+		counted = now
 	}
 	last, err := s.state.Drain(ctx)
 	if err != nil {
@@ -167,9 +176,9 @@ func (m *Meter) steps(ctx context.Context, st state.Config, out *CardModel) (p P
 	if len(last) == 0 || !last[len(last)-1].Finite {
 		return p, errors.New("the loss or the gradient of a step is not finite")
 	}
-	f, n := s.figure(), len(s.times)
-	out.Steps, out.Seconds, out.TokensPerSecond, out.Dispatches, out.Submits = n, f.Millis/1e3, f.TokensPerSecond, f.Dispatches, int(s.submits)/n
-	out.Loss, out.Predicted, out.Ratio = last[len(last)-1].Loss, p.Seconds, f.Millis/1e3/p.Seconds
+	out.Steps, out.Seconds = steps, took().Seconds()/float64(steps)
+	out.TokensPerSecond = float64(s.tokens.Count) / out.Seconds
+	out.Loss, out.Predicted, out.Ratio = last[len(last)-1].Loss, p.Seconds, out.Seconds/p.Seconds
 	for _, submit := range s.state.Submits()[0] {
 		out.LongestSubmit = max(out.LongestSubmit, submit.Takes.Seconds())
 	}
@@ -180,7 +189,7 @@ func (m *Meter) steps(ctx context.Context, st state.Config, out *CardModel) (p P
 
 // operations times the passes of one step.
 func (m *Meter) operations(ctx context.Context, st state.Config, p Prediction, out *CardModel) error {
-	dev, err := gpu.Open(ctx, m.Adapter, gpu.Options{Profile: true})
+	dev, err := gpu.Open(ctx, m.Adapter, gpu.Options{Profile: true, Matrix: st.RoundProducts})
 	if err != nil {
 		return err
 	}

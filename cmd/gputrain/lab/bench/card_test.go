@@ -83,7 +83,7 @@ func TestPredictedOperations(t *testing.T) {
 // Gaps are named with what to try, the largest first.
 func TestGaps(t *testing.T) {
 	m := CardModel{
-		Name: "m", Profiled: 10, Planned: 100 << 20, Taken: 111 << 20, SubmitLimit: 0.5, LongestSubmit: 0.6,
+		Name: "m", Seconds: 10, Profiled: 10, Planned: 100 << 20, Taken: 111 << 20, SubmitLimit: 0.5, LongestSubmit: 0.6,
 		Operations: []Operation{{compile.Products, 5, 2, 2.5}, {compile.Attention, 1.4, 1, 1.4}, {"rope", 0.4, 0.01, 40}, {updating, 2, 0.5, 4}},
 	}
 	c := Card{Adapter: CardAdapter{Class: gpu.Hardware.String()}, Models: []CardModel{m, m}}

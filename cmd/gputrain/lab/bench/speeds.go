@@ -103,8 +103,8 @@ func (s matmulShape) String() string { return fmt.Sprintf("%s %dx%dx%d", s.form,
 
 func (s matmulShape) flops() float64 { return 2 * float64(s.M) * float64(s.K) * float64(s.N) }
 
-// graph is the product of two inputs.
-func (s matmulShape) graph() (*graph.Graph, *graph.Value) {
+// graph is the product of two inputs, rounded to f16 where that is wanted.
+func (s matmulShape) graph(rounded bool) (*graph.Graph, *graph.Value) {
 	g := graph.New()
 	a, b := []int{s.M, s.K}, []int{s.K, s.N}
 	if s.form == "tn" {
@@ -113,7 +113,11 @@ func (s matmulShape) graph() (*graph.Graph, *graph.Value) {
 	if s.form == "nt" {
 		b = []int{s.N, s.K}
 	}
-	return g, g.MatMul(g.Input("a", graph.Type{Shape: a, DType: buffers.F32}), g.Input("b", graph.Type{Shape: b, DType: buffers.F32}), s.form == "tn", s.form == "nt")
+	c := g.MatMul(g.Input("a", graph.Type{Shape: a, DType: buffers.F32}), g.Input("b", graph.Type{Shape: b, DType: buffers.F32}), s.form == "tn", s.form == "nt")
+	if rounded {
+		g.RoundProducts()
+	}
+	return g, c
 }
 
 // mostProducts are in a submit at most.
@@ -121,7 +125,20 @@ const mostProducts = 500
 
 // measureMatmul is in GFLOP/s, with the kernels that it took: products of so many operations a submit.
 func measureMatmul(ctx context.Context, dev *gpu.Device, s matmulShape, flops float64) (rate float64, kernels string, err error) {
-	g, c := s.graph()
+	return measureProduct(ctx, dev, s, false, flops)
+}
+
+// UnitPeak is what the matrix units of a device do in a large product, in FLOP/s; 0 where it has none that make products.
+func UnitPeak(ctx context.Context, dev *gpu.Device) (float64, error) {
+	if compile.UnitsOf(dev.Limits()) == "" {
+		return 0, nil
+	}
+	rate, _, err := measureProduct(ctx, dev, matmulShape{4096, 4096, 4096, "nn"}, true, 1e11)
+	return 1e9 * rate, err
+}
+
+func measureProduct(ctx context.Context, dev *gpu.Device, s matmulShape, rounded bool, flops float64) (rate float64, kernels string, err error) {
+	g, c := s.graph(rounded)
 	p, err := compile.New(ctx, dev, g, compile.Options{Label: "bench", Targets: []compile.Target{{Name: "c", Value: c}}})
 	if err != nil {
 		return 0, "", err

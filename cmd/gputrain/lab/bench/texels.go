@@ -81,7 +81,7 @@ func contests() []contest {
 	var out []contest
 	for _, s := range benchShapes[3:] {
 		out = append(out, contest{name: "matmul " + s.String(), unit: "GFLOP/s", work: s.flops() / 1e9, prepare: func(ctx context.Context, dev *gpu.Device) (func() error, func(), error) {
-			g, y := s.graph()
+			g, y := s.graph(false)
 			return prepareGraph(ctx, dev, g, y)
 		}})
 	}

@@ -66,7 +66,9 @@ func newStepper(ctx context.Context, dev *gpu.Device, v trainVariant, batch int)
 func stepperOf(ctx context.Context, dev *gpu.Device, c state.Config) (s *stepper, err error) {
 	c = c.WithDefaults()
 	s = &stepper{tokens: randomBatch(c.Batch*c.Microbatches, c.Sequence, c.Definition.Vocab())}
-	s.state, err = state.Create(ctx, dev, c)
+	if s.state, err = state.Create(ctx, dev, c); err == nil && c.RoundProducts {
+		s.state.SetScale(1 << 14)
+	}
 	return s, err
 }
 
