@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the tests of matrix units on lavapipe of a newer Mesa, which has them: matrix.sh TREE, of a system of Debian 13 with mesa-vulkan-drivers of its
-# backports. The programs run by the tree's own loader, as the driver wants its libraries.
+# Runs the tests of matrix units on lavapipe of a newer Mesa, which has them, the doctor, and a short training that is killed and resumed: matrix.sh TREE, of
+# a system of Debian 13 with mesa-vulkan-drivers of its backports. The programs run by the tree's own loader, as the driver wants its libraries.
 set -eu
 tree=$1
 libraries=$tree/usr/lib/x86_64-linux-gnu
@@ -20,3 +20,26 @@ for package in gpu graph/compile; do
 	"${GO:-go}" test -c -o "$folder/${package##*/}.test" "./$package"
 	(cd "$package" && run "$folder/${package##*/}.test" -test.short -test.v -test.run '^TestMatrix(Functions|Modules|Units|ProductsOfUnits)$')
 done
+
+run "$folder/gputrain" doctor --adapter vulkan: 2>"$folder/errors" | tee "$folder/doctor" | grep ' f16\|failed'
+grep -q 'ok  kernel/graph matmul f16 by matrix units' "$folder/doctor" || { echo "matrix: doctor shows no check of products by units" >&2; exit 1; }
+
+# Products of 64 and more are by units. Once whole; once killed after its first checkpoint, and resumed: the same weights and losses; then without units: refused.
+training() {
+	run "$folder/gputrain" train --adapter vulkan: --run-dir "$folder/$1" --progress plain --set train.products=f16 --set device.matrix="$2" \
+		--set data.text=docs/run-file.md --set model.layers=1 --set model.width=64 --set model.heads=2 --set model.context=64 --set train.batch=1 \
+		--set train.steps=40 --set train.save_every=10 --set train.eval_every=0 --set train.sample_every=0 >"$folder/$1.out" 2>&1
+}
+results() { (cd "$folder/$1" && sha256sum checkpoints/step-00000040/model.safetensors | cut -c1-64 && sed -n 's/.*"step":\([0-9]*\),"loss":\([0-9.]*\).*/\1 \2/p' metrics.jsonl); }
+training whole auto || { cat "$folder/whole.out"; exit 1; }
+grep 'products of f16 are made by matrix units of 8x8x8' "$folder/whole.out"
+training killed auto &
+while ! [ -d "$folder/killed/checkpoints/step-00000010" ]; do sleep 0.05; done
+pkill -9 -f "run-dir $folder/killed" || true
+wait || true
+training killed auto || { cat "$folder/killed.out"; exit 1; }
+grep '^resumed from' "$folder/killed.out" || { echo "matrix: the training had ended before it was killed" >&2; exit 1; }
+[ "$(results whole)" = "$(results killed)" ] || { echo "matrix: the training that was killed and resumed ended with other bits" >&2; exit 1; }
+if training killed off; then echo "matrix: resumed without the units" >&2; exit 1; fi
+grep 'device.matrix' "$folder/killed.out"
+echo "matrix: killed and resumed to the same bits, and refused without units"

@@ -131,7 +131,7 @@ func Checks() []gpu.Check {
 // UnitChecks are the checks of products of f16, for a device whose matrix units make them.
 func UnitChecks() (out []gpu.Check) {
 	for _, c := range compile.Checks() {
-		if strings.Contains(c.Name, "f16") {
+		if strings.Contains(c.Name, " f16") {
 			out = append(out, gpu.Check{Name: c.Name + " by matrix units", Run: c.Run})
 		}
 	}
