@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/buffers"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
@@ -277,6 +278,31 @@ func TestMatrix(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Activations in bf16, products of f16 and an optimizer's state in eight bits have the bits of one device too: values are rounded, and blocks are cut, where
+// the model says so, not where a stage ends. The matrices are large enough for eight bits.
+func TestFewBitsOnStages(t *testing.T) {
+	def, err := model.NewGPT2(model.GPT2Config{Layers: 3, Heads: 2, Width: 40, Vocab: tinyVocab, Context: 4})
+	require.NoError(t, err)
+	c := steep(def, "adamw", `{"state_dtype":"8bit"}`, 1, 3)
+	c.Storage, c.RoundProducts = buffers.BF16, true
+	devices, with := fleet(t, 3), batches(c, 3)
+	want := alone(t, devices[0], c, with)
+	moved(t, c, want)
+	sameBits(t, want, together(t, devices, pipeline.Config{State: c, Assignment: assignment(t, c, 3, 1), Timeout: gputest.Patience}, with))
+	if testing.Short() {
+		return
+	}
+	for _, other := range []func(c *state.Config){
+		func(c *state.Config) { c.Storage = buffers.F32 },
+		func(c *state.Config) { c.RoundProducts = false },
+		func(c *state.Config) { c.Optimizer.Parameters = json.RawMessage(`{}`) },
+	} {
+		o := c
+		other(&o)
+		require.NotEqual(t, want.params, alone(t, devices[0], o, with).params, "each of the three is at work")
 	}
 }
 
