@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -21,7 +22,9 @@ type modelCase struct {
 	Batch      int       `json:"batch"`
 	SeqLen     int       `json:"seq_len"`
 	NamePrefix string    `json:"name_prefix"`
-	Storage    string    `json:"storage"` // train.storage; "": f32
+	Storage    string    `json:"storage"`    // train.storage; "": f32
+	Products   string    `json:"products"`   // train.products; "": f32
+	LossScale  float32   `json:"loss_scale"` // with products of f16
 	Losses     []float64 `json:"losses"`
 	Tolerance  struct {
 		Loss        tolerance `json:"loss"`
@@ -32,6 +35,8 @@ type modelCase struct {
 	} `json:"tolerance"`
 
 	storage buffers.DType
+	rounds  bool    // products round their operands to f16
+	scale   float32 // of the loss whose gradient is computed
 	def     model.Definition
 	initial []buffers.Host // of what is trained
 	frozen  []buffers.Host // of what is not
@@ -143,6 +148,16 @@ func (m *modelCase) loadBatches(c *goldenCase) error {
 		m.storage = buffers.BF16
 	default:
 		return fmt.Errorf("case.json: storage %q, want f32 or bf16", m.Storage)
+	}
+	switch m.scale = 1; m.Products {
+	case "", "f32":
+	case "f16":
+		m.rounds, m.scale = true, m.LossScale
+	default:
+		return fmt.Errorf("case.json: products %q, want f32 or f16", m.Products)
+	}
+	if fraction, _ := math.Frexp(float64(m.scale)); fraction != 0.5 {
+		return fmt.Errorf("case.json: loss_scale %g, want a power of two", m.LossScale)
 	}
 	if len(m.Params) != len(m.initial) {
 		return fmt.Errorf("case.json: %d params, want the model's %d", len(m.Params), len(m.initial))

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"gputrain/optim"
+
 	"gputrain/buffers"
 	"gputrain/data"
 	"gputrain/gpu"
@@ -32,9 +34,18 @@ func newDeviceModel(ctx context.Context, dev *gpu.Device, m *modelCase) (*device
 	if err != nil {
 		return nil, err
 	}
+	if m.rounds {
+		tx = optim.Unscale(tx)
+	}
 	run, err := newDeviceRun(ctx, dev, tx, m.initial)
 	if err != nil {
 		return nil, err
+	}
+	if m.rounds {
+		if err := run.opt.SetScale(float64(m.scale)); err != nil {
+			run.release()
+			return nil, err
+		}
 	}
 	d := &deviceModel{deviceRun: run, dev: dev, m: m}
 	if len(m.frozen) > 0 {
@@ -73,6 +84,9 @@ func (d *deviceModel) compile(m *modelCase) error {
 	if m.storage == buffers.BF16 {
 		built.Graph.StoreBF16(append(slices.Clone(grads), built.LossSum)...)
 	}
+	if m.rounds {
+		built.Graph.RoundProducts()
+	}
 	if d.loss, err = compile.New(d.ctx, d.dev, built.Graph, compile.Options{
 		Label: "doctor.loss", Params: d.tree, Beside: []*buffers.Tree{d.frozen}, Grads: d.deviceRun.grads, Targets: targets,
 	}); err != nil {
@@ -105,7 +119,7 @@ func (d *deviceModel) logits(tokens []int32) ([]float32, error) {
 }
 
 func (d *deviceModel) step(tokens, labels []int32, scale float32) (float32, error) {
-	if err := (state.Feed{Batch: data.Batch{Tokens: tokens, Labels: labels}, LossScale: scale}).Write(d.loss); err != nil {
+	if err := (state.Feed{Batch: data.Batch{Tokens: tokens, Labels: labels}, LossScale: scale * d.m.scale}).Write(d.loss); err != nil {
 		return 0, err
 	}
 	if err := d.update(); err != nil {
@@ -115,7 +129,7 @@ func (d *deviceModel) step(tokens, labels []int32, scale float32) (float32, erro
 	if err != nil {
 		return 0, err
 	}
-	return loss[0], nil
+	return loss[0] / d.m.scale, nil
 }
 
 // update computes the gradients and applies them.
@@ -127,7 +141,20 @@ func (d *deviceModel) update() error {
 	return d.dev.Submit(d.ctx, d.backward, d.programs[phase])
 }
 
-func (d *deviceModel) gradients() ([]buffers.Host, error) { return d.deviceRun.grads.Download(d.ctx) }
+func (d *deviceModel) gradients() ([]buffers.Host, error) {
+	grads, err := d.deviceRun.grads.Download(d.ctx)
+	return unscaled(grads, d.m.scale), err
+}
+
+// unscaled are gradients of a scaled loss without the scale.
+func unscaled(grads []buffers.Host, scale float32) []buffers.Host {
+	for _, g := range grads {
+		for i := range g.Data {
+			g.Data[i] /= scale
+		}
+	}
+	return grads
+}
 
 func (d *deviceModel) read(r gpu.Range) ([]float32, error) {
 	raw := make([]byte, r.Bytes)

@@ -19,6 +19,7 @@ import (
 type stagedModel struct {
 	ctx   context.Context
 	state *pipeline.State
+	scale float32 // of the loss
 }
 
 func newStagedModel(ctx context.Context, devices []*gpu.Device, m *modelCase) (*stagedModel, error) {
@@ -26,9 +27,15 @@ func newStagedModel(ctx context.Context, devices []*gpu.Device, m *modelCase) (*
 	if err != nil {
 		return nil, err
 	}
-	return onStages(ctx, devices, slices.Concat(m.initial, m.frozen), state.Config{
-		Definition: m.def, Optimizer: optimizer, Batch: m.Batch, Sequence: m.SeqLen, Storage: m.storage, Preference: m.prefer,
+	s, err := onStages(ctx, devices, slices.Concat(m.initial, m.frozen), state.Config{
+		Definition: m.def, Optimizer: optimizer, Batch: m.Batch, Sequence: m.SeqLen, Storage: m.storage, RoundProducts: m.rounds, Preference: m.prefer,
 	})
+	if err != nil {
+		return nil, err
+	}
+	s.scale = m.scale
+	s.state.SetScale(float64(m.scale))
+	return s, nil
 }
 
 // onStages makes a model with a stage on each of the devices.
@@ -46,7 +53,7 @@ func onStages(ctx context.Context, devices []*gpu.Device, params []buffers.Host,
 	if err != nil {
 		return nil, err
 	}
-	return &stagedModel{ctx, s}, nil
+	return &stagedModel{ctx, s, 1}, nil
 }
 
 // logits takes each row in token by token.
@@ -114,7 +121,8 @@ func (s *stagedModel) stepPairs(tokens, labels []int32) (map[string][]float32, e
 
 func (s *stagedModel) gradients() ([]buffers.Host, error) {
 	_, grads := s.state.Trees()
-	return downloaded(s.ctx, grads)
+	all, err := downloaded(s.ctx, grads)
+	return unscaled(all, s.scale), err
 }
 
 func (s *stagedModel) params() ([]buffers.Host, error) {
