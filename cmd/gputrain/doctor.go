@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 
 	"gputrain/cmd/gputrain/doctor"
@@ -19,6 +21,7 @@ import (
 type doctorCmd struct {
 	Adapter string `help:"Index, part of a name, backend:part, or all." placeholder:"SEL"`
 	Cases   string `help:"Folder of golden cases, or one case, instead of the built-in ones." type:"existingdir" placeholder:"DIR"`
+	Only    string `help:"Only the cases and checks whose name matches this regular expression, such as 'matmul|adamw'; what measures speed is named speed/copy." placeholder:"NAME"`
 	Stages  int    `help:"Cut the models of cases into so many stages, each on a device of its own on the adapter, as training on stages does." default:"1" placeholder:"N"`
 	JSON    bool   `help:"One JSON object a case on standard output."`
 	Shaders string `help:"Write the WGSL of every kernel that was compiled into this folder." type:"path" placeholder:"DIR"`
@@ -33,6 +36,10 @@ type doctorLine struct {
 func (c *doctorCmd) Run(ctx context.Context) error {
 	if c.Stages < 1 {
 		return usageError{fmt.Errorf("doctor: --stages: found %d, wanted at least 1", c.Stages)}
+	}
+	only, err := regexp.Compile(c.Only)
+	if err != nil {
+		return usageError{fmt.Errorf("doctor: --only: %w", err)}
 	}
 	cases, texts, err := c.cases()
 	if err != nil {
@@ -53,19 +60,26 @@ func (c *doctorCmd) Run(ctx context.Context) error {
 		}
 		return c.print(l)
 	}
+	maps.DeleteFunc(cases, func(name string, _ fs.FS) bool { return !only.MatchString(name) })
 	for _, t := range texts {
+		if !only.MatchString(t.Name) {
+			continue
+		}
 		if err := report(doctorLine{Result: t.Run()}); err != nil {
 			return err
 		}
 	}
 	var broken error // adapters that could not be examined; the others are
 	for _, a := range adapters {
-		if err := c.examine(ctx, a, cases, report); err != nil {
+		if err := c.examine(ctx, a, cases, only, report); err != nil {
 			broken = errors.Join(broken, fmt.Errorf("doctor: %s: %w", a.Name, err))
 		}
 		if ctx.Err() != nil {
 			return broken
 		}
+	}
+	if failed+passed == 0 && broken == nil {
+		return usageError{fmt.Errorf("doctor: --only: found no case and no check that matches %q", c.Only)}
 	}
 	if !c.JSON {
 		fmt.Printf("%d passed, %d failed\n", passed, failed)
@@ -123,7 +137,7 @@ func selectAdapter(sel string) (gpu.Adapter, error) {
 
 // examine runs the golden cases, every kernel's check and the speed figures on
 // one adapter; cases and checks also with texels where kernels can read them. What fails is reported, and the next is run.
-func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string]fs.FS, report func(doctorLine) error) error {
+func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string]fs.FS, only *regexp.Regexp, report func(doctorLine) error) error {
 	if err := sayTaken(a, c.JSON); err != nil {
 		return err
 	}
@@ -153,7 +167,7 @@ func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string
 	if err := doctor.RunCases(ctx, devices[1:], cases, proved); err != nil {
 		return err
 	}
-	if err := doctor.RunChecks(ctx, devices[1:], doctor.Checks(), proved); err != nil {
+	if err := doctor.RunChecks(ctx, devices[1:], chosen(doctor.Checks(), only), proved); err != nil {
 		return err
 	}
 	if compile.UnitsOf(a.Limits) != "" {
@@ -163,7 +177,7 @@ func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string
 		}
 		defer dev.Release()
 		if compile.UnitsOf(dev.Limits()) != "" { // else a line has said why
-			if err := doctor.RunChecks(ctx, [][]*gpu.Device{{dev}}, doctor.UnitChecks(), proved); err != nil {
+			if err := doctor.RunChecks(ctx, [][]*gpu.Device{{dev}}, chosen(doctor.UnitChecks(), only), proved); err != nil {
 				return err
 			}
 		}
@@ -176,6 +190,9 @@ func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string
 		}
 	}
 	for _, s := range bench.Speeds() {
+		if !only.MatchString("speed/" + s.Name) {
+			continue
+		}
 		r := doctor.Result{Case: "speed/" + s.Name, Adapter: doctor.AdapterName(a), Pass: true}
 		rate, err := s.Measure(ctx, devices[0][0])
 		if err != nil {
@@ -186,6 +203,11 @@ func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string
 		}
 	}
 	return nil
+}
+
+// chosen are the checks whose name, as it is printed, matches.
+func chosen(all []gpu.Check, only *regexp.Regexp) []gpu.Check {
+	return slices.DeleteFunc(all, func(c gpu.Check) bool { return !only.MatchString("kernel/" + c.Name) })
 }
 
 // writeShaders writes each compiled kernel as LABEL-N.wgsl; those that read
