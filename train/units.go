@@ -1,23 +1,27 @@
 package train
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	"gputrain/graph/compile"
 )
 
-// units are the matrix units that make the run's products, as checkpoints name them: each kind once; "" if none do.
+// units are the matrix units that make the run's products, as checkpoints name them: each kind once, "none" for a stage without; "" if none do.
 func (t *trainer) units() string {
 	if !t.config.State.RoundProducts {
 		return ""
 	}
 	var kinds []string
 	for _, d := range t.team.target.Devices() {
-		kinds = append(kinds, compile.UnitsOf(d.Limits()))
+		kinds = append(kinds, cmp.Or(compile.UnitsOf(d.Limits()), "none"))
 	}
 	slices.Sort(kinds)
-	return strings.Join(slices.Compact(kinds), "; ")
+	if kinds = slices.Compact(kinds); len(kinds) == 1 && kinds[0] == "none" {
+		return ""
+	}
+	return strings.Join(kinds, "; ")
 }
 
 // unitsText is the name of units in sentences.
