@@ -234,7 +234,7 @@ var effects = []effect{
 	{key: "train.seed", value: "8", sees: losses},
 	{key: "train.recompute", value: "layers", over: []string{"model.layers=2"}, sees: says(`(?m)memory planned .*workspace ([0-9.]+ .iB)`)},
 	{key: "train.storage", value: "bf16", sees: losses},
-	{key: "train.products", value: "f16", sees: losses},
+	{key: "train.products", value: "f16", sees: distinct(column("metrics.jsonl", "scale")), want: list(16384.)},
 	{key: "train.memory_limit", value: "100kB", sees: exit, from: 0, want: 5},
 
 	{key: "pipeline.stages", value: "2", over: []string{"model.layers=2"}, sees: count(says(`(?m)^stage (\d), `)), from: 0, want: 2},
@@ -247,6 +247,7 @@ var effects = []effect{
 	{key: "pipeline.rules", value: "[{match: '^w|^h.0', stage: 0}, {match: '^h.[1-3]|^ln_f', stage: 1}]", over: stages, sees: says(`(?m)^stage 1, (.*?):`), want: list("h.1 to head")},
 
 	{key: "device.submit_limit", value: "0.000001s", sees: count(says(`a step is cut into (\d+) submits`)), from: 0, want: 1},
+	{key: "device.matrix", value: "auto", over: []string{"train.products=f16"}, sees: count(says(`(matrix units: off|by matrix units)`)), from: 0, want: 1},
 	{key: "device.texels", value: "force", over: stages, sees: says(`(?m)^stage 0, .*texels ([0-9.]+ .iB)`)},
 }
 

@@ -148,7 +148,7 @@ func TestMeanOfSteps(t *testing.T) {
 // FuzzMetricsLine: a line is read as encoding/json reads it, whatever stands in it.
 func FuzzMetricsLine(f *testing.F) {
 	full := Metrics{
-		Step: 7, Loss: 2.5, LearningRate: 1e-3, GradNorm: 1.5, GradNormClipped: 1, Tokens: 1 << 40, Epoch: .25, Skipped: 1, Spikes: 2, LeftOut: "not finite", UpdateNorm: 3,
+		Step: 7, Loss: 2.5, LearningRate: 1e-3, GradNorm: 1.5, GradNormClipped: 1, Tokens: 1 << 40, Epoch: .25, Skipped: 1, Spikes: 2, LeftOut: "not finite", UpdateNorm: 3, Scale: 4,
 		Pairs:   map[string]Number{"accuracy": .5},
 		Watched: map[string]Number{"norm/params/a.b": Number(math.Inf(1))},
 		Cost: Cost{
