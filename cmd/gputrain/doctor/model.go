@@ -35,8 +35,7 @@ type modelCase struct {
 	} `json:"tolerance"`
 
 	storage buffers.DType
-	rounds  bool    // products round their operands to f16
-	scale   float32 // of the loss whose gradient is computed
+	rounds  bool // products round their operands to f16
 	def     model.Definition
 	initial []buffers.Host // of what is trained
 	frozen  []buffers.Host // of what is not
@@ -137,6 +136,14 @@ func (m *modelCase) trained(built *model.Built) (paths []string, values []*graph
 	return paths, values
 }
 
+// scale is the scale of the loss whose gradient is computed.
+func (m *modelCase) scale() float32 {
+	if m.rounds {
+		return m.LossScale
+	}
+	return 1
+}
+
 func (m *modelCase) loadBatches(c *goldenCase) error {
 	if m.Steps < 1 || m.Batch < 1 || m.SeqLen < 1 || len(m.Losses) != m.Steps {
 		return fmt.Errorf("case.json: %d steps of batch %d and seq_len %d, %d losses: want all positive, a loss a step",
@@ -149,14 +156,14 @@ func (m *modelCase) loadBatches(c *goldenCase) error {
 	default:
 		return fmt.Errorf("case.json: storage %q, want f32 or bf16", m.Storage)
 	}
-	switch m.scale = 1; m.Products {
+	switch m.Products {
 	case "", "f32":
 	case "f16":
-		m.rounds, m.scale = true, m.LossScale
+		m.rounds = true
 	default:
 		return fmt.Errorf("case.json: products %q, want f32 or f16", m.Products)
 	}
-	if fraction, _ := math.Frexp(float64(m.scale)); fraction != 0.5 {
+	if fraction, _ := math.Frexp(float64(m.scale())); fraction != 0.5 {
 		return fmt.Errorf("case.json: loss_scale %g, want a power of two", m.LossScale)
 	}
 	if len(m.Params) != len(m.initial) {

@@ -42,7 +42,7 @@ func newDeviceModel(ctx context.Context, dev *gpu.Device, m *modelCase) (*device
 		return nil, err
 	}
 	if m.rounds {
-		if err := run.opt.SetScale(float64(m.scale)); err != nil {
+		if err := run.opt.SetScale(float64(m.scale())); err != nil {
 			run.release()
 			return nil, err
 		}
@@ -119,7 +119,7 @@ func (d *deviceModel) logits(tokens []int32) ([]float32, error) {
 }
 
 func (d *deviceModel) step(tokens, labels []int32, scale float32) (float32, error) {
-	if err := (state.Feed{Batch: data.Batch{Tokens: tokens, Labels: labels}, LossScale: scale * d.m.scale}).Write(d.loss); err != nil {
+	if err := (state.Feed{Batch: data.Batch{Tokens: tokens, Labels: labels}, LossScale: scale * d.m.scale()}).Write(d.loss); err != nil {
 		return 0, err
 	}
 	if err := d.update(); err != nil {
@@ -129,7 +129,7 @@ func (d *deviceModel) step(tokens, labels []int32, scale float32) (float32, erro
 	if err != nil {
 		return 0, err
 	}
-	return loss[0] / d.m.scale, nil
+	return loss[0] / d.m.scale(), nil
 }
 
 // update computes the gradients and applies them.
@@ -143,7 +143,7 @@ func (d *deviceModel) update() error {
 
 func (d *deviceModel) gradients() ([]buffers.Host, error) {
 	grads, err := d.deviceRun.grads.Download(d.ctx)
-	return unscaled(grads, d.m.scale), err
+	return unscaled(grads, d.m.scale()), err
 }
 
 // unscaled are gradients of a scaled loss without the scale.

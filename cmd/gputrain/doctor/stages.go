@@ -33,8 +33,8 @@ func newStagedModel(ctx context.Context, devices []*gpu.Device, m *modelCase) (*
 	if err != nil {
 		return nil, err
 	}
-	s.scale = m.scale
-	s.state.SetScale(float64(m.scale))
+	s.scale = m.scale()
+	s.state.SetScale(float64(s.scale))
 	return s, nil
 }
 
