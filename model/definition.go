@@ -79,16 +79,16 @@ type Options struct {
 
 // Names of the inputs of a graph. Which of them there are follows from Options. With a Preference, pairs count instead of labels.
 const (
-	InputTokens    = "tokens"     // i32 [batch, seq]
-	InputLabels    = "labels"     // i32 [batch*seq], graph.IgnoreLabel does not count; with Loss
-	InputLossScale = "loss_scale" // f32 []: 1 over the labels counted in a whole update; with Loss
-	InputDropoutKey    = "dropout_key" // u32 [2], another for each batch; when Training and dropout > 0
-	InputRows          = "rows"        // i32 [Rows], indices into batch*seq; with Rows > 0
-	InputPositions     = "positions"   // i32 [batch, seq], each below Window and no two of a sequence the same; with Documents from 0 on in each; with either
-	InputFeatures      = "features"    // f32 [batch, in]; MLP, instead of tokens
-	InputTargets       = "targets"     // f32 [batch, out]; MLP with mean squared error, instead of labels
-	InputWeights       = "weights"     // f32 [batch*seq], of each label in the log-probability of its completion; with a Preference
-	InputPairs         = "pairs"       // f32 [batch/2]: 1 for a pair that counts, else 0; with a Preference
+	InputTokens     = "tokens"      // i32 [batch, seq]
+	InputLabels     = "labels"      // i32 [batch*seq], graph.IgnoreLabel does not count; with Loss
+	InputLossScale  = "loss_scale"  // f32 []: 1 over the labels counted in a whole update; with Loss
+	InputDropoutKey = "dropout_key" // u32 [2], another for each batch; when Training and dropout > 0
+	InputRows       = "rows"        // i32 [Rows], indices into batch*seq; with Rows > 0
+	InputPositions  = "positions"   // i32 [batch, seq], each below Window and no two of a sequence the same; with Documents from 0 on in each; with either
+	InputFeatures   = "features"    // f32 [batch, in]; MLP, instead of tokens
+	InputTargets    = "targets"     // f32 [batch, out]; MLP with mean squared error, instead of labels
+	InputWeights    = "weights"     // f32 [batch*seq], of each label in the log-probability of its completion; with a Preference
+	InputPairs      = "pairs"       // f32 [batch/2]: 1 for a pair that counts, else 0; with a Preference
 	// InputLearnedScale is f32 []: the pairs of a whole update over the labels of its chosen rows; with ORPO.
 	InputLearnedScale = "learned_scale"
 )
