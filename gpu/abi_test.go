@@ -45,28 +45,28 @@ func TestVulkanABI(t *testing.T) {
 		fmt.Fprintf(&body, "printf(\"%s %%d\\n\", (int)%s);\n", c[1], c[1])
 	}
 	require.Contains(t, string(younger), "VkCooperativeMatrixPropertiesKHR")
+	assert.Equal(t, printed(t, "<vulkan/vulkan.h>", body.String()), printed(t, `"native_vulkan.h"`, body.String()))
+}
+
+// printed is what a program in C prints that includes a header.
+func printed(t *testing.T, include, body string) string {
+	t.Helper()
 	dir := t.TempDir()
-	run := func(include string) string {
-		source, program := filepath.Join(dir, "main.c"), filepath.Join(dir, "main")
-		text := "#include <stdio.h>\n#include <stddef.h>\n#include " + include + "\nint main(void) {\n" + body.String() + "return 0;\n}\n"
-		require.NoError(t, os.WriteFile(source, []byte(text), 0o600))
-		here, err := filepath.Abs(".")
-		require.NoError(t, err)
-		out, err := exec.Command("cc", "-I"+here, "-w", "-o", program, source).CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		out, err = exec.Command(program).Output()
-		require.NoError(t, err)
-		return string(out)
-	}
-	assert.Equal(t, run("<vulkan/vulkan.h>"), run(`"native_vulkan.h"`))
+	source, program := filepath.Join(dir, "main.c"), filepath.Join(dir, "main")
+	text := "#include <stdio.h>\n#include <stddef.h>\n#include " + include + "\nint main(void) {\n" + body + "return 0;\n}\n"
+	require.NoError(t, os.WriteFile(source, []byte(text), 0o600))
+	here, err := filepath.Abs(".")
+	require.NoError(t, err)
+	out, err := exec.Command("cc", "-I"+here, "-w", "-o", program, source).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	out, err = exec.Command(program).Output()
+	require.NoError(t, err)
+	return string(out)
 }
 
 // A device is asked for what its adapter has, also where that is all bits set, which the library would take for no wish; and what it lacks is named.
 func TestAskedLimits(t *testing.T) {
-	dir := t.TempDir()
-	source, program := filepath.Join(dir, "main.c"), filepath.Join(dir, "main")
-	require.NoError(t, os.WriteFile(source, []byte(`#include "native_limits.h"
-int main(void) {
+	out := printed(t, `"native_limits.h"`, `
     WGPULimits asked = {.maxBufferSize = UINT64_MAX, .maxBindingsPerBindGroup = UINT32_MAX, .maxUniformBufferBindingSize = 65536}, has = asked;
     char lacks[200] = "nothing";
     gt_ask(&asked);
@@ -74,13 +74,6 @@ int main(void) {
         (unsigned long long)asked.maxUniformBufferBindingSize, gt_lacks(&has, &asked, lacks, sizeof lacks), lacks);
     has.maxBufferSize = 1 << 28;
     printf("%d %s\n", gt_lacks(&has, &asked, lacks, sizeof lacks), lacks);
-}
-`), 0o600))
-	here, err := filepath.Abs(".")
-	require.NoError(t, err)
-	out, err := exec.Command("cc", "-I"+here, "-w", "-o", program, source).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	out, err = exec.Command(program).Output()
-	require.NoError(t, err)
-	assert.Equal(t, "fffffffffffffffe fffffffe 65536 0 nothing\n1 limit maxBufferSize: found 268435456, wanted 18446744073709551614\n", string(out))
+`)
+	assert.Equal(t, "fffffffffffffffe fffffffe 65536 0 nothing\n1 limit maxBufferSize: found 268435456, wanted 18446744073709551614\n", out)
 }

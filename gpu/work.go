@@ -45,11 +45,11 @@ const commandSeconds = 30e-6
 func Typical(a Adapter) Speed {
 	switch a.Type {
 	case "discrete":
-		return Speed{5e12, 0, 500e9, commandSeconds}
+		return Speed{FLOPS: 5e12, BytesPerSecond: 500e9, Command: commandSeconds}
 	case "integrated":
-		return Speed{5e11, 0, 50e9, commandSeconds}
+		return Speed{FLOPS: 5e11, BytesPerSecond: 50e9, Command: commandSeconds}
 	}
-	return Speed{3e10, 0, 10e9, commandSeconds}
+	return Speed{FLOPS: 3e10, BytesPerSecond: 10e9, Command: commandSeconds}
 }
 
 // unmeasured is what a device is taken to do until Measured tells: a fifth of what is typical, for there are slow cards, and a submit that is planned

@@ -24,6 +24,9 @@ func (l Limits) Of(count int64) optim.Limits {
 // SetLimits sets what the steps from the next one on may have.
 func (s *TrainState) SetLimits(l Limits) { s.limits = l }
 
+// FirstScale is the binary logarithm of the scale that a training with products of f16 begins with.
+const FirstScale = 14
+
 // SetScale sets the power of two that the steps from the next one on scale the loss by whose gradient they compute, so that what products round to f16 is
 // not too small for it. The gradients that an update sees are divided by it, which rounds nothing. It has no effect without Config.RoundProducts.
 func (s *TrainState) SetScale(scale float64) { s.scale = scale }

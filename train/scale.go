@@ -9,10 +9,9 @@ import (
 )
 
 // With products of f16 the loss whose gradient is computed is scaled by a power of two: f16 has nothing below 2^-24, and a tenth of the gradients that
-// products read would become 0. The scale begins at 2^firstScale. It is halved when a gradient is not finite, and doubled when doubledAfter steps in a row
+// products read would become 0. The scale begins at state.FirstScale. It is halved when a gradient is not finite, and doubled when doubledAfter steps in a row
 // have been. As for the limits of spikes, the newest guardLag steps do not count yet: the scale of a step does not depend on what is in flight.
 const (
-	firstScale   = 14
 	largestScale = 24
 	doubledAfter = 1000
 )
@@ -20,7 +19,7 @@ const (
 // scaleOf is what is remembered once all steps that count for the scale of a step do; nil: nothing yet.
 func scaleOf(s *checkpoint.Scale, step int64) checkpoint.Scale {
 	if s == nil {
-		return checkpoint.Scale{Exponent: firstScale}
+		return checkpoint.Scale{Exponent: state.FirstScale}
 	}
 	now := *s
 	for len(now.Newest) > 0 && now.Newest[0].Step <= step-guardLag {
@@ -35,6 +34,11 @@ func scaleOf(s *checkpoint.Scale, step int64) checkpoint.Scale {
 		now.Newest = now.Newest[1:]
 	}
 	return now
+}
+
+// scaleAt is the scale of a step.
+func scaleAt(s *checkpoint.Scale, step int64) float64 {
+	return math.Ldexp(1, scaleOf(s, step).Exponent)
 }
 
 // scaled is what is remembered when the metrics of one more step are known. s is not changed: a checkpoint that is being written may have it.

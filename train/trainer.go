@@ -160,7 +160,7 @@ func (t *trainer) step(ctx context.Context, p prepared) error {
 	t.meter.begin(t.state.Step()+1, given{epoch: p.batch.Epochs, positions: int64(c.Batch * c.Microbatches * c.Sequence), wait: p.wait})
 	t.state.SetLimits(guard{t.config.Spikes}.limits(t.run.Guard, t.state.Step()+1))
 	if c.RoundProducts {
-		t.state.SetScale(math.Ldexp(1, scaleOf(t.run.Scale, t.state.Step()+1).Exponent))
+		t.state.SetScale(scaleAt(t.run.Scale, t.state.Step()+1))
 	}
 	metrics, err := t.state.TrainStep(ctx, p.batch)
 	if err != nil {
@@ -208,7 +208,7 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 		t.run.Guard = guard{t.config.Spikes}.after(t.run.Guard, m)
 		scale := 0.0
 		if t.config.State.RoundProducts {
-			scale = math.Ldexp(1, scaleOf(t.run.Scale, m.Step).Exponent)
+			scale = scaleAt(t.run.Scale, m.Step)
 			t.run.Scale = scaled(t.run.Scale, m)
 		}
 		t.last = Metrics{

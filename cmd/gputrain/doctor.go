@@ -15,7 +15,6 @@ import (
 	"gputrain/cmd/gputrain/doctor"
 	"gputrain/cmd/gputrain/lab/bench"
 	"gputrain/gpu"
-	"gputrain/graph/compile"
 )
 
 type doctorCmd struct {
@@ -170,17 +169,8 @@ func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string
 	if err := doctor.RunChecks(ctx, devices[1:], chosen(doctor.Checks(), only), proved); err != nil {
 		return err
 	}
-	if compile.UnitsOf(a.Limits) != "" {
-		dev, err := gpu.Open(ctx, a, gpu.Options{Matrix: true})
-		if err != nil {
-			return errors.Join(err, report(doctorLine{Result: doctor.Failed("open with matrix units", a, err)}))
-		}
-		defer dev.Release()
-		if compile.UnitsOf(dev.Limits()) != "" { // else a line has said why
-			if err := doctor.RunChecks(ctx, [][]*gpu.Device{{dev}}, chosen(doctor.UnitChecks(), only), proved); err != nil {
-				return err
-			}
-		}
+	if err := doctor.RunUnitChecks(ctx, a, chosen(doctor.UnitChecks(), only), proved); err != nil {
+		return err
 	}
 	if c.Shaders != "" {
 		for _, dev := range slices.Concat(devices[1:]...) {

@@ -6,14 +6,13 @@ import (
 	"math"
 	"slices"
 
-	"gputrain/optim"
-
 	"gputrain/buffers"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/model"
+	"gputrain/optim"
 	"gputrain/state"
 )
 

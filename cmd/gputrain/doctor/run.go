@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"maps"
 	"slices"
@@ -121,6 +122,22 @@ func RunChecks(ctx context.Context, devices [][]*gpu.Device, checks []gpu.Check,
 		}
 	}
 	return nil
+}
+
+// RunUnitChecks runs checks on a device of an adapter whose matrix units are on. An adapter without some that make products has nothing to check.
+func RunUnitChecks(ctx context.Context, a gpu.Adapter, checks []gpu.Check, next func(Result) error) error {
+	if compile.UnitsOf(a.Limits) == "" || len(checks) == 0 {
+		return nil
+	}
+	dev, err := gpu.Open(ctx, a, gpu.Options{Matrix: true})
+	if err != nil {
+		return errors.Join(err, next(Failed("open with matrix units", a, err)))
+	}
+	defer dev.Release()
+	if compile.UnitsOf(dev.Limits()) == "" { // a line has said why
+		return nil
+	}
+	return RunChecks(ctx, [][]*gpu.Device{{dev}}, checks, next)
 }
 
 // Checks are those of every kernel.

@@ -61,8 +61,9 @@ func Names() []string {
 // measurement is a run of the figures of one adapter.
 type measurement struct {
 	sizes
-	only   string // what alone is measured; "" for all
-	report func(Figure) error
+	only    string // what alone is measured; "" for all
+	rounded bool   // products are of operands rounded to f16
+	report  func(Figure) error
 }
 
 func (r measurement) wants(name string) bool { return r.only == "" || r.only == name }
@@ -97,17 +98,8 @@ func Adapter(ctx context.Context, a gpu.Adapter, dev *gpu.Device, only string, r
 
 // productFigures measures the products.
 func (r measurement) productFigures(ctx context.Context, dev *gpu.Device) error {
-	return r.figuresOfProducts(ctx, dev, false)
-}
-
-// unitFigures measures them with operands rounded to f16.
-func (r measurement) unitFigures(ctx context.Context, dev *gpu.Device) error {
-	return r.figuresOfProducts(ctx, dev, true)
-}
-
-func (r measurement) figuresOfProducts(ctx context.Context, dev *gpu.Device, rounded bool) error {
 	for _, s := range r.products {
-		rate, kernels, err := measureProduct(ctx, dev, s, rounded, r.flops)
+		rate, kernels, err := measureMatmul(ctx, dev, s, r.rounded, r.flops)
 		if err != nil {
 			return err
 		}
@@ -169,7 +161,7 @@ func (r measurement) arithmetic(ctx context.Context, dev *gpu.Device) error {
 	if err != nil || len(wanted) == 0 {
 		return err
 	}
-	rate, _, err := measureMatmul(ctx, dev, r.products[0], r.flops)
+	rate, _, err := measureMatmul(ctx, dev, r.products[0], false, r.flops)
 	if err != nil {
 		return err
 	}

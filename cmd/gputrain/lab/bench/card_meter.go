@@ -173,7 +173,7 @@ func (m *Meter) list() []meterPart {
 				return err
 			}
 			defer dev.Release()
-			return measure(measurement{sizes: m.Scale.sizes, report: func(f Figure) error {
+			return measure(measurement{sizes: m.Scale.sizes, rounded: o.Matrix, report: func(f Figure) error {
 				f.Adapter = m.Adapter.Name + " " + m.Adapter.Backend
 				return m.done(ctx, func(_ *Card, p *CardPart) { p.Figures = append(p.Figures, f) })
 			}}, ctx, dev)
@@ -196,7 +196,7 @@ func (m *Meter) list() []meterPart {
 	}
 	models := m.Scale.models
 	if compile.UnitsOf(m.Adapter.Limits) != "" {
-		parts = append(parts, meterPart{"products of f16 by matrix units", len(r.products), with(gpu.Options{Matrix: true}, measurement.unitFigures)})
+		parts = append(parts, meterPart{"products of f16 by matrix units", len(r.products), with(gpu.Options{Matrix: true}, measurement.productFigures)})
 		models = append(slices.Clip(models), models[0].inF16())
 	}
 	for _, c := range models {
@@ -224,17 +224,8 @@ func (m *Meter) doctor(_ measurement, ctx context.Context, dev *gpu.Device) erro
 	if err := doctor.RunChecks(ctx, devices, checks, next); err != nil {
 		return err
 	}
-	if compile.UnitsOf(m.Adapter.Limits) != "" {
-		other, err := gpu.Open(ctx, m.Adapter, gpu.Options{Matrix: true})
-		if err != nil {
-			return err
-		}
-		defer other.Release()
-		if compile.UnitsOf(other.Limits()) != "" {
-			if err := doctor.RunChecks(ctx, [][]*gpu.Device{{other}}, doctor.UnitChecks(), next); err != nil {
-				return err
-			}
-		}
+	if err := doctor.RunUnitChecks(ctx, m.Adapter, doctor.UnitChecks(), next); err != nil {
+		return err
 	}
 	return doctor.RunCases(ctx, devices, cases, next)
 }

@@ -38,7 +38,7 @@ func kronFlops(method kron.Method, reuse bool) float64 {
 // kronFigures reports refreshes of dense blocks, and updates that apply what they have, as ratios to the square product.
 func (r measurement) kronFigures(ctx context.Context, dev *gpu.Device) error {
 	square := r.products[0]
-	rate, _, err := measureMatmul(ctx, dev, square, r.flops)
+	rate, _, err := measureMatmul(ctx, dev, square, false, r.flops)
 	if err != nil {
 		return err
 	}

@@ -103,7 +103,7 @@ func (s matmulShape) String() string { return fmt.Sprintf("%s %dx%dx%d", s.form,
 
 func (s matmulShape) flops() float64 { return 2 * float64(s.M) * float64(s.K) * float64(s.N) }
 
-// graph is the product of two inputs, rounded to f16 where that is wanted.
+// graph is the product of two inputs, rounded to f16 or not.
 func (s matmulShape) graph(rounded bool) (*graph.Graph, *graph.Value) {
 	g := graph.New()
 	a, b := []int{s.M, s.K}, []int{s.K, s.N}
@@ -123,21 +123,17 @@ func (s matmulShape) graph(rounded bool) (*graph.Graph, *graph.Value) {
 // mostProducts are in a submit at most.
 const mostProducts = 500
 
-// measureMatmul is in GFLOP/s, with the kernels that it took: products of so many operations a submit.
-func measureMatmul(ctx context.Context, dev *gpu.Device, s matmulShape, flops float64) (rate float64, kernels string, err error) {
-	return measureProduct(ctx, dev, s, false, flops)
-}
-
 // UnitPeak is what the matrix units of a device do in a large product, in FLOP/s; 0 where it has none that make products.
 func UnitPeak(ctx context.Context, dev *gpu.Device) (float64, error) {
 	if compile.UnitsOf(dev.Limits()) == "" {
 		return 0, nil
 	}
-	rate, _, err := measureProduct(ctx, dev, matmulShape{4096, 4096, 4096, "nn"}, true, 1e11)
+	rate, _, err := measureMatmul(ctx, dev, matmulShape{4096, 4096, 4096, "nn"}, true, 1e11)
 	return 1e9 * rate, err
 }
 
-func measureProduct(ctx context.Context, dev *gpu.Device, s matmulShape, rounded bool, flops float64) (rate float64, kernels string, err error) {
+// measureMatmul is in GFLOP/s, with the kernels that it took: products of so many operations a submit, of operands rounded to f16 or not.
+func measureMatmul(ctx context.Context, dev *gpu.Device, s matmulShape, rounded bool, flops float64) (rate float64, kernels string, err error) {
 	g, c := s.graph(rounded)
 	p, err := compile.New(ctx, dev, g, compile.Options{Label: "bench", Targets: []compile.Target{{Name: "c", Value: c}}})
 	if err != nil {
@@ -240,7 +236,7 @@ func Speeds() []Speed {
 	return []Speed{
 		{"copy", "GB/s", Copy},
 		{"matmul " + s.String(), "GFLOP/s", func(ctx context.Context, dev *gpu.Device) (float64, error) {
-			rate, _, err := measureMatmul(ctx, dev, s, tableSizes.flops)
+			rate, _, err := measureMatmul(ctx, dev, s, false, tableSizes.flops)
 			return rate, err
 		}},
 	}

@@ -67,7 +67,7 @@ func stepperOf(ctx context.Context, dev *gpu.Device, c state.Config) (s *stepper
 	c = c.WithDefaults()
 	s = &stepper{tokens: randomBatch(c.Batch*c.Microbatches, c.Sequence, c.Definition.Vocab())}
 	if s.state, err = state.Create(ctx, dev, c); err == nil && c.RoundProducts {
-		s.state.SetScale(1 << 14)
+		s.state.SetScale(1 << state.FirstScale)
 	}
 	return s, err
 }
