@@ -1,6 +1,7 @@
 // matmul_matrix: C[M,N] = op(A) op(B), or C += it (CONTINUE: the sums go on from C), with operands rounded to f16 and sums in f32, by matrix units. A
 // workgroup makes {{TILE_M}} x {{TILE_N}} of C, {{STEP}} of K at a time; each subgroup of it {{DOWN}} x {{ACROSS}} matrices of the unit's shape. Both operands lie along K in workgroup
-// memory; those that are contiguous along M or N are turned round on their way in. Params, forms and BLOCKS as in matmul.wgsl.
+// memory; those that are contiguous along M or N are turned round on their way in. Params, forms and BLOCKS as in matmul.wgsl; K_EDGE:
+// K, or a block of it, is no multiple of a step.
 // Twin: graph.MatMul.Eval of operands rounded to f16.
 #import "shared/product_params.wgsl"
 @bind var<uniform> p: Params;
@@ -56,25 +57,25 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) i
 #end
 #end
 #if TRANS_A
-#import "shared/matrix_across.wgsl" X=a EDGE=m FIRST=row0 BLOCKS=A_BLOCKS ROWS={{TILE_M}}
+#import "shared/matrix_across.wgsl" X=a EDGE=m FIRST=row0 BLOCKS=A_BLOCKS AT=0u
 #else
 #import "shared/matrix_along.wgsl" X=a EDGE=m FIRST=row0 BLOCKS=A_BLOCKS
 #endif
 #if TRANS_B
 #import "shared/matrix_along.wgsl" X=b EDGE=n FIRST=col0 BLOCKS=B_BLOCKS
 #else
-#import "shared/matrix_across.wgsl" X=b EDGE=n FIRST=col0 BLOCKS=B_BLOCKS ROWS={{TILE_N}}
+#import "shared/matrix_across.wgsl" X=b EDGE=n FIRST=col0 BLOCKS=B_BLOCKS AT={{TILE_M}}u*{{PITCH}}u
 #endif
     for (var k = begin; k < end; k += {{STEP}}u) {
 #if TRANS_A
-#import "shared/matrix_turn.wgsl" X=a BLOCKS=A_BLOCKS AT=0u
+#import "shared/matrix_turn.wgsl" X=a BLOCKS=A_BLOCKS ROWS={{TILE_M}}
 #else
 #import "shared/matrix_copy.wgsl" X=a BLOCKS=A_BLOCKS ROWS={{TILE_M}} AT=0u
 #endif
 #if TRANS_B
 #import "shared/matrix_copy.wgsl" X=b BLOCKS=B_BLOCKS ROWS={{TILE_N}} AT={{TILE_M}}u*{{PITCH}}u
 #else
-#import "shared/matrix_turn.wgsl" X=b BLOCKS=B_BLOCKS AT={{TILE_M}}u*{{PITCH}}u
+#import "shared/matrix_turn.wgsl" X=b BLOCKS=B_BLOCKS ROWS={{TILE_N}}
 #endif
         workgroupBarrier();
 #for S in 0..UNIT_STEPS

@@ -413,6 +413,7 @@ func (v gemmVariant) kernel(c *Compiler, g gemm) (*gpu.Kernel, []Span) {
 	if v.file == "matmul_matrix" {
 		gemm{}.rounds(variant, "") // what goes to the units is rounded there
 		v.matrix.specialise(v, variant)
+		variant.Flags["K_EDGE"] = g.k%v.matrix.step != 0 || g.block%v.matrix.step != 0
 		suffix, spans := g.results(c, variant, reads...)
 		return c.kernel(v.file, fmt.Sprintf("%s_%s%s%s", form, v.matrix, kept, suffix), variant), spans
 	}

@@ -58,8 +58,11 @@ func UnitsOf(l gpu.Limits) string {
 
 // takesUnits tells whether matrix units make a product. Narrow ones wait for memory, whoever makes them.
 func (c *Compiler) takesUnits(g gemm) bool {
+	if !g.f16 || !g.loadsVec4() || min(g.m, cmp.Or(g.alike, g.m), g.n) < 32 {
+		return false
+	}
 	_, ok := units(c.limits)
-	return ok && g.f16 && g.loadsVec4() && min(g.m, cmp.Or(g.alike, g.m), g.n) >= 32
+	return ok
 }
 
 // unitSlices are as many slices of K as let a product fill a device, each of 256 or more.
@@ -91,11 +94,10 @@ func (t matrixTile) specialise(v gemmVariant, variant shaders.Variant) {
 	columns := v.tileN / (t.across * t.unit.N) // subgroups side by side
 	subgroups := v.subgroups()
 	invocations := subgroups * t.lanes
-	eights := t.step / 8
-	blocks := func(rows int, turned bool) int {
-		n := rows * eights
+	blocks := func(rows int, turned bool) int { // of 8 elements of a row, or 4 of 4 rows
+		n := rows * t.step / 8
 		if turned {
-			n /= 4
+			n /= 2
 		}
 		return (n + invocations - 1) / invocations
 	}

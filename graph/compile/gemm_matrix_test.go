@@ -42,7 +42,7 @@ func matrixProducts(t *testing.T, d *gpu.Device) {
 			shapes = append(shapes, [3]int{9, 18, 20})
 		}
 		if testing.Short() {
-			shapes = shapes[1:3]
+			shapes = shapes[:2]
 		}
 		for _, s := range shapes {
 			for _, add := range []func(*gemm){nil, func(g *gemm) { g.accumulate = true }, func(g *gemm) { g.continues = true }} {
@@ -55,6 +55,12 @@ func matrixProducts(t *testing.T, d *gpu.Device) {
 				assert.NoError(t, compareMatrix(r.run(t, d), r, form, s, add != nil), "%v %v", form, s)
 			}
 		}
+	}
+	// K in blocks, of whole steps and not.
+	for _, block := range []int{32, 24} {
+		form, s := [2]bool{true, false}, [3]int{32, 16, 96}
+		r := newProductOf(t, d, rng, false, form, s, func(g *gemm) { g.block = block }, v)
+		assert.NoError(t, compareMatrix(r.run(t, d), r, form, s, false), "blocks of %d", block)
 	}
 }
 

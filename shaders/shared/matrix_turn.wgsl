@@ -1,13 +1,19 @@
 #for L in 0..{{BLOCKS}}
-        if ({{X}}_eight{{L}} < {{STEP}}u / 8u) {
-            let at = k + 8u * {{X}}_eight{{L}};
-#for I in 0..8
+        if ({{X}}_quad{{L}} < {{ROWS}}u / 4u) {
+#if K_EDGE
+            let at = k + 4u * {{X}}_four{{L}};
+#for I in 0..4
             let v{{I}} = select(vec4<f32>(), {{X}}_at({{X}}_base{{L}} + min(at + {{I}}u, last) * p.ld{{X}}), at + {{I}}u < end);
 #end
+#else
+#for I in 0..4
+            let v{{I}} = {{X}}_at({{X}}_from{{L}} + (k + {{I}}u) * p.ld{{X}});
+#end
+#endif
+            let half = 2u * ({{X}}_four{{L}} % 2u); // of eight K
 #for E in 0..4
-            tile[{{AT}} + (4u * {{X}}_quad{{L}} + {{E}}u) * {{PITCH}}u + {{X}}_eight{{L}}] = matrix_eight(
-                vec4<f32>(v0[{{E}}], v1[{{E}}], v2[{{E}}], v3[{{E}}]), vec4<f32>(v4[{{E}}], v5[{{E}}], v6[{{E}}], v7[{{E}}]),
-            );
+            tile[{{X}}_to{{L}} + {{E}}u * {{PITCH}}u][half] = pack2x16float(vec2<f32>(v0[{{E}}], v1[{{E}}]));
+            tile[{{X}}_to{{L}} + {{E}}u * {{PITCH}}u][half + 1u] = pack2x16float(vec2<f32>(v2[{{E}}], v3[{{E}}]));
 #end
         }
 #end
