@@ -121,7 +121,8 @@ slurm:
 	bin/slurm $(or $(ARGS),$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run Slurm ./tests)
 
 # isa compiles every kernel with the compilers of real GPUs, without the GPUs, and holds registers, waves, loads and shares of multiply-adds to limits
-# (tools/isa/limits.go): AMD's as it is; Intel's once isa-shims has built the stand-in for its kernel driver; NVIDIA's, Adreno's and Apple's with
+# (tools/isa/limits.go): AMD's as it is; RDNA 3's matrix units and Intel's once isa-shims has brought a newer RADV and built the stand-in for Intel's
+# kernel driver; NVIDIA's, Adreno's and Apple's with
 # `make isa-shims SHIMS=all` and GPUTRAIN_ISA_MESA=, the tree of a system with a newer Mesa. ARGS='-kernel attention -family navi21' takes some.
 GPUTRAIN_ISA_SHIMS ?= $(CURDIR)/bin/isa
 

@@ -19,6 +19,7 @@ type Options struct {
 	SubmitLimit time.Duration // what a submit is expected to take; work of more is cut into several. 0 = half a second, negative = no limit
 	Texels      TexelUse      // TexelsAuto: what pays on the adapter, measured once and remembered
 	Matrix      bool          // kernels for matrix units get the adapter's, see MatrixUnits
+	Unproven    bool          // units are taken as the driver lists them: for tools that compile kernels and run none
 	Keep        bool          // Release leaves the driver's device and its pipelines to the next Open with Keep: for programs that open many
 }
 
@@ -79,7 +80,7 @@ func Open(ctx context.Context, a Adapter, o Options) (*Device, error) {
 		d.Release()
 		return nil, fmt.Errorf("gpu: open %s: texels: %w", a, err)
 	}
-	d.chooseMatrix(ctx, o.Matrix)
+	d.chooseMatrix(ctx, o)
 	if profile {
 		var err error
 		if d.profiler, err = newProfiler(d); err != nil {

@@ -16,10 +16,10 @@ import (
 var lowered = []string{"(tgl", "(rkl", "(adl", "(rpl", "(dg1", "(mtl"}
 
 // chooseMatrix settles the units that kernels get: those of the adapter of which what this relies on holds. Where there are none, a line says why.
-func (d *Device) chooseMatrix(ctx context.Context, on bool) {
+func (d *Device) chooseMatrix(ctx context.Context, o Options) {
 	listed := d.limits.Matrix
 	d.limits.Matrix = MatrixUnits{}
-	if !on {
+	if !o.Matrix {
 		return
 	}
 	off := func(reason any) { d.logger.Warn("gpu: matrix units: off", "adapter", d.adapter.Name, "reason", reason) }
@@ -32,6 +32,10 @@ func (d *Device) chooseMatrix(ctx context.Context, on bool) {
 		return
 	case !d.native.matrix:
 		off("the driver makes no device with them")
+		return
+	}
+	if o.Unproven {
+		d.limits.Matrix = listed
 		return
 	}
 	var hold []MatrixShape

@@ -11,6 +11,7 @@ import (
 // counts are the instructions of a piece of assembly that the table is made of.
 type counts struct {
 	Multiplies int    // fused multiply-adds
+	Units      int    // products of matrices by units
 	Vector     int    // issue slots of the vector unit: an instruction at a quarter of the rate takes four
 	Shared     int    // bytes a lane moves to and from workgroup memory
 	Loads      [4]int // from buffers, by dwords less one; reloads of spilled registers are scratch_load and not among them
@@ -18,6 +19,7 @@ type counts struct {
 
 func (c *counts) add(o counts) {
 	c.Multiplies += o.Multiplies
+	c.Units += o.Units
 	c.Vector += o.Vector
 	c.Shared += o.Shared
 	for i := range c.Loads {
@@ -30,8 +32,8 @@ var (
 	branchPattern   = regexp.MustCompile(`^s_c?branch\w* (BB\d+)`)
 	multiplyPattern = regexp.MustCompile(`^v_(fma|fmac|fmaak|fmamk|mac|mad|madak|madmk)_f32`)
 	quarterPattern  = regexp.MustCompile(`^v_(mul_lo_u32|mul_hi_[ui]32|mad_[ui]64_[ui]32|(rcp|rsq|sqrt|exp|log|sin|cos)_f32)`)
-	sharedPattern   = regexp.MustCompile(`^ds_(?:read|write)(2)?(?:st64)?_b(32|64|96|128)`)
-	loadPattern     = regexp.MustCompile(`^(?:buffer|global)_load_(?:dword(x[234])?|[us](?:byte|short)) `)
+	sharedPattern   = regexp.MustCompile(`^ds_(?:read|write|load|store)(2|_2addr)?(?:st64|_stride64)?_b(32|64|96|128)`)
+	loadPattern     = regexp.MustCompile(`^(?:buffer|global)_load_(?:dword(x[234])?|b(32|64|96|128)|[us](?:byte|short)|[ui](?:8|16)) `) // before RDNA 3, and since
 )
 
 // block is a basic block of a program: what its instructions come to, and the blocks that it may branch to.
@@ -169,7 +171,9 @@ func within(a, b map[int]bool) bool {
 
 // count counts one instruction of an AMD card.
 func count(instruction string) (c counts) {
-	if strings.HasPrefix(instruction, "v_") {
+	if strings.HasPrefix(instruction, "v_wmma_") {
+		c.Units = 1
+	} else if strings.HasPrefix(instruction, "v_") {
 		c.Vector = 1
 		if quarterPattern.MatchString(instruction) {
 			c.Vector = 4
@@ -180,12 +184,12 @@ func count(instruction string) (c counts) {
 	}
 	if m := sharedPattern.FindStringSubmatch(instruction); m != nil {
 		c.Shared = map[string]int{"32": 4, "64": 8, "96": 12, "128": 16}[m[2]]
-		if m[1] == "2" {
+		if m[1] != "" {
 			c.Shared *= 2
 		}
 	}
 	if m := loadPattern.FindStringSubmatch(instruction); m != nil {
-		c.Loads[map[string]int{"": 0, "x2": 1, "x3": 2, "x4": 3}[m[1]]]++
+		c.Loads[map[string]int{"": 0, "x2": 1, "64": 1, "x3": 2, "96": 2, "x4": 3, "128": 3}[m[1]+m[2]]]++
 	}
 	return c
 }
@@ -198,7 +202,7 @@ func all(blocks []block) (c counts) {
 	return c
 }
 
-// hottest is the innermost loop with most multiply-adds: a branch back to a block with no other such branch between the two. ok is false
+// hottest is the innermost loop with most multiply-adds, or products by units: a branch back to a block with no other such branch between the two. ok is false
 // where there is no loop.
 func hottest(blocks []block) (c counts, ok bool) {
 	at := map[string]int{}
@@ -218,7 +222,7 @@ func hottest(blocks []block) (c counts, ok bool) {
 				inner = false
 			}
 		}
-		if body := all(blocks[first : end+1]); inner && (!ok || body.Multiplies > c.Multiplies) {
+		if body := all(blocks[first : end+1]); inner && (!ok || body.Units > c.Units || body.Units == c.Units && body.Multiplies > c.Multiplies) {
 			c, ok = body, true
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 
 	"gputrain/gpu"
 )
@@ -26,6 +27,7 @@ const (
 type work struct {
 	Adapter  string // as gpu.Select takes it
 	Matching string
+	Units    bool // products by matrix units, and no other kernels
 	Given    []found
 }
 
@@ -64,16 +66,18 @@ func child(ctx context.Context, dir string) error {
 		kernels[i].Kernel = gpu.KernelOf(k.Label, k.Source)
 	}
 	if len(kernels) == 0 {
-		if kernels, err = kernelsOf(ctx, a, uses()); err != nil {
+		if kernels, err = kernelsOf(ctx, a, uses(w.Units)); err != nil {
 			return err
 		}
 		matching, err := regexp.Compile(w.Matching)
 		if err != nil {
 			return err
 		}
-		kernels = slices.DeleteFunc(kernels, func(k found) bool { return !matching.MatchString(k.Label) })
+		kernels = slices.DeleteFunc(kernels, func(k found) bool {
+			return !matching.MatchString(k.Label) || w.Units && !strings.Contains(k.Label, "matmul_matrix")
+		})
 	}
-	dev, err := gpu.Open(ctx, a, gpu.Options{})
+	dev, err := gpu.Open(ctx, a, gpu.Options{Matrix: w.Units, Unproven: true})
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,8 @@ type driver struct {
 	manifest string // its beginning: "radeon_icd"
 	library  string // libvulkan_<library>.so
 	shim     string // the stand-in for its kernel driver, lib<shim>_noop_drm_shim.so; "": it needs none
+	unpacked string // folder of the shims with the driver that is taken in place of the installed one; "": the installed one, or the tree's
+	units    bool   // products by matrix units are compiled, and no other kernels
 	limits   []limit
 	versions []string // of Mesa, that the limits hold for: others spill elsewhere
 	// environment chooses a card.
@@ -35,6 +37,11 @@ var (
 	radv = &driver{
 		name: "RADV", adapter: "vulkan:RADV", manifest: "radeon_icd", library: "radeon", limits: amdLimits, versions: []string{"Mesa 22.3"},
 		environment: func(family string) []string { return []string{"RADV_FORCE_FAMILY=" + family} }, read: readAMD,
+	}
+	// Of Debian 12, Mesa 25 of its backports: the installed one does not know RDNA 3's units, and newer ones the null device no more.
+	radvUnits = &driver{
+		name: "RADV for matrix units", adapter: "vulkan:RADV", manifest: "radeon_icd", library: "radeon", unpacked: "radv", units: true, limits: unitLimits,
+		versions: []string{"Mesa 25.0"}, environment: radv.environment, read: readAMD,
 	}
 	anv = &driver{
 		name: "ANV", adapter: "vulkan:Intel", manifest: "intel_icd", library: "intel", shim: "intel", limits: intelLimits, versions: []string{"Mesa 22.3", "Mesa 26.1"},
@@ -58,11 +65,12 @@ var (
 	}
 )
 
-// cards are those that limits were taken of: RDNA 2, RDNA 1 and Vega; Tiger Lake, Alchemist and Battlemage; Ampere and Turing; Adreno 740 and 660; M1.
+// cards are those that limits were taken of: RDNA 2, RDNA 1 and Vega; RDNA 3 with matrix units; Tiger Lake, Alchemist and Battlemage; Ampere and Turing; Adreno 740 and 660; M1.
 var cards = []card{
 	{family: "navi21", driver: radv},
 	{family: "navi10", driver: radv},
 	{family: "vega10", driver: radv},
+	{family: "navi31", driver: radvUnits},
 	{family: "tgl", driver: anv},
 	{family: "dg2", driver: anv},
 	{family: "bmg", driver: anv, newer: true},
@@ -74,7 +82,7 @@ var cards = []card{
 }
 
 // ofTree tells whether the driver of the tree is taken, where there is one, and not the installed one. RADV's newer versions know the null device no more.
-func (d *driver) ofTree(t *toolchain) bool { return t.mesa != "" && d != radv }
+func (d *driver) ofTree(t *toolchain) bool { return t.mesa != "" && d.library != radv.library }
 
 // available are the cards that can be compiled for, and what the others lack, a line for each.
 func (t *toolchain) available(families []string) (found []card, missing []string, err error) {
@@ -102,12 +110,14 @@ func (t *toolchain) lack(c card) string {
 	switch {
 	case c.driver.shim != "" && (t.shims == "" || !there(t.shim(c.driver))):
 		return "shim of its kernel driver, which tools/isa/shims.sh builds (-shims FOLDER)"
+	case c.driver.unpacked != "" && (t.shims == "" || !there(t.library(c.driver))):
+		return "Mesa 25, which tools/isa/shims.sh unpacks (-shims FOLDER)"
 	case c.newer && t.mesa == "":
 		return "newer Mesa (-mesa TREE, a system of Debian 13 with mesa-vulkan-drivers of its backports)"
-	case c.driver.ofTree(t) && !there(filepath.Join(t.libraries(), "libvulkan_"+c.driver.library+".so")):
+	case c.driver.ofTree(t) && !there(t.library(c.driver)):
 		return "driver in " + t.libraries()
 	}
-	if !c.driver.ofTree(t) {
+	if !c.driver.ofTree(t) && c.driver.unpacked == "" {
 		if _, err := c.driver.installed(); err != nil {
 			return "Vulkan driver (Debian, Ubuntu: apt-get install mesa-vulkan-drivers)"
 		}

@@ -19,10 +19,10 @@ type figures struct {
 	Scratch      int // bytes of memory that an AMD wave takes for them, and for arrays that are no registers
 	LDS          int // bytes of workgroup memory (AMD)
 	Width        int // invocations of a subgroup, where the compiler chooses
-	Waves        int // that the hardware holds at once: of 64 a SIMD (AMD), of 32 a multiprocessor (NVIDIA), a core (Adreno); invocations a core (Apple)
+	Waves        int // that the hardware holds at once: of 64 a SIMD (AMD; of 32 by matrix units), of 32 a multiprocessor (NVIDIA), a core (Adreno); invocations a core (Apple)
 	Instructions int
 	Loads        [4]int // from buffers, by dwords less one (AMD)
-	Share        int    // per cent of the issue in the hottest loop that is multiply-adds; 0 where it has few (AMD, Intel, NVIDIA)
+	Share        int    // per cent of the issue in the hottest loop that is multiply-adds or products by units; 0 where it has few (AMD, Intel, NVIDIA)
 	alike        int    // other kernels of that label with the same figures
 }
 
@@ -101,13 +101,14 @@ func readAMD(f *figures, s statistics, text string) error {
 		"VGPRs": &f.Registers, "Spilled VGPRs": &f.Spills, "Scratch size": &f.Scratch, "LDS size": &f.LDS, "Subgroups per SIMD": &f.Waves, "Instructions": &f.Instructions,
 	})
 	f.Spills += s["Spilled SGPRs"]
-	if rdna(f.Family) {
-		f.Waves /= 2 // the driver counts waves of 32 there, but compiles for 64
-	}
 	blocks := amdBlocks(text)
 	f.Loads = all(blocks).Loads
-	if loop, ok := hottest(blocks); ok {
+	loop, ok := hottest(blocks)
+	if ok {
 		f.Share = share(f.Family, loop)
+	}
+	if rdna(f.Family) && loop.Units == 0 {
+		f.Waves /= 2 // the driver counts waves of 32 there, but compiles for 64
 	}
 	return err
 }
@@ -148,7 +149,13 @@ func rdna(family string) bool { return strings.HasPrefix(family, "navi") }
 // share is how much of a loop's issue on an AMD card is multiply-adds, in per cent, where it has at least four. It is a model to compare variants by,
 // for waves of 64: an instruction takes a SIMD two clocks (Vega: four), and workgroup memory moves 128 bytes a clock for two SIMDs (Vega: four).
 // It knows no waits.
+//
+// Of products by matrix units it is their share, for waves of 32: a product of 16x16x16 takes a SIMD 32 clocks, another instruction one.
 func share(family string, loop counts) int {
+	if loop.Units > 0 {
+		units := 32 * loop.Units
+		return 100 * units / max(units+loop.Vector, loop.Shared*32*2/128)
+	}
 	if loop.Multiplies < 4 {
 		return 0
 	}

@@ -63,6 +63,40 @@ func TestAssembly(t *testing.T) {
 	assert.False(t, ok, "a branch onward is no loop")
 }
 
+// What RADV prints of a loop of two products by units on RDNA 3.
+const unitProgram = "BB0:\n" +
+	"\tbuffer_load_b128 v[0:3], v0, s[0:3], 0 offen\n" +
+	"BB1:\n" +
+	"\tbuffer_load_b64 v[0:1], v0, s[0:3], 0 offen\n" +
+	"\tbuffer_load_u8 v4, v0, s[0:3], 0 offen\n" +
+	"\tds_load_b128 v[0:3], v4\n" +
+	"\tds_store_2addr_stride64_b64 v4, v[0:1], v[2:3] offset1:1\n" +
+	"\tv_wmma_f32_16x16x16_f16 v[0:7], v[8:15], v[16:23], v[0:7]\n" +
+	"\tv_dual_mov_b32 v0, 0 :: v_dual_mov_b32 v1, 0\n" +
+	"\tv_fma_f32 v0, v1, v2, v3\n" +
+	"\tv_wmma_f32_16x16x16_f16 v[0:7], v[8:15], v[16:23], v[0:7]\n" +
+	"\ts_cbranch_scc1 BB1\n" +
+	"BB2:\n" +
+	"\tv_fma_f32 v0, v1, v2, v3\n" +
+	"\tv_fma_f32 v0, v1, v2, v3\n" +
+	"\ts_cbranch_scc1 BB2\n" +
+	"\ts_endpgm\n"
+
+func TestMatrixUnits(t *testing.T) {
+	blocks := amdBlocks(unitProgram)
+	assert.Equal(t, [4]int{1, 1, 0, 1}, all(blocks).Loads)
+	loop, ok := hottest(blocks)
+	require.True(t, ok)
+	assert.Equal(t, counts{Multiplies: 1, Units: 2, Vector: 2, Shared: 32, Loads: [4]int{1, 1}}, loop, "of the loop with units, though another has more multiply-adds")
+	assert.Equal(t, 100*64/(64+2), share("navi31", loop))
+	loop.Shared = 1000
+	assert.Equal(t, 100*64/(1000*32*2/128), share("navi31", loop), "workgroup memory is slower")
+	f, err := figuresOf(card{family: "navi31", driver: radvUnits}, named{},
+		"VGPRs\t120\nSpilled VGPRs\t0\nScratch size\t0\nLDS size\t20480\nSubgroups per SIMD\t12\nInstructions\t800\n", "\n==== Assembly\n"+unitProgram)
+	require.NoError(t, err)
+	assert.Equal(t, 12, f.Waves, "of 32, as they are counted")
+}
+
 // What ANV and NVK print of a loop of three multiply-adds and two other instructions, within another.
 const (
 	intelProgram = "LABEL2:\n" +
@@ -194,6 +228,9 @@ func TestCardsThatAreNotThere(t *testing.T) {
 	_, missing, err = tools.available([]string{"m1"})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"m1 (Honeykrisp): found no driver in " + tools.libraries()}, missing)
+	_, missing, err = tools.available([]string{"navi31"})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"navi31 (RADV for matrix units): found no Mesa 25, which tools/isa/shims.sh unpacks (-shims FOLDER)"}, missing)
 	_, _, err = tools.available([]string{"navi99"})
 	assert.ErrorContains(t, err, `found no such family`)
 }

@@ -62,7 +62,10 @@ const longest = 1024 // tokens a sequence
 // uses are every model with AdamW, with one and with several batches an update, with evaluation and sampling, those of wide heads also on packed
 // documents, four with activations in bf16, two on a base in bf16, nf4 and nf4-nested. For what the update itself takes, the smallest model and one
 // with a large vocabulary have every optimizer, those with blocks also blocks of 256, and those that can keep it in eight bits such a state.
-func uses() []use {
+func uses(units bool) []use {
+	if units {
+		return unitUses()
+	}
 	var all []use
 	for _, m := range models {
 		for _, accumulate := range []int{1, 2} {
@@ -100,6 +103,27 @@ func uses() []use {
 		}
 		add("quad-256", optimizer("quad", `{"block_size":256}`))
 		add("skew-256", optimizer("skew", `{"block_size":256}`))
+	}
+	return all
+}
+
+// unitUses are three models with products of f16, also with activations in bf16, and on bases in bf16 and nf4.
+func unitUses() (all []use) {
+	config := state.Config{Optimizer: optimizer("adamw", "{}"), Batch: 2, Microbatches: 2, Evaluation: 2, RoundProducts: true}
+	for _, m := range []use{models[0], models[2], models[5]} {
+		m.config = config
+		all = append(all, m)
+	}
+	for _, m := range []use{models[0], models[2]} {
+		m.config = config
+		m.config.Storage = buffers.BF16
+		m.name += "-bf16"
+		all = append(all, m)
+	}
+	for _, base := range []buffers.DType{buffers.BF16, buffers.NF4} {
+		m := models[2]
+		m.name, m.base, m.config = fmt.Sprint(m.name, "-", base), base, config
+		all = append(all, m)
 	}
 	return all
 }

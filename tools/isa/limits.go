@@ -56,6 +56,16 @@ var amdLimits = []limit{
 	{kernel: `.*`, waves: [2]int{4, 2}, narrow: 8},
 }
 
+// unitLimits: no product by matrix units spills, and its share of the issue is three quarters or more, but for operands that are unpacked: from nf4,
+// and from bf16 on both sides where K is no multiple of a step. Sums of 32 x 64 and the operands on their way leave room for twelve waves of 32.
+var unitLimits = []limit{
+	{kernel: `graph\.matmul_matrix_nn_.*_nf4(_.*)?`, waves: [2]int{12}, narrow: 9, share: 74},
+	{kernel: `graph\.matmul_matrix_nt_.*_nf4(_.*)?`, waves: [2]int{12}, narrow: 9, share: 75},
+	{kernel: `graph\.matmul_matrix_tn_.*_bf16`, waves: [2]int{12}, share: 72},
+	{kernel: `graph\.matmul_matrix_.*_bf16(_.*)?`, waves: [2]int{12}, narrow: 4, share: 75}, // a quad of it is 8 bytes
+	{kernel: `graph\.matmul_matrix_.*`, waves: [2]int{12}, share: 75},
+}
+
 // intelLimits: no kernel spills, and what waits for memory runs 16 wide. Shares are of all instructions, addresses and spills included; they are those of
 // the worst of Tiger Lake, Alchemist and Battlemage, with Mesa 22.3 or 26.1. The more parts a head has, the more instructions join them.
 var intelLimits = []limit{

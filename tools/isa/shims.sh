@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds Mesa's stand-ins for kernel drivers (drm-shims), on which the drivers compile without a card: shims.sh OUT [all]. OUT gets Intel's, with all
-# also NVIDIA's, Adreno's and Apple's, which want a newer Mesa than Debian 12 has (isa -mesa). The drivers themselves are the system's. It takes a minute
-# of a core. On Debian 12 it needs
+# also NVIDIA's, Adreno's and Apple's, which want a newer Mesa than Debian 12 has (isa -mesa). The drivers themselves are the system's, but for AMD's with
+# matrix units, which OUT gets out of Debian 12's backports (radv). It takes a minute of a core. On Debian 12 it needs
 #   apt-get install curl gcc ninja-build python3-mako python3-yaml python3-ply flex bison pkg-config zlib1g-dev libzstd-dev libexpat1-dev
 #   apt-get install -t bookworm-backports meson libdrm-dev
 set -eu
@@ -13,6 +13,13 @@ mesa=$out/mesa-$version
 PATH=/usr/bin:/bin:$PATH # the system's Python has the modules
 if [ ! -d "$mesa" ]; then
 	curl -fsSL "http://deb.debian.org/debian/pool/main/m/mesa/mesa_$version.orig.tar.xz" | tar xJ -C "$out"
+fi
+# RADV of that version still has the null device of the installed one.
+if [ ! -f "$out/radv/libvulkan_radeon.so" ]; then
+	package=$out/mesa-vulkan-drivers.deb
+	curl -fsSL -o "$package" "http://deb.debian.org/debian/pool/main/m/mesa/mesa-vulkan-drivers_$version-2~bpo12+1_amd64.deb"
+	mkdir -p "$out/radv"
+	dpkg-deb --fsys-tarfile "$package" | tar xO ./usr/lib/x86_64-linux-gnu/libvulkan_radeon.so >"$out/radv/libvulkan_radeon.so"
 fi
 # Meson enters src/intel for its tools alone: no driver, no LLVM.
 [ -f "$out/build/build.ninja" ] || meson setup "$out/build" "$mesa" -Dbuildtype=release -Dplatforms= -Dvulkan-drivers= -Dgallium-drivers= -Dglx=disabled \

@@ -56,7 +56,10 @@ func newToolchain(shims, mesa string) (*toolchain, error) {
 		return nil, fmt.Errorf("isa: %w", err)
 	}
 	t := &toolchain{dir: dir, shims: shims, mesa: mesa}
-	if err := t.build(cc); err != nil {
+	if shims != "" {
+		t.shims, err = filepath.Abs(shims) // the children's folder is another
+	}
+	if err := errors.Join(err, t.build(cc)); err != nil {
 		t.remove()
 		return nil, err
 	}
@@ -109,7 +112,7 @@ func (t *toolchain) compileFor(ctx context.Context, card card, w work) ([]figure
 		return nil, "", fmt.Errorf("isa: %s: %w", card.family, err)
 	}
 	dir := filepath.Join(t.dir, card.family)
-	w.Adapter = card.driver.adapter
+	w.Adapter, w.Units = card.driver.adapter, card.driver.units
 	self, err := os.Executable()
 	if err = errors.Join(err, os.Mkdir(dir, 0o755)); err != nil {
 		return fail(err)
@@ -149,13 +152,22 @@ func (t *toolchain) shim(d *driver) string {
 	return filepath.Join(t.shims, "lib"+d.shim+"_noop_drm_shim.so")
 }
 
+// library is the path of a driver that is not the installed one.
+func (t *toolchain) library(d *driver) string {
+	folder := t.libraries()
+	if d.unpacked != "" {
+		folder = filepath.Join(t.shims, d.unpacked)
+	}
+	return filepath.Join(folder, "libvulkan_"+d.library+".so")
+}
+
 // manifest is the path of a driver's manifest, of which a tree has one of its own that names the whole path of the library.
 func (t *toolchain) manifest(d *driver, dir string) (string, error) {
-	if !d.ofTree(t) {
+	if !d.ofTree(t) && d.unpacked == "" {
 		return d.installed()
 	}
 	path := filepath.Join(dir, d.manifest+".json")
 	return path, writeJSON(path, map[string]any{"file_format_version": "1.0.1", "ICD": map[string]string{
-		"api_version": "1.3.0", "library_path": filepath.Join(t.libraries(), "libvulkan_"+d.library+".so"),
+		"api_version": "1.3.0", "library_path": t.library(d),
 	}})
 }
