@@ -87,8 +87,8 @@ func sameBits(t testing.TB, want, got []buffers.Host) {
 		require.Equal(t, w.Path, got[i].Path)
 		require.Len(t, got[i].Data, len(w.Data))
 		for k, v := range w.Data {
-			if g := got[i].Data[k]; v == v || g == g {
-				require.Equal(t, math.Float32bits(v), math.Float32bits(g), "%s[%d]", w.Path, k)
+			if g := got[i].Data[k]; math.Float32bits(v) != math.Float32bits(g) && (v == v || g == g) {
+				require.Fail(t, "other bits", "%s[%d]: found %g, wanted %g", w.Path, k, g, v)
 			}
 		}
 	}
