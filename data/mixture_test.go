@@ -41,3 +41,20 @@ func make3(n int) (out []Source) {
 	}
 	return out
 }
+
+// Blocks take their sources in an order of their own, which differs from epoch to epoch and from seed to seed, and every block has each as often.
+func TestOrdersOfAMixture(t *testing.T) {
+	m, err := NewMixture(make3(2), []float64{3, 1}, EndRestart)
+	require.NoError(t, err)
+	order := func(seed, epoch, block uint64) []turn {
+		w, err := m.Walk(8, seed)
+		require.NoError(t, err)
+		return w.(*mixtureWalk).turns(epoch, block)
+	}
+	first := order(7, 0, 0)
+	assert.Equal(t, first, order(7, 0, 0))
+	for name, other := range map[string][]turn{"seed": order(8, 0, 0), "epoch": order(7, 1, 0), "block": order(7, 0, 1)} {
+		assert.NotEqual(t, first, other, name)
+		assert.ElementsMatch(t, first, other, name)
+	}
+}
