@@ -137,6 +137,9 @@ func TestMatrixUnitsThatAreNotThere(t *testing.T) {
 
 // A program that is built with the tag nomatrix has no symbol wrapped; one without it has.
 func TestMatrixTag(t *testing.T) {
+	if testing.Short() {
+		t.Skip("without -short: links two programs")
+	}
 	if runtime.GOOS != "linux" {
 		t.Skip("skipped, the hook is Linux's")
 	}

@@ -30,6 +30,7 @@ var (
 // A model of each family that files are read of: it goes on from a checkpoint to the same bits, learns the same in two stages and with its layers computed
 // again, near the same in one microbatch, and is written as the directory that it was read from, in all but the values.
 func TestFamiliesOfFiles(t *testing.T) {
+	gputest.Long(t, "TestFamilies")
 	dirs, err := filepath.Glob("../model/testdata/models/*")
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(dirs), 10)

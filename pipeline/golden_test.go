@@ -16,6 +16,7 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/gpu"
+	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
@@ -110,14 +111,12 @@ func (g *golden) create(t *testing.T, devices []*gpu.Device, optimizer optim.Con
 // Models cut in two and in three learn what an independent program learns: the loss of each step, the parameters at the end, and the gradient of the
 // first step, which is the first trace of stochastic gradient descent with momentum, as a checkpoint has it.
 func TestGoldenModelsInParts(t *testing.T) {
+	gputest.Long(t, "doctor.TestStagesFollowFamilies")
 	devices := fleet(t, 3)
 	for name, microbatches := range map[string]int{"gpt2_tied": 3, "llama_mha": 2, "llama_gqa": 2} {
 		g := readGolden(t, name)
 		with := g.batches(t)
 		for stages := 2; stages <= 3; stages++ {
-			if testing.Short() && stages != 2+microbatches%2 {
-				continue
-			}
 			kind := []string{schedule.GPipe, schedule.OneForwardOneBackward}[stages-2]
 			t.Run(fmt.Sprintf("%s/%d stages", name, stages), func(t *testing.T) {
 				s := g.create(t, devices[:stages], optim.Config{Name: g.Optimizer, Parameters: g.Config, Options: optim.Options{

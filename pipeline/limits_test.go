@@ -57,6 +57,7 @@ func TestKernelsWithinGuaranteedLimits(t *testing.T) {
 
 // A device that allows no more than WebGPU guarantees learns, evaluates, samples and counts the same bits.
 func TestGuaranteedLimitsAreEnough(t *testing.T) {
+	gputest.Long(t, "TestLeafLargerThanABinding")
 	limits := gpu.DefaultLimits()
 	limits.TexelBindings = 4 // storage textures, where the adapter reads them
 	least := gputest.WithLimits(limits)

@@ -172,6 +172,7 @@ func TestLeafLargerThanABinding(t *testing.T) {
 // What is larger than a binding lies in parts of whole rows, and is learnt from as if it were not: activations of the feed-forward part and of
 // attention, weights, and the gradient of a tied head, also where that crosses from stage to stage.
 func TestActivationsLargerThanABinding(t *testing.T) {
+	gputest.Long(t, "TestLeafLargerThanABinding")
 	const batch, context, width, vocab, binding = 6, 4, 16, 70, 4000 // the logits of a batch fit a binding, and so are one chunk of rows in both
 	gpt2, err := model.NewGPT2(model.GPT2Config{Layers: 1, Heads: 2, Width: width, Vocab: vocab, Context: context})
 	require.NoError(t, err)

@@ -125,6 +125,9 @@ func TestDividedUpdatesHaveTheSameBits(t *testing.T) {
 		"adafactor":                 {"adafactor", `{"min_dim_size_to_factor":8}`, [2]int{2, 3}, nil},
 		"more replicas than leaves": {"quad", `{"block_size":8}`, [2]int{3, 4}, rest},
 	} {
+		if testing.Short() && (name == "skew" || name == "adafactor") {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			c := tinyConfig(t)
 			if name == "in eight bits" {

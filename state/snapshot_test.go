@@ -120,6 +120,9 @@ var partOptimizers = map[string]string{
 // more update of both they still do.
 func TestCheckpointsOfParts(t *testing.T) {
 	for name, parameters := range partOptimizers {
+		if testing.Short() && name != "adamw" && name != "quad" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			dev := gputest.Device(t)
 			c := tinyConfig(t)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
 )
 
 // openGLOnly hides Vulkan's drivers from a command, and skips the test where something better than OpenGL on the processor is left, or nothing.
@@ -31,6 +33,7 @@ func openGLOnly(t *testing.T, p *place) func(*command) {
 // With OpenGL on the processor alone every command says in one line what that is, and how something faster is to be had.
 func TestCommandsSayWhatIsFaster(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "TestMakeAdapterInstallsTheDriver")
 	p := newPlace(t)
 	hide := openGLOnly(t, p)
 	p.write(t, "bin/apt-get", "#!/bin/sh\n")

@@ -176,6 +176,9 @@ func TestModelsThatDoNotFit(t *testing.T) {
 			assert.Empty(t, metricsOf(t, p.path("run")))
 		})
 	}
+	if testing.Short() {
+		return
+	}
 	// What it says to lower does fit.
 	r := p.train("run", "--set", "train.memory_limit=2MiB", "--set", "train.batch=32").run(t)
 	lower := regexp.MustCompile(`lower batch from 32 to (\d+) \(and raise accumulate from 2 to (\d+).* and set train.accumulation to (sequence): `).FindStringSubmatch(r.err)
@@ -188,6 +191,7 @@ func TestModelsThatDoNotFit(t *testing.T) {
 // A run whose numbers are lost ends with code 4 after the patience, names the step and the first bad tensor, and saves none of it.
 func TestDivergedRuns(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "train.TestDivergence")
 	p := newPlace(t)
 	for name, set := range map[string][]string{
 		"sgd":   {"optimizer.name=sgd", "optimizer.learning_rate=1e6", "optimizer.clip_grad=null"},
@@ -217,6 +221,7 @@ func TestDivergedRuns(t *testing.T) {
 // checkpoint that is refused.
 func TestOverflowIsNotSaved(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "train.TestDivergence")
 	from, _ := undisturbedRun(t)
 	p := newPlace(t)
 	for _, name := range []string{"config.json", "model.safetensors"} {
@@ -232,6 +237,7 @@ func TestOverflowIsNotSaved(t *testing.T) {
 
 // A model whose weights are not finite is not trained, and nothing that is made of it looks sound.
 func TestWeightsThatAreNotFinite(t *testing.T) {
+	gputest.Long(t, "TestHostileModels")
 	from, _ := undisturbedRun(t)
 	p := newPlace(t)
 	for _, name := range []string{"config.json", "model.safetensors"} {
@@ -272,6 +278,9 @@ func TestRunDirectoryOfAnotherRun(t *testing.T) {
 	p.write(t, "text.txt", lines(400))
 	assert.Equal(t, before, read(t, p.path("run", "checkpoints", "step-00000006", "model.safetensors"))+read(t, p.path("run", "metrics.jsonl")), "nothing is lost")
 
+	if testing.Short() {
+		return
+	}
 	// What only says how often to save may change.
 	r = p.train("run", append(short, "--set", "train.save_every=1")...).run(t)
 	require.Zero(t, r.code, r.err)

@@ -37,6 +37,9 @@ train: {steps: 40, batch: 4, sample_tokens: 0}
 		[]any{turns[1]["answer"], turns[1]["end"], turns[1]["kept_tokens"]}, "the second turn computes none of the first")
 	assert.Equal(t, "Grüß dich 👍\n", ok(t, chat("", "run", "--temperature", "0", "--prompt", "Hi")).out)
 
+	if testing.Short() {
+		return
+	}
 	ok(t, p.command("export", "run", "--to", "model"))
 	require.NoError(t, os.Remove(p.path("model", "chat_template.jinja")))
 	refused(t, chat("Hi", "model"), 2, "no chat template", "chatml", "here --template does")

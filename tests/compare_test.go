@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/gpu/gputest"
 	"gputrain/train"
 )
 
@@ -45,6 +46,7 @@ func (p *place) comparison(t *testing.T, name string) comparison {
 // A comparison makes the runs that train makes, each once: what was interrupted goes on, what is finished stays.
 func TestCompare(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "TestCompareDivergence")
 	p := newPlace(t)
 	require.NoError(t, os.RemoveAll(p.path("run.yaml")))
 	p.write(t, "tiny.yaml", "model: {layers: 1, heads: 2, width: 16, context: 16}\ndata: {text: text.txt, validation: 0.1}\ntrain: {batch: 2, eval_tokens: 160, save_every: 4}\n")

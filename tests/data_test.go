@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
 )
 
 // sums is JSONL text: questions that are not to be predicted, and answers.
@@ -23,6 +25,7 @@ func sums(n int) string {
 // A mixture of text and compressed documents trains for its epochs, goes on from its run directory, and is evaluated like the run did.
 func TestTrainOnAMixture(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "train.TestResumeAtEveryStep")
 	p := newPlace(t)
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)

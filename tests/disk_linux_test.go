@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"gputrain/gpu/gputest"
 	"gputrain/internal/system"
 )
 
@@ -60,6 +61,7 @@ func readOnly(t *testing.T, dir string) bool {
 // A disk that fills up: a checkpoint takes some 430 KB, and two are kept while the third is written.
 func TestDiskFillsUp(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "checkpoint.TestFullDiskAtAnyCall, train.TestFullDisk")
 	p, want := undisturbedRun(t)
 	runDir := p.runDir(t, "full")
 	require.NoError(t, os.Mkdir(runDir, 0o777))
@@ -136,6 +138,7 @@ func (c command) onRanksThatOnlyRead(t *testing.T, dir string) command {
 // file: another rank may find it on a disk that it cannot write to, so there is no other whose disk could be full.
 func TestDiskOfRanksFillsUp(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "checkpoint.TestFullDiskAtAnyCall, train.TestFullDisk")
 	p, want := undisturbedRun(t)
 	runDir := p.runDir(t, "ranks' full")
 	require.NoError(t, os.Mkdir(runDir, 0o777))

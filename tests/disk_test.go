@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
 )
 
 // fullDisk asserts that a run ended because a checkpoint could not be written, which is said with its name, and that the older one, of step
@@ -41,6 +43,7 @@ func (c command) limited(t *testing.T) command {
 // The file system refuses in the middle of a checkpoint. Needs no privilege.
 func TestDiskRefusesHalfACheckpoint(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "checkpoint.TestFullDiskAtAnyCall, train.TestFullDisk")
 	p, want := undisturbedRun(t)
 	runDir := p.runDir(t, "limited")
 	r := p.train("limited").limited(t).run(t)

@@ -35,9 +35,7 @@ func verdicts(t *testing.T, text string) map[string]map[string]any {
 // doctor passes a golden case and every kernel, each on a line, and its exit code says so.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("without -short: the packages' tests go through every kernel, TestDoctorOnTokenizers sees the lines and the code")
-	}
+	gputest.Long(t, "the checks of the packages go through every kernel, TestDoctorOnTokenizers sees the lines and the code")
 	p := newPlace(t)
 	require.NoError(t, os.CopyFS(p.path("cases", "adamw_basic"), os.DirFS(golden)))
 	r := p.command("doctor", "--cases", "cases").run(t)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
 )
 
 // embeddingPage shows the example.
@@ -71,9 +73,7 @@ func TestPageQuotesTheExamples(t *testing.T) {
 // Another module imports this one as the page says.
 func TestAnotherModuleImportsThisOne(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("without -short: TestOutside builds another module")
-	}
+	gputest.Long(t, "TestEmbeddingExample")
 	own := regexp.MustCompile("(?s)```\n(module .*?)```").FindStringSubmatch(read(t, embeddingPage))
 	require.NotNil(t, own)
 	root, err := filepath.Abs("..")

@@ -4,12 +4,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"gputrain/gpu/gputest"
 )
 
 // A run whose windows are shorter than its model's context is measured in its own windows: with the loss that it has recorded, and on a text that has no
 // window of the model's context. The start says which context and rate a model that was read is trained with.
 func TestEvalHasTheWindowsOfTheRun(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "TestEvalAgreesWithTheRun")
 	p := newPlace(t)
 	p.runDir(t, "first")
 	p.runDir(t, "run")

@@ -13,12 +13,14 @@ import (
 
 	"gputrain/chat"
 	"gputrain/gguf"
+	"gputrain/gpu/gputest"
 	"gputrain/tokenizer"
 )
 
 // A GGUF file does wherever a model directory does: it is measured, sampled, tuned with adapters that stand on it, merged and exported again.
 func TestGGUFForAModel(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "TestGGUFAsLlamaCpp reads such files, TestExportGGUF writes one")
 	p := newPlace(t)
 	ok(t, p.command("tokenize", "train", p.path("tok"), "--text", p.path("text.txt"), "--vocab-size", "300", "--special", "<|endoftext|>").withoutAdapter())
 	p.write(t, "run.yaml", `{data: {text: [text.txt], tokenizer: tok}, model: {kind: llama, layers: 1, heads: 2, width: 32, context: 32, tie_head: true}, train: {steps: 2, batch: 1, eval_every: 0, save_every: 2, sample_every: 0}}`)

@@ -19,6 +19,7 @@ import (
 // Parameters whose rate is multiplied by nothing keep every bit, weight decay or not, whatever optimizer learns the others.
 func TestFrozenParameters(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "state.TestFrozenParametersLeaveTheOthersTheirBits")
 	p := newPlace(t)
 	for _, optimizer := range gputest.Rows([]string{"adamw", "adafactor", "muon", "quad"}, 2) {
 		ok(t, p.train(optimizer, "--set", "train.steps=2", "--set", "train.eval_every=0", "--set", "optimizer.schedule.warmup_steps=0",
@@ -46,6 +47,7 @@ func TestFrozenParameters(t *testing.T) {
 // A run with frozen parameters is planned, trained with everything around it, on one device and on stages, and resumed to the same bytes.
 func TestARunWithFrozenParameters(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "state.TestFrozenParametersAreResumed, pipeline.TestFrozenParametersOnStages")
 	p := newPlace(t)
 	sets := []string{
 		"--set", "optimizer.name=quad", "--set", "optimizer.parameters.block_size=8", "--set", "train.eval_every=2", "--set", "train.save_every=2", "--set", "train.histogram_every=2", "--set", "optimizer.schedule.warmup_steps=0",
@@ -87,6 +89,7 @@ func TestARunWithFrozenParameters(t *testing.T) {
 // trained upon is refused by its name.
 func TestCheckpointsWithoutWhatIsFrozen(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "state.TestCheckpointsKeepTheirBaseAsTheirRunDid")
 	p := newPlace(t)
 	ok(t, p.train("first", "--set", "train.steps=1", "--set", "optimizer.schedule.warmup_steps=0"))
 	ok(t, p.command("export", "first", "--to", "origin"))
@@ -175,6 +178,7 @@ func TestCheckpointsWithoutWhatIsFrozen(t *testing.T) {
 // bits of one that saves it in f32.
 func TestCheckpointsOfWhatIsFrozenInBF16(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "state.TestFrozenParametersInFewerBits")
 	p := newPlace(t)
 	sets := []string{
 		"--set", "model.base=bf16", "--set", "optimizer.schedule.warmup_steps=0", "--set", "train.save_every=2", "--set", "train.eval_every=0", "--set", "train.sample_tokens=0", "--set", "train.keep=9",

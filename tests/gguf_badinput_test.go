@@ -13,11 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gguf"
+	"gputrain/gpu/gputest"
 )
 
 // Whatever is wrong with a GGUF file, one line says what, and what helps; nothing is written.
 func TestGGUFBadInput(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "TestGGUFBadPlaces, and tests of gguf")
 	p := newPlace(t)
 	whole, err := os.ReadFile("testdata/gguf/llama.gguf")
 	require.NoError(t, err)

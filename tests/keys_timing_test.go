@@ -12,14 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/checkpoint"
+	"gputrain/gpu/gputest"
 )
 
 // Batches are made ahead in the background: a run of two steps reads many batches more where data.prefetch says so. What has been read of
 // files is the kernel's to tell.
 func TestPrefetchReadsAhead(t *testing.T) {
-	if testing.Short() {
-		t.Skip("without -short: data.TestStallsWaitAndErrorsStay reads beside the caller")
-	}
+	gputest.Long(t, "data.TestStallsWaitAndErrorsStay")
 	if _, err := os.Stat("/proc/self/io"); err != nil {
 		t.Skip("no /proc/self/io")
 	}
@@ -53,9 +52,7 @@ func TestPrefetchReadsAhead(t *testing.T) {
 // With train.save_async training goes on while a checkpoint is written: lines of later steps are there before it is. Without, never. A save is
 // made durable file by file, for which a disk takes as long as for several steps of a small model.
 func TestSavingBesideAndInBetween(t *testing.T) {
-	if testing.Short() {
-		t.Skip("without -short: train.TestStepsGoOnWhileACheckpointIsWritten holds a save up")
-	}
+	gputest.Long(t, "train.TestStepsGoOnWhileACheckpointIsWritten")
 	p := newPlace(t)
 	p.write(t, "keys.yaml", keysRun)
 	const every, steps = 4, 160

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/checkpoint"
+	"gputrain/gpu/gputest"
 	"gputrain/model"
 )
 
@@ -46,6 +47,7 @@ func TestARunOfAdapters(t *testing.T) {
 	ok(t, train("staged", "--set", "pipeline.stages=3", "--set", "train.recompute=layers"))
 	assert.Equal(t, want, files("staged"))
 	t.Run("ranks", func(t *testing.T) {
+		gputest.Long(t, "state.TestReplicasLearnWhatOneDoes")
 		ok(t, train("ranks", "--set", "train.recompute=attention").onRanks(t, 2))
 		assert.Equal(t, want, files("ranks"))
 	})
@@ -63,6 +65,9 @@ func TestARunOfAdapters(t *testing.T) {
 	assert.Equal(t, text, ok(t, p.command("sample", "peft", "--tokens", "8")).out, "a directory of PEFT")
 	assert.Equal(t, base, read(t, p.path("origin", "model.safetensors")))
 
+	if testing.Short() {
+		return
+	}
 	// Another run goes on with the adapters; at a rate of 0 they stay as they are.
 	on := func(dir string, more ...string) command {
 		return short(dir, slices.Concat([]string{"--set", "model.from=origin", "--set", "train.steps=4"}, more)...)

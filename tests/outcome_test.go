@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/checkpoint"
+	"gputrain/gpu/gputest"
 	"gputrain/train"
 )
 
@@ -180,6 +181,7 @@ func TestDifferNoticesOneFlippedBit(t *testing.T) {
 // The bits are the seed's. That they are the same in a second run TestRunDirectory shows.
 func TestAnotherSeedHasOtherBits(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "TestSampleIsAFunctionOfItsSeed")
 	p, want := undisturbedRun(t)
 	otherSeed := p.runDir(t, "other seed")
 	ok(t, p.train(otherSeed, "--set", "train.seed=8"))

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
 )
 
 // outside builds tests/outside, a module of its own, in dir, without a network.
@@ -27,6 +29,7 @@ func outside(t *testing.T, dir string) string {
 // is resumed, and on two stages comes to the same bits.
 func TestOutside(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "TestEmbeddingExample")
 	p := newPlace(t)
 	r := p.command().with(func(c *command) { c.program = outside(t, "outside") }).run(t)
 	require.Zero(t, r.code, "%s%s", r.out, r.err)
@@ -45,9 +48,7 @@ func TestOutside(t *testing.T) {
 // What it compares can differ: an operator that does not save its state comes to other bits when it is resumed.
 func TestOutsideCanFail(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("without -short: builds and trains once more what TestOutside does")
-	}
+	gputest.Long(t, "TestEmbeddingExample")
 	p := newPlace(t)
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)

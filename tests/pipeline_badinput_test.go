@@ -58,6 +58,7 @@ func TestBadPipelines(t *testing.T) {
 // An adapter that is not there, or no longer there when a run goes on.
 func TestPipelinesWithoutTheirAdapters(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "TestBadPipelines, TestBadAdapters")
 	p := newPlace(t)
 	all := len(adaptersOf(t, p))
 	refused(t, p.staged("run", "pipeline.stages=2", "pipeline.adapters=[0,99]"), 2,
@@ -100,6 +101,7 @@ func adaptersOf(t *testing.T, p *place, changes ...func(*command)) []string {
 // compiled, and what the error says helps.
 func TestPipelinesThatDoNotFit(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "TestModelsThatDoNotFit")
 	p := newPlace(t)
 	for _, devices := range []string{"adapter", "stage"} {
 		r := refused(t, p.staged("run", "device.texels=off", "pipeline.stages=2", "pipeline.devices="+devices, "train.memory_limit=1200KiB"), 5,

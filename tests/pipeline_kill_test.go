@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/checkpoint"
+	"gputrain/gpu/gputest"
 )
 
 // cuts are ways to cut tinyRun's model, each stage with a device of its own or one for all, and the whole model on one device. They all learn
@@ -28,8 +29,11 @@ var cuts = [][]string{
 func TestPipelineKilledAndResumedInOtherStages(t *testing.T) {
 	p, want := undisturbedRun(t)
 	kills := 3
-	if soak() {
+	switch {
+	case soak():
 		kills = 12
+	case testing.Short():
+		kills = 2
 	}
 	runDir := p.runDir(t, "stages killed")
 	expected, _ := killAgain(t, runDir, 20260801, kills, func(kill int) command { return p.staged("stages killed", cuts[kill%len(cuts)]...) })
@@ -41,6 +45,7 @@ func TestPipelineKilledAndResumedInOtherStages(t *testing.T) {
 // A run that goes on on an adapter of another kind says that its bits are others, and what it learns is the same within rounding.
 func TestPipelineResumedOnAnotherKindOfAdapter(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "pipeline.TestMixedPipeline")
 	p := newPlace(t)
 	if len(adaptersOf(t, p)) < 2 {
 		t.Skip("skipped, needs two adapters")

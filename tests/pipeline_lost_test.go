@@ -57,6 +57,7 @@ func stagesOn(t *testing.T, c train.Config, kind string, devices ...*gpu.Device)
 // is whole, and the run goes on in other stages to the bits of one that was left alone.
 func TestRunsGoOnAfterALostStage(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "pipeline.TestDevicesLost")
 	p := newPlace(t)
 	const total = 30
 	whole := stagedRun(t, p, "whole", total)
@@ -97,12 +98,10 @@ func TestRunsGoOnAfterALostStage(t *testing.T) {
 
 // A long run in three stages holds no more at its end than after its first tenth.
 func TestSoakPipelineIsFlat(t *testing.T) {
+	gputest.Long(t, "state.TestSoak")
 	total := int64(300)
-	switch {
-	case soak():
+	if soak() {
 		total = 2000
-	case testing.Short():
-		total = 150
 	}
 	p := newPlace(t)
 	c := stagedRun(t, p, "run", total)

@@ -8,11 +8,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
 )
 
 // A pipelined run that is told to stop ends with code 3, saved, while it compiles as well as in the middle of its steps, and goes on exactly in
 // other stages.
 func TestSignalsStopAndSavePipelines(t *testing.T) {
+	gputest.Long(t, "TestSignalsStopAndSave stops a run, TestPipelineKilledAndResumedInOtherStages has stages")
 	p, want := undisturbedRun(t)
 	runDir := p.runDir(t, "stages stopped")
 	expected := int64(0)

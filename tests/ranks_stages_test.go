@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
 )
 
 // twoRanks are the settings of two stages on ranks of their own.
@@ -20,6 +22,7 @@ var twoRanks = []string{"pipeline.stages=2", `pipeline.adapters=["0:auto", "1:au
 // A run whose two stages are on two ranks, of which one is killed, goes on as two replicas of these on four ranks, which divide the update and
 // are stopped by a signal, and then in one process. It ends as one that was never disturbed, on one device.
 func TestStagesOnRanksAreKilled(t *testing.T) {
+	gputest.Long(t, "TestKilledRanksAreLaunchedAgain kills ranks, pipeline.TestStagesOnRanks has stages on them")
 	p, want := undisturbedRun(t)
 	dir := p.runDir(t, "spread")
 	reached := func(run *process, step int64) {
@@ -57,6 +60,7 @@ func TestStagesOnRanksAreKilled(t *testing.T) {
 // line says why.
 func TestBadStagesOnRanks(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "TestBadPipelines, train.TestRanksFailTogether")
 	p := newPlace(t)
 	on := func(ranks int, values ...string) command { return p.staged("run", values...).onRanks(t, ranks) }
 	other := on(1, twoRanks...)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/checkpoint"
+	"gputrain/gpu/gputest"
 )
 
 // onRanks is a command on n ranks; without mpirun the test is skipped.
@@ -42,9 +43,7 @@ func savedStep(dir string) int64 {
 
 // A run on three ranks, of which one is killed, goes on with two, and ends as one that was never disturbed, on one.
 func TestRanksAreKilled(t *testing.T) {
-	if testing.Short() {
-		t.Skip("without -short: TestKilledRanksAreLaunchedAgain kills one of three ranks, TestStagesOnRanksAreKilled resumes on another number")
-	}
+	gputest.Long(t, "TestKilledRanksAreLaunchedAgain")
 	p, want := undisturbedRun(t)
 	dir := p.runDir(t, "ranks")
 	three := p.train("ranks").onRanks(t, 3).start(t)
@@ -117,6 +116,7 @@ func TestKilledRanksAreLaunchedAgain(t *testing.T) {
 // any other that was not told before. What was saved stays.
 func TestRankStandsStill(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "train.TestRanksThatAreLost")
 	p := newPlace(t)
 	dir := p.path("still")
 	three := p.train("still", "--set", "cluster.timeout=1s").onRanks(t, 3).start(t)
@@ -137,6 +137,7 @@ func TestRankStandsStill(t *testing.T) {
 // Ranks that are not of one run end before anything is trained, by one line, which names who differs and in what.
 func TestRanksOfDifferentRuns(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "train.TestRanksFailTogether")
 	p := newPlace(t)
 	p.write(t, "other.txt", lines(401))
 	other := p.path("program")

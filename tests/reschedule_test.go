@@ -9,12 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/checkpoint"
+	"gputrain/gpu/gputest"
 	"gputrain/train"
 )
 
 // A finished run of 4 steps goes on to 8 when it is asked to, and then needs not be asked again.
 func TestReschedule(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "train.TestReschedule")
 	p := newPlace(t)
 	dir := p.runDir(t, "run")
 	short := func(steps string, more ...string) command {

@@ -50,15 +50,13 @@ func footprintOf(t *testing.T, devices ...*gpu.Device) footprint {
 	return f
 }
 
-// A long run holds no more at its end than after its first tenth: 20,000 steps in the long form, otherwise 500, with -short 300, with evaluation,
+// A long run holds no more at its end than after its first tenth: 20,000 steps in the long form, otherwise 500, with evaluation,
 // samples, histograms, event files, spike guards, accumulation and dropout, and checkpoints that are written beside the steps and rotated.
 func TestSoakMemoryIsFlat(t *testing.T) {
+	gputest.Long(t, "state.TestSoak")
 	total := int64(500)
-	switch {
-	case soak():
+	if soak() {
 		total = 20_000
-	case testing.Short():
-		total = 300
 	}
 	p := newPlace(t)
 	corpus, err := texts.Open(t.Context(), texts.Config{Text: []string{p.path("text.txt")}, Validation: 0.1, Context: 16})

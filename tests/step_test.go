@@ -103,13 +103,11 @@ func work(before, after gpu.Counters) gpu.Counters {
 	}
 }
 
-// A step of the default model, after the first, makes nothing on the device and asks for exactly this much. With -short the model has half the layers.
+// A step of the default model, after the first, makes nothing on the device and asks for exactly this much.
 func TestStepOfTheDefaultModel(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "TestDispatchesElsewhere counts without a device")
 	layers := uint64(defaultLayers)
-	if testing.Short() {
-		layers /= 2
-	}
 	for _, c := range []struct {
 		layers, accumulate uint64
 		texels             gpu.TexelUse

@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
 )
 
 // stopped is a command that writes into the folder out of its place, where the cache and temporary files are too. It is stopped at any moment.
@@ -65,6 +67,7 @@ func stoppedCommands() []stopped {
 // A command that is stopped at any moment, by who asks it to end or by who does not, leaves nothing that has not a name of its own, and the
 // same command then does what it would have done, with nothing left over.
 func TestStoppedAtRandomMomentsKill(t *testing.T) {
+	gputest.Long(t, "TestSignalsStopAndSave stops a run, TestKilledAtRandomMoments kills one")
 	const seed = 20261123
 	p := newPlace(t)
 	p.write(t, "small.yaml", "model: {layers: 1, heads: 2, width: 16, context: 16}\ndata: {text: text.txt, validation: 0.1}\n"+
@@ -83,12 +86,8 @@ func TestStoppedAtRandomMomentsKill(t *testing.T) {
 			switch {
 			case soak():
 				moments = 50
-			case s.adapter && testing.Short(): // takes seconds; each signal ends one of these commands
-				moments = 1
-			case s.adapter:
+			case s.adapter: // takes seconds
 				moments = 2
-			case testing.Short():
-				moments = 3 // one for each signal
 			}
 			for i := range moments {
 				signal := []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGINT}[(n+i)%3]

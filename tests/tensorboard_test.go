@@ -8,11 +8,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
 )
 
 // A run leaves files for TensorBoard unless it is told not to, and inspect shows them.
 func TestTensorBoard(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "tests of train/tensorboard")
 	p := newPlace(t)
 	short := func(more ...string) command {
 		return p.train("run", append([]string{"--set", "train.steps=6", "--set", "train.sample_tokens=8"}, more...)...)

@@ -17,15 +17,13 @@ import (
 // What a run learns has the same bits whichever kernels read texels, so nothing of that has to be remembered for a run to go on.
 func TestTexelsChangeNoBitOfARun(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "gpu.TestTexelsHaveTheBitsOfBuffers")
 	for i, a := range gputest.Adapters(t) {
 		if a.Limits.TexelBindings == 0 {
 			continue
 		}
 		for name, def := range texelModels(t) {
-			if testing.Short() && name != "quad" {
-				continue // quad has products of the model and of the optimizer
-			}
-			if (name == "quad" || testing.Short()) && i > 0 {
+			if name == "quad" && i > 0 {
 				continue // the same kernels through the other language of the same driver, which take half a minute to compile there
 			}
 			t.Run(a.Backend+" "+name, func(t *testing.T) {

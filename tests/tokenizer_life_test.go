@@ -9,12 +9,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
 )
 
 // A tokenizer goes with a run to the end: its checkpoints and what is exported of them have its files, and whatever writes or measures text reads it there. A
 // run goes on without the directory that it came from.
 func TestATokenizerGoesWithItsModel(t *testing.T) {
 	t.Parallel()
+	gputest.Long(t, "TestFromScratchPage")
 	p := newPlace(t)
 	p.write(t, "keys.yaml", keysRun)
 	p.write(t, "notes/a.txt", lines(60))

@@ -58,9 +58,7 @@ func rightOf(t *testing.T, dir, file, end string) (right, of int) {
 // The commands of docs/tuning.md teach a model that tells facts to tell them in another form. Facts that were never asked for in tuning are told so too, and
 // are right: with adapters on their base, merged, and in a directory for other programs.
 func TestTuningPage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped, trains for a minute: run make check")
-	}
+	gputest.Long(t, "TestARunOfAdapters")
 	p := runPage(t, "../docs/tuning.md", 6, func(dir string) {
 		require.NoError(t, os.CopyFS(filepath.Join(dir, "docs", "tuning"), os.DirFS("../docs/tuning")))
 	}, "GPUTRAIN_ADAPTER="+adapter(t), "GPUTRAIN_CACHE="+workshop)

@@ -29,15 +29,13 @@ import (
 // A process killed at any time, ten times over, ends with the same bits. The saves of every step make it likely that some of the kills
 // meet one.
 func TestKilled(t *testing.T) {
+	gputest.Long(t, "tests.TestKilledAtRandomMoments kills a run, tests.TestARunOfAdapters resumes one of adapters, and cuts it into stages")
 	if row, dir, ok := strings.Cut(os.Getenv("GPUTRAIN_TEST_KILLED"), "="); ok {
 		require.NoError(t, toBeKilled[row](t, dir))
 		return
 	}
 	gputest.Device(t)
 	for row, run := range toBeKilled {
-		if testing.Short() && row != "adapters on two stages" {
-			continue // tests.TestKilledAtRandomMoments kills a network, as a program
-		}
 		t.Run(row, func(t *testing.T) { testKilled(t, row, run) })
 	}
 }

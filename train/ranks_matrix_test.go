@@ -142,8 +142,8 @@ func TestSoakMatrixOfRanks(t *testing.T) {
 	wants := map[matrixCell]map[string]string{}
 	all := os.Getenv("GPUTRAIN_SOAK") == "1"
 	for _, cell := range matrixCells(all) {
-		if testing.Short() && !all && (2*cell.ranks+cell.optimizer)%5 > 1 {
-			continue // two of each number of ranks, and two of each optimizer
+		if testing.Short() && !all && (2*cell.ranks+cell.optimizer)%5 > 0 {
+			continue // one of each number of ranks, and one of each optimizer
 		}
 		of := matrixCell{batches: cell.batches, optimizer: cell.optimizer, adapted: cell.adapted}
 		if wants[of] == nil {

@@ -72,6 +72,9 @@ func TestAdviceHolds(t *testing.T) {
 		"max_position_embeddings": 256, "rms_norm_eps": 1e-5, "tie_word_embeddings": true}`), 0o644))
 	set := []string{"model.from=" + dir, "data.text=absent.txt", "train.batch=1", "model.context=128", "train.recompute=layers"}
 	for _, memory := range []string{"60MiB", "115MiB"} {
+		if testing.Short() && memory == "60MiB" {
+			continue
+		}
 		p := plannedWith(t, memory, set...)
 		require.Error(t, p.refused)
 		assert.Equal(t, 5, exitCode(p.refused))

@@ -53,6 +53,7 @@ func testedCard(t *testing.T, ctx context.Context, checks ...gpu.Check) (card be
 
 // The command measures every part, and page and figures say the same.
 func TestBenchCard(t *testing.T) {
+	gputest.Long(t, "TestBenchCardStopped")
 	failing := gpu.Check{Name: "that is wrong", Run: func(context.Context, *gpu.Device) (gpu.Result, error) {
 		return gpu.Result{MaxError: 0.5, Tolerance: 0.25, Worst: "element 7"}, nil
 	}}

@@ -199,3 +199,11 @@ func open(t testing.TB, a gpu.Adapter, options []Option) *gpu.Device {
 	t.Cleanup(d.Release)
 	return d
 }
+
+// Long leaves a test out of the short form, and says what sees its subject there.
+func Long(t testing.TB, short string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("without -short; in short: " + short)
+	}
+}

@@ -157,7 +157,7 @@ func TestAttentionTiled(t *testing.T) {
 		if a := d.Adapter(); a.Limits.Software && a.Backend == "gl" {
 			t.Skip("skipped, OpenGL on the processor compiles tiles for minutes")
 		}
-		for _, s := range gputest.Rows(cases, 2) {
+		for _, s := range gputest.Rows(cases, 3) {
 			t.Run(s.String(), func(t *testing.T) {
 				w := s.graph()
 				w.feed(rand.New(rand.NewPCG(25, 26)))

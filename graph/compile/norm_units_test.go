@@ -68,7 +68,7 @@ func (r rotatedNorm) build(t *testing.T) *twin {
 // of kernels of their own, and everywhere the numbers of Eval.
 func TestRotatedNorms(t *testing.T) {
 	d := gputest.Device(t)
-	for _, r := range rotatedNorms {
+	for _, r := range gputest.Rows(rotatedNorms, 2) {
 		t.Run(r.name, func(t *testing.T) {
 			w := r.build(t)
 			tolerance := 64 * eps * float64(max(1, r.time/100)) // gains add up as many terms

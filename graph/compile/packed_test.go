@@ -72,7 +72,7 @@ func normal(n int) []float32 {
 // Products of matrices that are kept in bf16 and nf4 have the bits of products of the same numbers in f32, on adapters of both kinds, in one part and in
 // several; and they read no copies.
 func TestKeptProducts(t *testing.T) {
-	for _, c := range []struct {
+	for i, c := range []struct {
 		m, n, k int
 		binding uint64
 	}{
@@ -83,6 +83,9 @@ func TestKeptProducts(t *testing.T) {
 		{m: 9, n: 35, k: 13},                      // nothing to load by four: of nf4 products read a copy too
 		{m: 16, n: 512, k: 64, binding: 64 << 10}, // a group of nested maxima a part
 	} {
+		if testing.Short() && i%2 == 1 {
+			continue
+		}
 		d := gputest.Device(t, gputest.WithLimits(gpu.Limits{BindingBytes: c.binding}))
 		for _, software := range []bool{true, false} {
 			for _, kept := range []buffers.DType{buffers.BF16, buffers.NF4, buffers.NF4Nested} {

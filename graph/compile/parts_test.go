@@ -67,7 +67,7 @@ func TestRowsInParts(t *testing.T) {
 // inParts compares values of a device with those of one whose bindings are smaller, for both kinds of adapters' kernels.
 func inParts(t *testing.T, small uint64, build func(g *graph.Graph) []*graph.Value) {
 	t.Helper()
-	for _, hardware := range []bool{false, true} {
+	for _, hardware := range gputest.Rows([]bool{true, false}, 2) {
 		var want map[string][]float64
 		dispatches := 0
 		for _, binding := range []uint64{1 << 20, small} {

@@ -116,7 +116,10 @@ func TestSchemaAgreesWithTheReader(t *testing.T) {
 	e := newEditor(t)
 	met := map[string]int{}
 	taken, refused := 0, 0
-	for _, file := range mutations() {
+	for i, file := range mutations() {
+		if testing.Short() && i%4 > 0 {
+			continue
+		}
 		said, marked := read(file), e.check(t, file)
 		if said == nil {
 			taken++
@@ -136,7 +139,7 @@ func TestSchemaAgreesWithTheReader(t *testing.T) {
 		}
 	}
 	for _, u := range unknowable {
-		assert.Positive(t, met[u], "no file was met of which the schema does not know: %s", u)
+		assert.True(t, testing.Short() || met[u] > 0, "no file was met of which the schema does not know: %s", u)
 	}
 	t.Logf("%d files taken, %d refused; of those the schema has %v", taken, refused, met)
 	assert.Greater(t, taken, 500)

@@ -19,6 +19,9 @@ const ready = "document.body?.dataset.ready === 'yes' && document.querySelector(
 
 // TestPage looks at the page in a real browser.
 func TestPage(t *testing.T) {
+	if testing.Short() && os.Getenv("GPUTRAIN_REQUIRE_BROWSER") == "" {
+		t.Skip("without -short: make test-page")
+	}
 	b := newBrowser(t)
 	for name, test := range map[string]func(*testing.T, *browser){
 		"shows what was measured": pageShowsWhatWasMeasured, "follows a run": pageFollowsARun,
