@@ -125,8 +125,8 @@ slurm:
 
 # isa compiles every kernel with the compilers of real GPUs, without the GPUs, and holds registers, waves, loads and shares of multiply-adds to limits
 # (tools/isa/limits.go): AMD's as it is; RDNA 3's matrix units and Intel's once isa-shims has brought a newer RADV and built the stand-in for Intel's
-# kernel driver; NVIDIA's, Adreno's and Apple's with
-# `make isa-shims SHIMS=all` and GPUTRAIN_ISA_MESA=, the tree of a system with a newer Mesa. ARGS='-kernel attention -family navi21' takes some.
+# kernel driver; NVIDIA's, Adreno's and Apple's with `make isa-shims SHIMS=all` and GPUTRAIN_ISA_MESA=, the tree of a system with a newer Mesa.
+# ARGS='-kernel attention -family navi21' takes some.
 GPUTRAIN_ISA_SHIMS ?= $(CURDIR)/bin/isa
 
 isa: export GPUTRAIN_ISA_SHIMS := $(GPUTRAIN_ISA_SHIMS)

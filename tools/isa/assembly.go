@@ -202,8 +202,8 @@ func all(blocks []block) (c counts) {
 	return c
 }
 
-// hottest is the innermost loop with most multiply-adds, or products by units: a branch back to a block with no other such branch between the two. ok is false
-// where there is no loop.
+// hottest is the innermost loop with most products by units, or else multiply-adds: a branch back to a block with no other such branch between the two.
+// ok is false where there is no loop.
 func hottest(blocks []block) (c counts, ok bool) {
 	at := map[string]int{}
 	last := map[int]int{} // of the loop that begins with a block

@@ -65,7 +65,8 @@ var (
 	}
 )
 
-// cards are those that limits were taken of: RDNA 2, RDNA 1 and Vega; RDNA 3 with matrix units; Tiger Lake, Alchemist and Battlemage; Ampere and Turing; Adreno 740 and 660; M1.
+// cards are those that limits were taken of: RDNA 2, RDNA 1 and Vega; RDNA 3 with matrix units; Tiger Lake, Alchemist and Battlemage; Ampere and Turing;
+// Adreno 740 and 660; M1.
 var cards = []card{
 	{family: "navi21", driver: radv},
 	{family: "navi10", driver: radv},

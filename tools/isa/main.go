@@ -3,9 +3,10 @@
 //	go run -C tools/isa . [-kernel REGEXP] [-family LIST] [-shims FOLDER] [-mesa TREE]
 //
 // The compilers are those of Mesa's Vulkan drivers. RADV (AMD) has a null device, which layer.c makes usable; for RDNA 3 shims.sh unpacks a newer RADV,
-// which compiles products by matrix units. The others run on a shim in place of their kernel driver, which shims.sh builds: ANV (Intel) as it is installed, NVK (NVIDIA), Turnip (Adreno) and Honeykrisp (Apple) out of the tree of a
-// system with a newer Mesa. What is not there is named and left out. The kernels are those of training states of models of true width with every
-// optimizer (kernels.go). It prints a table, and fails where a kernel breaks a limit (limits.go).
+// which compiles products by matrix units. The others run on a shim in place of their kernel driver, which shims.sh builds: ANV (Intel) as it is
+// installed, NVK (NVIDIA), Turnip (Adreno) and Honeykrisp (Apple) out of the tree of a system with a newer Mesa. What is not there is named and left
+// out. The kernels are those of training states of models of true width with every optimizer (kernels.go). It prints a table, and fails where a kernel
+// breaks a limit (limits.go).
 package main
 
 import (

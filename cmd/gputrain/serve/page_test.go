@@ -19,7 +19,7 @@ const ready = "document.body?.dataset.ready === 'yes' && document.querySelector(
 
 // TestPage looks at the page in a real browser.
 func TestPage(t *testing.T) {
-	if testing.Short() && os.Getenv("GPUTRAIN_REQUIRE_BROWSER") == "" {
+	if testing.Short() {
 		t.Skip("without -short: make test-page")
 	}
 	b := newBrowser(t)
