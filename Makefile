@@ -3,7 +3,7 @@
 GO      ?= go
 BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
-SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' -o -name LICENSES | grep -v '^./tools/') go.mod go.sum
+SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' -o -path './cmd/*' -type f | grep -v '^./tools/') go.mod go.sum
 
 .PHONY: build dist dist-darwin-arm64 dist-again test-windows test-arm64 window licenses train test test-page test-window check sizes corpus mixed netns slurm isa isa-shims matrix-units llama fmt fuzz soak matrix bench adapter clean
 
@@ -66,7 +66,7 @@ TEST_TIMEOUT ?= 30m
 LONGEST      := ./tests ./pipeline ./train ./graph/compile ./kron ./optim ./state ./cmd/gputrain/doctor
 export GO TEST_TIMEOUT
 tests = { $(GO) list $(LONGEST); $(GO) list ./...; } | awk '!listed[$$0]++ { printf(NR > $(words $(LONGEST)) ? "%s " : "%s\n", $$0) }' | \
-  GPUTRAIN_REQUIRE_ADAPTER=1 xargs -P 2 -L 1 tools/test.sh
+  GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_TEST_PROGRAM=$(CURDIR)/$(BIN) xargs -P 2 -L 1 tools/test.sh
 
 # test is short: of long tables it takes some rows, of two drivers that both run on the processor one, and of tests of one subject those that see it
 # soonest. check takes all. Mesa's drivers do not optimize the machine code that they make of kernels: that takes half the time, and such small kernels

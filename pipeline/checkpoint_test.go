@@ -45,6 +45,9 @@ func saved(t *testing.T, s saver, dir string) map[string]string {
 // it does not matter which of them is loaded. Whatever number of stages it is loaded into goes on with the same bits, to the same bytes.
 func TestCheckpointsDoNotKnowTheStages(t *testing.T) {
 	devices := fleet(t, 4)
+	if testing.Short() {
+		devices = devices[:3]
+	}
 	kinds := slices.DeleteFunc(slices.Clone(optimizers), func(x listed) bool { // the others' states are of the same kinds
 		return slices.Contains([]string{"adafactor", "lion", "mars", "rmsprop", "sgd"}, x.label)
 	})

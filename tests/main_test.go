@@ -90,6 +90,8 @@ type place struct{ dir string }
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
+	_, err := os.Stat(program) // so that go test, which keeps results, tests a program again that has changed
+	require.NoError(t, err)
 	dir, err := os.MkdirTemp("", "gputrain-place-") // t.TempDir removes it by calls that wine 8 has not
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, system.RemoveAll(dir)) })

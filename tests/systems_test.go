@@ -17,13 +17,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
 )
 
 // The program's Go has no errors on any system that it is built for, as far as types tell. No C compiler for them is needed: what C declares may be
 // anything.
 func TestSystems(t *testing.T) {
 	t.Parallel()
-	for _, system := range []string{"linux/amd64", "linux/arm64", "windows/amd64", "darwin/arm64"} {
+	for _, system := range gputest.Rows([]string{"windows/amd64", "linux/arm64", "darwin/arm64", "linux/amd64"}, 2) {
 		t.Run(system, func(t *testing.T) {
 			t.Parallel()
 			assert.Greater(t, checkSystem(t, system), 50, "packages of the program")
