@@ -51,3 +51,16 @@ func TestAgree(t *testing.T) {
 	assert.True(t, alone)
 	assert.NoError(t, err)
 }
+
+// A rank judges its own stages: a plan of another rank's stage, whose device it cannot see, counts nothing here. The plans themselves stay whole.
+func TestRankJudgesItsStages(t *testing.T) {
+	plan := func(bytes uint64) state.MemoryPlan { return state.MemoryPlan{Activations: bytes} }
+	all := []state.MemoryPlan{plan(1), plan(2), plan(3)}
+	for rank, want := range [][]state.MemoryPlan{{plan(1), {}, plan(3)}, {{}, plan(2), {}}} {
+		m := mesh.New(transport.Local(2)[rank], mesh.Config{})
+		require.NoError(t, m.Divide([]int{0, 1, 0}))
+		assert.Equal(t, want, Config{State: state.Config{Mesh: m}}.own(all), "rank %d", rank)
+	}
+	assert.Equal(t, all, Config{}.own(all), "a process alone has every stage")
+	assert.Equal(t, []state.MemoryPlan{plan(1), plan(2), plan(3)}, all)
+}
