@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -231,4 +232,16 @@ func TestSubsetKeepsSlabs(t *testing.T) {
 	assert.Equal(t, BlockElements, none.Slabs()[0], "a binding is never empty")
 	_, ok := some.Leaf("a")
 	assert.False(t, ok)
+}
+
+// Parts beside each other make one run; those of two slabs never do, though one begins where the other ends.
+func TestRunsStayInTheirSlabs(t *testing.T) {
+	l, err := NewLayout([]Spec{{Path: "a", Shape: []int{384}}, {Path: "b", Shape: []int{384}}, {Path: "c", Shape: []int{128}}, {Path: "d", Shape: []int{128}}}, limits(4*512))
+	require.NoError(t, err)
+	of := func(paths ...string) []Part {
+		return l.runs(func(leaf Leaf) bool { return slices.Contains(paths, leaf.Path) })
+	}
+	assert.Equal(t, []Part{{Slab: 0, Offset: 0, Count: 512}}, of("a", "c"))
+	assert.Equal(t, []Part{{Slab: 0, Offset: 0, Count: 384}, {Slab: 1, Offset: 384, Count: 128}}, of("a", "d"))
+	assert.Equal(t, []Part{{Slab: 0, Offset: 0, Count: 512}, {Slab: 1, Offset: 0, Count: 512}}, l.runs(nil))
 }

@@ -177,4 +177,6 @@ func TestPrompt(t *testing.T) {
 	require.True(t, ok)
 	assert.Equal(t, append([]int32{end}, e.tokenizer.EndTokens()...), e.Ends())
 	assert.Equal(t, e.tokenizer.EndTokens(), encoder(t, bare, Options{}).Ends())
+	apart := "{% for m in messages %}{{ m.content }}\n<|im_end|>{% endfor %}"
+	assert.Equal(t, e.tokenizer.EndTokens(), encoder(t, apart, Options{}).Ends(), "a token that does not follow the answer at once does not end it")
 }

@@ -12,6 +12,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/kron"
 )
 
 // summing is an operator that is easy to know: its state is the sum of all updates of its leaves, and so is its output. On the
@@ -349,4 +350,13 @@ func TestCostOfARouteIsThatOfItsMask(t *testing.T) {
 	assert.Equal(t, adam.Cost().StateBytes, Route(MaskMatrices(), adam, Trace(0.9, false)).Cost().StateBytes)
 	// A sum by leaf reads the gradient once more, and the state of the elements before it.
 	assert.Equal(t, 12.0+8+4+4+4, Chain(Trace(0.9, false), normalized()).Cost().TrafficBytes)
+}
+
+// An operator of package kron on a route has the plan of the route's leaves alone; the others take the other way.
+func TestKronOnARoute(t *testing.T) {
+	c := Kron{B1: 0.9, BlockSize: 16, MaxSizeDense: 300, PreconditionerLR: 0.7, InitScale: 1, Damping: 0.03, Refresh: kron.DefaultCadence()}
+	tx := Chain(Route(MaskMatrices(), ScaleByKron(kron.Quad, c, Stable), Trace(0.9, false)), ScaleByLearningRate(Constant(0.006)))
+	r, err := follow(t.Context(), gputest.Device(t), tx)
+	require.NoError(t, err)
+	assert.LessOrEqual(t, r.MaxError, 2e-4, r.Worst)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -153,5 +154,20 @@ func TestBaseIsDoubted(t *testing.T) {
 		require.NoError(t, os.Remove(filepath.Join(adapter, model.BaseFile)))
 		assert.Equal(t, name == "merge", strings.Contains(said(adapter, base), "is not known"), name)
 		require.NoError(t, os.WriteFile(filepath.Join(adapter, model.BaseFile), text, 0o666))
+	}
+}
+
+// A signal ends what writes a model before the next parameter, by its cause, and leaves no directory.
+func TestExportIsStopped(t *testing.T) {
+	base, adapter := onDisk(t)
+	stopped := errors.New("stopped")
+	ctx, stop := context.WithCancelCause(t.Context())
+	stop(stopped)
+	to := writeFlags{To: filepath.Join(t.TempDir(), "to"), DType: "auto", ShardSize: "5GB"}
+	for _, c := range []interface{ Run(context.Context) error }{
+		&exportCmd{Model: base, writeFlags: to}, &mergeCmd{Model: base, Adapter: adapter, writeFlags: to},
+	} {
+		assert.ErrorIs(t, c.Run(ctx), stopped)
+		assert.NoDirExists(t, to.To)
 	}
 }

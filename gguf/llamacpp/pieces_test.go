@@ -136,3 +136,17 @@ func TestNamed(t *testing.T) {
 	}
 	assert.Equal(t, 3, told)
 }
+
+// Tokens of tokenizer_config.json take the places that no piece has. A piece stays what its model says.
+func TestAddedBehindPieces(t *testing.T) {
+	m := Model{Read: files(map[string]string{"tokenizer_config.json": `{"added_tokens_decoder": {
+		"0": {"content": "z", "special": true}, "1": {"content": "</s>", "special": false},
+		"2": {"content": "<|end|>", "special": true}, "3": {"content": "<|more|>", "special": false}}}`})}
+	tokens, kinds := []string{"a", "</s>", "[PAD2]", "[PAD3]", "[PAD4]"}, []int32{normalToken, controlToken, unusedToken, unusedToken, unusedToken}
+	_, err := addedBehind(m, tokens, kinds)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a", "</s>", "<|end|>", "<|more|>", "[PAD4]"}, tokens)
+	assert.Equal(t, []int32{normalToken, controlToken, controlToken, userToken, unusedToken}, kinds)
+	_, err = addedBehind(m, tokens[:3], kinds[:3])
+	assert.EqualError(t, err, `found "3" for "<|more|>", wanted an id below the 3 of the model`)
+}

@@ -1,15 +1,16 @@
 // Draws from the standard normal distribution out of random words (threefry_bits). Twin: package buffers/prng.
 
 // normal_log1m_square is log(1-x*x) for x = m/2^24, m odd and below 2^24. The square is rounded to 24 bits as in f32, but by
-// integers, and the logarithm is made of sums and products, so that adapters differ in no more than contractions.
+// integers, and the logarithm is made of sums and products, so that adapters differ in no more than contractions. The square
+// of an odd number is odd, so it never lies halfway between two that it is rounded to.
 fn normal_log1m_square(m: u32) -> f32 {
-    // m*m/2^24, rounded half to even, from twelve-bit halves.
+    // m*m/2^24, rounded to nearest, from twelve-bit halves.
     let high = m >> 12u;
     let low = m & 0xfffu;
     let cross = 2u * high * low + ((low * low) >> 12u);
     let rest = ((cross & 0xfffu) << 12u) | ((low * low) & 0xfffu);
     var square = high * high + (cross >> 12u);
-    if (rest > 0x800000u || (rest == 0x800000u && (square & 1u) == 1u)) { square = square + 1u; }
+    if (rest > 0x800000u) { square = square + 1u; }
     // y = (2^24 - square)/2^24 = f 2^e with f in [sqrt(1/2), sqrt(2)); then the series of Cephes' logf.
     let bits = bitcast<u32>(f32(0x1000000u - square));
     var e = f32(bits >> 23u) - 127.0 - 24.0;

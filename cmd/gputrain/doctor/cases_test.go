@@ -151,6 +151,44 @@ func TestGoldenCasesCatchWrongParameters(t *testing.T) {
 	}
 }
 
+// spoiledRun is a run in which one number of the optimizer's state is another.
+type spoiledRun struct {
+	twinRun
+	slot, leaf string
+}
+
+func (r spoiledRun) tensors() (map[string]buffers.Host, error) {
+	state, err := r.twinRun.tensors()
+	h, ok := find(state, r.slot, r.leaf)
+	if ok {
+		h.Data = slices.Clone(h.Data)
+		h.Data[0] += 1 + float32(math.Abs(float64(h.Data[0])))
+		state[h.Path] = h
+	}
+	return state, err
+}
+
+// A single number of the state that is not the case's is caught, and named.
+func TestGoldenCasesCatchWrongState(t *testing.T) {
+	for _, name := range []string{"adamw_basic", "muon_basic", "quad_dense_f32", "skew_noise_bf16"} {
+		c, o := loadEmbedded(t, name), &optimizerCase{}
+		require.NoError(t, c.decode(o))
+		tx, err := o.transform()
+		require.NoError(t, err)
+		for slot, leaves := range o.StateSlots {
+			for _, leaf := range leaves {
+				twin, err := optim.NewTwin(tx, c.leaves(o.Params, "params"))
+				require.NoError(t, err)
+				seen, err := c.follow(o, spoiledRun{twinRun{twin}, slot, leaf})
+				require.NoError(t, err)
+				pass, _, _, where := seen.result()
+				assert.False(t, pass, "%s: %s/%s", name, slot, leaf)
+				assert.Contains(t, where, "state/"+slot+"/"+leaf, name)
+			}
+		}
+	}
+}
+
 func TestSchedules(t *testing.T) {
 	c := loadEmbedded(t, "schedules")
 	seen, err := runSchedule(c)
