@@ -178,3 +178,15 @@ func TestOnlyCheckpointsAreRemoved(t *testing.T) {
 	require.NoError(t, store.Remove())
 	assert.Empty(t, names(t, root))
 }
+
+// What is cleaned away has the name of a step, also where a folder is empty.
+func TestCleanKnowsItsNames(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"notes.tmp", "step-mine.tmp", "best.replaced", "step-00000009.tmp"} {
+		require.NoError(t, os.Mkdir(filepath.Join(root, name), 0o777))
+	}
+	removed, err := Store{Dir: root, FS: OS}.Clean()
+	require.NoError(t, err)
+	assert.Equal(t, []string{"step-00000009.tmp"}, removed)
+	assert.Equal(t, []string{"best.replaced", "notes.tmp", "step-mine.tmp"}, names(t, root))
+}

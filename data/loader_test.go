@@ -2,6 +2,7 @@ package data
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -286,5 +287,21 @@ func TestLoaderReturnsAPanic(t *testing.T) {
 		require.ErrorAs(t, err, &bug)
 		assert.Equal(t, "off by one", bug.Value)
 		l.Close()
+	}
+}
+
+// A part lies within the batches that there are; it may be empty.
+func TestEvaluationRefusesParts(t *testing.T) {
+	e, err := NewEvaluation(counting(50), 4, 2, 0)
+	require.NoError(t, err)
+	n := e.Batches()
+	for _, part := range [][2]int{{-1, 1}, {0, -1}, {0, n + 1}, {1, n}, {n, 1}} {
+		_, err := e.Part(part[0], part[1])
+		assert.ErrorContains(t, err, fmt.Sprintf("batches [%d, %d): outside of [0, %d)", part[0], part[0]+part[1], n))
+	}
+	for _, part := range [][2]int{{0, n}, {n, 0}, {n - 1, 1}} {
+		p, err := e.Part(part[0], part[1])
+		require.NoError(t, err)
+		assert.Equal(t, part[1], p.Batches())
 	}
 }

@@ -264,3 +264,11 @@ func FuzzAdapterConfig(f *testing.F) {
 		}
 	})
 }
+
+// A file that was not downloaded is called what it is.
+func TestAdapterConfigIsAPointer(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, AdapterConfigFile), []byte(pointer), 0o666))
+	_, err := readPEFT(dir)
+	assert.ErrorContains(t, err, "found a Git LFS pointer, wanted a file of 988097824 bytes")
+}

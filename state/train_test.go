@@ -11,6 +11,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/checkpoint"
+	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
@@ -158,4 +159,14 @@ func TestOtherVariablesAreKept(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []float32{1, 2, 3}, download(t, fieldsOf(t, v).Other)[0].Data)
 	v.Release()
+}
+
+// Microbatch i reads the tokens, labels and positions that are its own.
+func TestFeedOfAMicrobatch(t *testing.T) {
+	c := Config{Batch: 1, Sequence: 2, Microbatches: 3}
+	whole := data.Batch{Rows: 3, Tokens: []int32{1, 2, 3, 4, 5, 6}, Labels: []int32{2, 3, 4, 5, 6, 7}, Positions: []int32{0, 1, 2, 0, 1, 0}}
+	for i := range 3 {
+		want := data.Batch{Rows: 1, Tokens: whole.Tokens[2*i : 2*i+2], Labels: whole.Labels[2*i : 2*i+2], Positions: whole.Positions[2*i : 2*i+2]}
+		assert.Equal(t, want, c.Feed(Inputs{Batch: whole, Count: 6}, i).Batch, i)
+	}
 }

@@ -204,6 +204,13 @@ func TestTruncatedAnywhere(t *testing.T) {
 	require.Error(t, err)
 }
 
+// What has no length takes no bytes.
+func TestBytesOfATensor(t *testing.T) {
+	assert.EqualValues(t, 12, Tensor{DType: "BF16", Shape: []int{2, 3}}.Bytes())
+	assert.Zero(t, Tensor{DType: "other", Shape: []int{2, 3}}.Bytes())
+	assert.Zero(t, Tensor{DType: "F32", Shape: []int{2, -3}}.Bytes())
+}
+
 func TestOpenErrors(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Open(filepath.Join(dir, "absent"))

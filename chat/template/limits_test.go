@@ -19,6 +19,7 @@ func TestLimits(t *testing.T) {
 		"{{ 'x' * 10**40 }}":     "limit: bytes made",
 		"\n\n{{ range(10**9) }}": "line 3: range: found 1000000000 numbers, wanted at most 100000 (limit: range)",
 		"{{ 'a' | replace('', 'b' * 1000) | replace('b', 'b' * 1000) }}":             "limit: bytes made",
+		"{{ ('x,' * 60000).split(',') | length }}":                                   "limit: bytes made",
 		"{{ 'x' | center(10**9) }}":                                                  "limit: bytes made",
 		"{{ 'x' | indent(10**9, true) }}":                                            "limit: bytes made",
 		"{{ '%100000000s' % 'x' }}":                                                  "limit: bytes made",

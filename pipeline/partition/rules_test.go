@@ -61,6 +61,7 @@ func TestRulesThatDoNotCutAModel(t *testing.T) {
 		{`pattern "ln_f": found stage 2, wanted 0 to 1`, []Rule{{`^w|h\.`, 0}, {`ln_f`, 2}}, 2, 1},
 		{`pattern "ln_f": found stage -1, wanted 0 to 1`, []Rule{{`^w|h\.`, 0}, {`ln_f`, -1}}, 2, 1},
 		{`pattern "h(": error parsing regexp`, []Rule{{`h(`, 0}}, 2, 1},
+		{`stage 0 has no parameters, wanted some on each of 2 stages: add a rule, or lower pipeline.stages`, []Rule{{`.`, 1}}, 2, 1},
 		{`stage 1 has no parameters, wanted some on each of 3 stages: add a rule, or lower pipeline.stages`, []Rule{{`^w|h\.`, 0}, {`ln_f`, 2}}, 3, 1},
 		{
 			`parameter "h.1.ln_2.weight" is on stage 1, "h.1.ln_1.weight" on stage 0, wanted one stage: both are of "h.1", which is not cut`,

@@ -1,11 +1,16 @@
 package doctor
 
 import (
+	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
 )
 
 // TestTwinFollowsAdapters holds the graph with adapters, the merged matrices, and the rates of LoRA+ against cases, in float64; and what a case must catch.
@@ -38,4 +43,21 @@ func TestTwinFollowsAdapters(t *testing.T) {
 			assert.Equal(t, c.what == "", pass, "%s: %g, allowed %g", where, found, allowed)
 		})
 	}
+}
+
+// A case of adapters that is run as doctor runs it compares its scales, too.
+func TestWrongScaleOfAdaptersIsCaught(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(families, "lora", "lora_llama_plus"))))
+	run := func() Result { return RunCase(t.Context(), []*gpu.Device{gputest.Device(t)}, "case", Folder(dir)) }
+	require.True(t, run().Pass)
+	file := filepath.Join(dir, "case.json")
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	scale := regexp.MustCompile(`("scales": \{\s*"[^"]*": )([0-9.]+)`)
+	require.Regexp(t, scale, string(raw))
+	require.NoError(t, os.WriteFile(file, scale.ReplaceAll(raw, []byte("${1}77")), 0o666))
+	wrong := run()
+	assert.False(t, wrong.Pass)
+	assert.Contains(t, wrong.Worst, "scale of ")
 }
