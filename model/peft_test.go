@@ -265,10 +265,14 @@ func FuzzAdapterConfig(f *testing.F) {
 	})
 }
 
-// A file that was not downloaded is called what it is.
-func TestAdapterConfigIsAPointer(t *testing.T) {
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, AdapterConfigFile), []byte(pointer), 0o666))
-	_, err := readPEFT(dir)
-	assert.ErrorContains(t, err, "found a Git LFS pointer, wanted a file of 988097824 bytes")
+// What stands in place of a file that was not downloaded is called what it is, also where it is JSON.
+func TestAdapterConfigIsNone(t *testing.T) {
+	for text, says := range map[string]string{
+		pointer: "found a Git LFS pointer, wanted a file of 988097824 bytes", `{"error": "Access to it is restricted"}`: "found a server's refusal",
+	} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, AdapterConfigFile), []byte(text), 0o666))
+		_, err := readPEFT(dir)
+		assert.ErrorContains(t, err, says)
+	}
 }
