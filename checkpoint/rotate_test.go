@@ -190,3 +190,20 @@ func TestCleanKnowsItsNames(t *testing.T) {
 	assert.Equal(t, []string{"step-00000009.tmp"}, removed)
 	assert.Equal(t, []string{"best.replaced", "notes.tmp", "step-mine.tmp"}, names(t, root))
 }
+
+// Of two checkpoints of a step the one that arrived comes first; the one that stepped aside for it serves where that is not whole.
+func TestTheOneAsideComesLast(t *testing.T) {
+	root, before := t.TempDir(), t.TempDir()
+	arrived, aside := filepath.Join(root, DirName(4)), filepath.Join(root, DirName(4)+replacedSuffix)
+	commitRun(t, root, 4, Run{Tokens: 2})
+	commitRun(t, before, 4, Run{Tokens: 1})
+	require.NoError(t, os.Rename(filepath.Join(before, DirName(4)), aside))
+	store := Store{Dir: root, FS: OS}
+	found, err := store.Newest()
+	require.NoError(t, err)
+	assert.Equal(t, arrived, found.Path)
+	require.NoError(t, os.WriteFile(filepath.Join(arrived, "state.json"), []byte("{}"), 0o666))
+	found, err = store.Newest()
+	require.NoError(t, err)
+	assert.Equal(t, aside, found.Path)
+}

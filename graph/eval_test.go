@@ -313,3 +313,11 @@ func TestZeroLength(t *testing.T) {
 		})
 	}
 }
+
+// Neither large nor small numbers leave float64 on the way.
+func TestLogSumExp(t *testing.T) {
+	for _, by := range []float64{0, 1000, -1000} {
+		assert.InDelta(t, by+math.Log(1+math.Exp(-2)), logSumExp([]float64{by, by - 2}), 1e-12, by)
+	}
+	assert.True(t, math.IsInf(logSumExp(nil), -1))
+}

@@ -168,3 +168,15 @@ func TestOptimizersConverge(t *testing.T) {
 		assert.InDeltaSlice(t, []float32{1, 2}, twin.Params()[0].Data, 1e-2, name)
 	}
 }
+
+// Trees of one name are counted from 2, as checkpoints have them.
+func TestNamesOfState(t *testing.T) {
+	tx := optim.Chain(optim.Trace(0.9, false), optim.Trace(0.5, false), optim.Trace(0.1, false))
+	twin, err := optim.NewTwin(tx, []buffers.Host{vector("w", 0, 0)})
+	require.NoError(t, err)
+	var names []string
+	for _, h := range twin.Tensors() {
+		names = append(names, h.Path)
+	}
+	assert.Equal(t, []string{"trace/w", "trace_2/w", "trace_3/w"}, names)
+}
