@@ -31,7 +31,7 @@ DIST_TIME    ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 dist:
 	@rm -rf bin/dist
 	@$(MAKE) --no-print-directory $(DIST)
-	@$(GO) run -C tools ./dist -sums $(CURDIR)/bin/dist/gputrain-*
+	@$(GO) run -C tools ./dist -sums '$(CURDIR)'/bin/dist/gputrain-*
 
 .PHONY: $(DIST)
 $(DIST) dist-darwin-arm64:
@@ -66,7 +66,7 @@ TEST_TIMEOUT ?= 30m
 LONGEST      := ./tests ./pipeline ./train ./graph/compile ./kron ./optim ./state ./cmd/gputrain/doctor
 export GO TEST_TIMEOUT
 tests = { $(GO) list $(LONGEST); $(GO) list ./...; } | awk '!listed[$$0]++ { printf(NR > $(words $(LONGEST)) ? "%s " : "%s\n", $$0) }' | \
-  GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_TEST_PROGRAM=$(CURDIR)/$(BIN) xargs -P 2 -L 1 tools/test.sh
+  GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_TEST_PROGRAM='$(CURDIR)/$(BIN)' xargs -P 2 -L 1 tools/test.sh
 
 # test is short: of long tables it takes some rows, of two drivers that both run on the processor one, and of tests of one subject those that see it
 # soonest. check takes all. Mesa's drivers do not optimize the machine code that they make of kernels: that takes half the time, and such small kernels
@@ -135,7 +135,7 @@ isa:
 	$(GO) run -C tools/isa . $(ARGS)
 
 isa-shims:
-	tools/isa/shims.sh $(GPUTRAIN_ISA_SHIMS) $(SHIMS)
+	tools/isa/shims.sh '$(GPUTRAIN_ISA_SHIMS)' $(SHIMS)
 
 # matrix-units runs the tests of matrix units on a driver that has them, lavapipe of Mesa 26, out of the tree that GPUTRAIN_ISA_MESA names.
 matrix-units:
@@ -144,7 +144,7 @@ matrix-units:
 # llama installs llama.cpp from npm, for a processor, and lets it judge what export writes for it. It needs Node.js, npm and Python.
 llama: adapter
 	tools/llama/install.sh bin/llama
-	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_LLAMA=$(CURDIR)/bin/llama $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestLlamaCpp' ./tests
+	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_LLAMA='$(CURDIR)/bin/llama' $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestLlamaCpp' ./tests
 
 fmt:
 	$(TOOL) gofumpt -w $$(git ls-files -co --exclude-standard '*.go')

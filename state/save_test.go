@@ -309,17 +309,13 @@ func TestSaveInShards(t *testing.T) {
 // A save holds a piece of one tensor, a copy all bytes once until it is released: neither grows with the number of saves. Read and written in pieces,
 // every optimizer's tensors are the bytes that they are at once.
 func TestSavesHoldPieces(t *testing.T) {
-	for name, parameters := range partOptimizers {
+	for name := range partOptimizers {
 		if testing.Short() && !slices.Contains([]string{"adamw", "mars", "quad"}, name) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			dev, dir := gputest.Device(t), t.TempDir()
-			c := tinyConfig(t)
-			if name == "mars" {
-				c.Definition = wideModel(t)
-			}
-			c.Optimizer.Name, c.Optimizer.Parameters = name, json.RawMessage(parameters)
+			c := partConfig(t, name)
 			at := func(name string) string { return filepath.Join(dir, name) }
 			s := create(t, dev, c)
 			train(t, s, 2)

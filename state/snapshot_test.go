@@ -116,20 +116,27 @@ var partOptimizers = map[string]string{
 	"adafactor": `{"min_dim_size_to_factor":16,"momentum":0.9}`,
 }
 
+// partConfig trains with one of them.
+func partConfig(t testing.TB, name string) Config {
+	t.Helper()
+	c := tinyConfig(t)
+	if name == "mars" {
+		c.Definition = wideModel(t)
+	}
+	c.Optimizer.Name, c.Optimizer.Parameters = name, json.RawMessage(partOptimizers[name])
+	return c
+}
+
 // A checkpoint does not know how many states wrote it: what three parts load from a whole one they save as the same bytes, and after one
 // more update of both they still do.
 func TestCheckpointsOfParts(t *testing.T) {
-	for name, parameters := range partOptimizers {
+	for name := range partOptimizers {
 		if testing.Short() && name != "adamw" && name != "quad" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			dev := gputest.Device(t)
-			c := tinyConfig(t)
-			if name == "mars" {
-				c.Definition = wideModel(t)
-			}
-			c.Optimizer.Name, c.Optimizer.Parameters = name, json.RawMessage(parameters)
+			c := partConfig(t, name)
 			s := create(t, dev, c)
 			train(t, s, 3)
 			dir := t.TempDir()
