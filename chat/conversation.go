@@ -1,6 +1,10 @@
 package chat
 
-import "gputrain/chat/template"
+import (
+	"fmt"
+
+	"gputrain/chat/template"
+)
 
 // A Conversation is what a row has: messages for a template, or plain text.
 type Conversation struct {
@@ -14,6 +18,15 @@ type Conversation struct {
 	Variables template.Object
 	// Prompt and Text are plain text. The prompt does not learn.
 	Prompt, Text string
+	// Otherwise says why the row has other tokens than earlier programs made of it; "" where it has the same.
+	Otherwise string
+}
+
+// otherwise notes that a row has other tokens than earlier programs made of it. The first reason stands.
+func (c *Conversation) otherwise(format string, args ...any) {
+	if c.Otherwise == "" {
+		c.Otherwise = fmt.Sprintf(format, args...)
+	}
 }
 
 // Plain says that a row has no messages: no template is needed.
