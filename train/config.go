@@ -38,6 +38,7 @@ type Config struct {
 	Train       data.Source
 	Validation  data.Source   // nil: no evaluation
 	Fingerprint string        // of the text (texts.Corpus.Fingerprint); a resumed run compares it
+	Earlier     data.Earlier  // what earlier programs made of the text (texts.Corpus.Earlier)
 	Notes       []string      // what is said of the text at the start, and in the report (texts.Corpus.Notes)
 	Prefetch    int           // batches read ahead
 	Before      []Span        // where time went before the run, as reading its text; it is in the account and in the forecast

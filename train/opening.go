@@ -222,7 +222,11 @@ func (t *opening) restore(ctx context.Context) error {
 	}
 	switch {
 	case record.Run.Fingerprint != c.Fingerprint:
-		return t.dir.advised(c, &ChangedError{Dir: c.Dir, Key: "data (fingerprint of the text)", Found: record.Run.Fingerprint, Wanted: c.Fingerprint})
+		changed := &ChangedError{Dir: c.Dir, Key: "data (fingerprint of the text)", Found: record.Run.Fingerprint, Wanted: c.Fingerprint}
+		if changed.Earlier = record.Run.Fingerprint == c.Earlier.Fingerprint; changed.Earlier {
+			changed.Why = ", as a row has other tokens than the program that began the run made of it: " + c.Earlier.Why
+		}
+		return t.dir.advised(c, changed)
 	case record.Run.Seed != c.State.Seed:
 		return t.dir.advised(c, &ChangedError{Dir: c.Dir, Key: "train.seed", Found: fmt.Sprint(record.Run.Seed), Wanted: fmt.Sprint(c.State.Seed)})
 	case record.Run.MatrixUnits != t.units(): // each kind adds up in an order of its own

@@ -411,6 +411,11 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 		assert.Equal(t, key, changed.Key)
 		assert.ErrorContains(t, err, "--fresh")
 	}
+	// A text of which an earlier program made other tokens is told by the row.
+	before := tinyRun(t, dir)
+	before.Earlier, before.Fingerprint = data.Earlier{Fingerprint: before.Fingerprint, Why: "line 7: a reason"}, "other"
+	_, err = Run(t.Context(), dev, before)
+	require.ErrorContains(t, err, "as a row has other tokens than the program that began the run made of it: line 7: a reason; finish the run with that program, begin another one")
 	// Settings of one's own do not hide another model from the checkpoint.
 	other := tinyRun(t, dir)
 	other.Settings = []Setting{{Key: "note", Value: 1}}

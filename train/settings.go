@@ -54,6 +54,7 @@ type ChangedError struct {
 	Found, Wanted string // JSON; "" when the key is absent
 	Schedule      bool   // Config.Reschedule would let it change
 	NotFresh      bool   // a fresh start would remove what the run reads
+	Earlier       bool   // an earlier program read the same text, and can go on
 	Why           string // there is more to say of what was found; may be ""
 }
 
@@ -66,7 +67,10 @@ func (e *ChangedError) Error() string {
 		return s
 	}
 	ways := []string{"choose another directory", "restore the value"}
-	if e.Schedule {
+	switch {
+	case e.Earlier:
+		ways = []string{"finish the run with that program", "begin another one, from its weights (model.from) or its adapters (lora.from)"}
+	case e.Schedule:
 		ways = []string{"restore the value", "let the schedule change with --reschedule", "choose another directory"}
 	}
 	if !e.NotFresh {

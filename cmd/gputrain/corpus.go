@@ -106,8 +106,12 @@ func (f *textFlags) openOwn(ctx context.Context, path string, config texts.Confi
 	}
 	wanted, err := fingerprintOf(path)
 	if err == nil && wanted != "" && wanted != text.Fingerprint && !f.ChangedText {
-		err = usageError{fmt.Errorf("eval: %s: fingerprint of the text: found %s, wanted %s: it is not what the run has learned from; --changed-text measures it all the same, --text another one",
-			path, text.Fingerprint, wanted)}
+		why := "it is not what the run has learned from"
+		if wanted == text.Earlier.Fingerprint {
+			why = "a row has other tokens than the program that began the run made of it: " + text.Earlier.Why
+		}
+		err = usageError{fmt.Errorf("eval: %s: fingerprint of the text: found %s, wanted %s: %s; --changed-text measures it all the same, --text another one",
+			path, text.Fingerprint, wanted, why)}
 	}
 	if err != nil {
 		return nil, errors.Join(err, text.Close())

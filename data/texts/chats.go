@@ -73,6 +73,6 @@ func (j *jsonl) conversation(line []byte, format string) (d document, err error)
 		}
 		d.tokens = append(d.tokens, token)
 	}
-	d.form, d.masked = formOf(format), slices.Contains(learned, false)
+	d.form, d.masked, d.otherwise = formOf(format), slices.Contains(learned, false), c.Otherwise
 	return d, nil
 }

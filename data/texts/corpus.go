@@ -30,6 +30,7 @@ type Corpus struct {
 	// order, of the split and of what else decides the windows, wherever the files lie and
 	// whatever they are called: a resumed run compares it.
 	Fingerprint string
+	Earlier     data.Earlier // what earlier programs made of the files
 
 	files   []io.Closer
 	packing sync.Mutex // one at a time
@@ -156,7 +157,7 @@ func (c *Corpus) part(config Config, print fingerprint, all *data.Tokens, segmen
 		c.Validation = validation
 	}
 	print.add("%s %d\n", c.Split, train.Len())
-	print.set(c)
+	c.Fingerprint = print.text()
 	return nil
 }
 

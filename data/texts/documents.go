@@ -17,7 +17,6 @@ type Documents struct {
 	key    tokenKey // of tokens
 	vocab  int
 	layout data.Layout
-	forms  form    // of the rows that they were
 	paired bool    // every two are the completions of one prompt
 	share  float64 // that is held for validation; 0: these are all
 	held   bool    // these are that share, and not the others

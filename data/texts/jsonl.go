@@ -42,15 +42,17 @@ type jsonl struct {
 	to      *tokenWriter                       // where documents go
 
 	documents int
-	forms     form // of the rows
-	learn     int  // documents with a label that counts
+	learn     int // documents with a label that counts
+	files     int // that have been read
+	account
+	keys *keys // that nothing reads
 }
 
 // newJSONL reads as a configuration says.
 func newJSONL(config Config) (*jsonl, error) {
 	j := &jsonl{
 		fields: config.Fields, end: config.Layout.End, vocab: config.Vocab, ofText: 256, text: config.kind() == "bytes" || config.tokenizes(),
-		replace: config.Invalid == InvalidReplace, limit: maxRow,
+		replace: config.Invalid == InvalidReplace, limit: maxRow, keys: &keys{noted: map[string]bool{}},
 	}
 	if config.tokenizes() {
 		j.ofText, j.around = config.limit(), config.border()
@@ -78,6 +80,8 @@ type document struct {
 	tokens []uint32
 	masked bool // some of them are no labels
 	form   form // of its row
+
+	row, otherwise string // where it has other tokens than earlier programs made of it: which it is, and why
 }
 
 // learns tells whether a token of a document is to be predicted: the first never is.
@@ -91,7 +95,8 @@ func (j *jsonl) add(documents []document) error {
 		if int64(len(d.tokens)) > math.MaxInt32 {
 			return fmt.Errorf("a document of %d tokens, wanted at most %d", len(d.tokens), math.MaxInt32)
 		}
-		j.documents, j.forms = j.documents+1, j.forms|d.form
+		j.documents++
+		j.account.add(j.files, d)
 		if d.learns() {
 			j.learn++
 		}

@@ -38,10 +38,11 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	for _, t := range texts {
 		print.file(t.file, t.sum)
 	}
-	if all.forms = reader.forms; all.forms&ofChats != 0 {
+	known := all.tokens.account
+	if known.Forms&ofChats != 0 {
 		print.add("%s\n", config.Chats.how())
 	}
-	if all.vocab = reader.vocab; reader.forms&formOf("tokens") == 0 {
+	if all.vocab = reader.vocab; known.Forms&formOf("tokens") == 0 {
 		all.vocab = reader.ofText
 	} else {
 		c.Tokens = "ids"
@@ -49,7 +50,11 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	if err := c.splitDocuments(r, config, all); err != nil {
 		return err
 	}
-	print.set(c)
+	if o := known.Otherwise; o != nil {
+		c.Earlier = data.Earlier{Fingerprint: print.text(), Why: o.in(texts)}
+		print.add("rows 2\n")
+	}
+	c.Fingerprint = print.text()
 	return nil
 }
 
@@ -78,13 +83,14 @@ func (c *Corpus) encodeDocuments(r *reading, config Config, reader *jsonl, texts
 	tokens, kept, err := c.tokenFile(r, key, tokenWidth(reader.vocab), func(w *tokenWriter) error {
 		reader.to = w
 		err := r.readDocuments(reader, phase, texts)
-		w.forms = reader.forms
+		w.account = reader.account
+		w.Unread = reader.keys.all()
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	all.tokens, all.key, reader.forms = tokens, key, tokens.forms
+	all.tokens, all.key = tokens, key
 	if config.tokenizes() {
 		c.noteTokens(texts, kept, tokens.count, time.Since(begun))
 		return nil
@@ -135,8 +141,9 @@ func (c *Corpus) splitDocuments(r *reading, config Config, all *Documents) error
 		train, validation = all.split(config.Validation)
 		c.Split = "by document"
 	}
-	tally := Tally{Source: c.Name, Forms: all.forms.names()}
-	if all.forms&ofChats != 0 {
+	known := all.tokens.account
+	tally := Tally{Source: c.Name, Forms: known.Forms.names(), Unread: known.Unread}
+	if known.Forms&ofChats != 0 {
 		tally.Template = config.Chats.Name
 	}
 	for _, part := range []struct {
@@ -178,7 +185,8 @@ func (c *Corpus) loadMixture(r *reading, config Config) error {
 	if end == "" {
 		end = data.EndRestart
 	}
-	print := newFingerprint("mixture", fmt.Sprintf("%s %d", end, len(config.Mixture)))
+	how := fmt.Sprintf("%s %d", end, len(config.Mixture))
+	print, earlier := newFingerprint("mixture", how), newFingerprint("mixture", how)
 	var train, validation []data.Source
 	var weights []float64
 	for i, p := range config.Mixture {
@@ -190,6 +198,8 @@ func (c *Corpus) loadMixture(r *reading, config Config) error {
 		}
 		c.files, c.parts = append(c.files, part), append(c.parts, part)
 		print.add("%v %s\n", p.Weight, part.Fingerprint)
+		earlier.add("%v %s\n", p.Weight, cmp.Or(part.Earlier.Fingerprint, part.Fingerprint))
+		c.Earlier.Why = cmp.Or(c.Earlier.Why, part.Earlier.Why)
 		train, validation, weights = append(train, part.Train), append(validation, part.Validation), append(weights, p.Weight)
 		c.Files += part.Files
 		c.Paths = append(c.Paths, part.Paths...)
@@ -213,6 +223,8 @@ func (c *Corpus) loadMixture(r *reading, config Config) error {
 	} else if c.Validation, err = data.NewMixture(validation, weights, end); err != nil {
 		return fmt.Errorf("data: mixture: %w", err)
 	}
-	print.set(c)
+	if c.Fingerprint = print.text(); c.Earlier.Why != "" {
+		c.Earlier.Fingerprint = earlier.text()
+	}
 	return nil
 }

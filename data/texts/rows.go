@@ -209,11 +209,15 @@ func (j *jsonl) file(ctx context.Context, name string, from io.ReaderAt, size in
 			if err != nil {
 				return nil, fmt.Errorf("%s %d: %w%s", file.row, number, err, wayOut(err))
 			}
+			for i := range made {
+				made[i].row = fmt.Sprintf("%s %d", file.row, number)
+			}
 			parsed = append(parsed, made...)
 		}
 		return parsed, nil
 	}
 	documents, learn := j.documents, j.learn
+	defer func() { j.files++ }()
 	if err = inOrder(ctx, all, parse, j.add); err == nil {
 		err = unread
 	}

@@ -173,5 +173,5 @@ func (f fingerprint) file(of file, content []byte) { f.add("%d %x\n", of.size, c
 // add adds a text.
 func (f fingerprint) add(format string, args ...any) { fmt.Fprintf(f, format, args...) }
 
-// set gives a corpus its fingerprint.
-func (f fingerprint) set(c *Corpus) { c.Fingerprint = hex.EncodeToString(f.Sum(nil)) }
+// text is the fingerprint of what has been added so far.
+func (f fingerprint) text() string { return hex.EncodeToString(f.Sum(nil)) }

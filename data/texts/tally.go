@@ -19,6 +19,7 @@ type Tally struct {
 	Cut       int      `json:"cut"`     // documents of which Layout.Long leaves tokens out
 	Divided   int      `json:"divided"` // documents that several windows share
 	Unlearned int      `json:"unlearned"`
+	Unread    []string `json:"unread,omitempty"` // keys of rows that nothing reads, as far as they were noted
 	Windows   int64    `json:"windows"`
 	Room      int64    `json:"room"`    // tokens that the windows have room for
 	Filled    int64    `json:"filled"`  // tokens in them
@@ -50,6 +51,9 @@ func (t Tally) String() string {
 	}
 	if t.Unlearned > 0 {
 		parts = append(parts, fmt.Sprintf("%d have no label that counts and are left out", t.Unlearned))
+	}
+	if len(t.Unread) > 0 {
+		parts = append(parts, unreadText(t.Unread))
 	}
 	return strings.Join(parts, ", ")
 }

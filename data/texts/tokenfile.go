@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -27,14 +28,15 @@ import (
 //	tokens   of two or four bytes, whose highest bit is unlabelled in documents
 //	parts    uint64 each: the tokens of a file; of a document twice that, and one more where it has masked tokens
 //	sums     uint32 each: CRC32C of each mebibyte of tokens
-//	trailer  72 bytes: "GTCACHED", uint32 version, uint32 bytes a token, uint64 tokens, uint64 parts, uint32 forms of rows, the key of 32 bytes,
-//	         and uint32 CRC32C of parts, sums and the trailer before it
+//	account  JSON: what is known of rows besides their tokens (account.go)
+//	trailer  72 bytes: "GTCACHED", uint32 version, uint32 bytes a token, uint64 tokens, uint64 parts, uint32 bytes of the account, the key of 32 bytes,
+//	         and uint32 CRC32C of parts, sums, account and the trailer before it
 //
 // It is written under another name (unfinished.go) and renamed when it is whole. When it is opened the sums are compared, of files of more than hashLimit those of
 // as many blocks, evenly spaced: what is damaged is made again.
 const (
 	tokenFileMagic   = "GTCACHED"
-	tokenFileVersion = 2 // of this form, and of what tokenizers make of text
+	tokenFileVersion = 3 // of this form, and of what tokenizers make of text and of rows
 	tokenFileTrailer = 72
 	tokenFileBlock   = 1 << 20
 )
@@ -62,7 +64,7 @@ type tokenFile struct {
 	store
 	count int64 // tokens
 	parts numbers
-	forms form // of the rows that documents were
+	account
 }
 
 // tokenWriter writes one.
@@ -74,8 +76,8 @@ type tokenWriter struct {
 	block int // bytes in it so far
 	sums  []uint32
 	parts spill
-	forms form
-	raw   []byte
+	account
+	raw []byte
 }
 
 // part adds a part.
@@ -124,12 +126,16 @@ func (w *tokenWriter) finish(key tokenKey) error {
 	for _, s := range w.sums {
 		tail = binary.LittleEndian.AppendUint32(tail, s)
 	}
-	tail = append(tail, tokenFileMagic...)
+	said, err := json.Marshal(w.account)
+	if err != nil {
+		return err
+	}
+	tail = append(append(tail, said...), tokenFileMagic...)
 	tail = binary.LittleEndian.AppendUint32(tail, tokenFileVersion)
 	tail = binary.LittleEndian.AppendUint32(tail, uint32(w.width))
 	tail = binary.LittleEndian.AppendUint64(tail, uint64(w.count))
 	tail = binary.LittleEndian.AppendUint64(tail, uint64(w.parts.count))
-	tail = binary.LittleEndian.AppendUint32(tail, uint32(w.forms))
+	tail = binary.LittleEndian.AppendUint32(tail, uint32(len(said)))
 	tail = append(tail, key.sum[:]...)
 	check.Write(tail)
 	tail = binary.LittleEndian.AppendUint32(tail, check.Sum32())
@@ -148,11 +154,11 @@ func readTokenFile(r *reading, name string, file io.ReaderAt, size int64, key to
 	if err := r.at(name, file, trailer, size-tokenFileTrailer); err != nil {
 		return nil, err
 	}
-	width, forms := binary.LittleEndian.Uint32(trailer[12:]), binary.LittleEndian.Uint32(trailer[32:])
+	width, said := binary.LittleEndian.Uint32(trailer[12:]), uint64(binary.LittleEndian.Uint32(trailer[32:]))
 	tokens, parts := binary.LittleEndian.Uint64(trailer[16:]), binary.LittleEndian.Uint64(trailer[24:])
 	body := tokens * uint64(width)
 	blocks := (body + tokenFileBlock - 1) / tokenFileBlock
-	behind := parts*8 + blocks*4
+	behind := parts*8 + blocks*4 + said
 	switch {
 	case string(trailer[:8]) != tokenFileMagic:
 		return nil, fmt.Errorf("the last bytes are not those of a token file: cut off, or something else")
@@ -164,7 +170,7 @@ func readTokenFile(r *reading, name string, file io.ReaderAt, size int64, key to
 		return nil, fmt.Errorf("%d bytes found, wanted %d tokens in %d parts", size, tokens, parts)
 	}
 	check, tail := uint32(0), make([]byte, min(behind, tokenFileBlock))
-	var sums []byte
+	var after []byte
 	for at := uint64(0); at < behind; at += uint64(len(tail)) {
 		tail = tail[:min(uint64(len(tail)), behind-at)]
 		if err := r.at(name, file, tail, int64(body+at)); err != nil {
@@ -172,16 +178,19 @@ func readTokenFile(r *reading, name string, file io.ReaderAt, size int64, key to
 		}
 		check = crc32.Update(check, castagnoli, tail)
 		if end := at + uint64(len(tail)); end > parts*8 {
-			sums = append(sums, tail[max(at, parts*8)-at:]...)
+			after = append(after, tail[max(at, parts*8)-at:]...)
 		}
 	}
 	if crc32.Update(check, castagnoli, trailer[:68]) != binary.LittleEndian.Uint32(trailer[68:]) {
 		return nil, errors.New("the checksum of what describes its tokens differs")
 	}
 	f := &tokenFile{
-		store: store{bytes: file, width: int(width)}, count: int64(tokens), parts: numbers{name, file, int64(body), int64(parts)}, forms: form(forms),
+		store: store{bytes: file, width: int(width)}, count: int64(tokens), parts: numbers{name, file, int64(body), int64(parts)},
 	}
-	return f, compareBlocks(r, name, file, int64(body), sums)
+	if err := json.Unmarshal(after[blocks*4:], &f.account); err != nil {
+		return nil, fmt.Errorf("its account of rows: %w", err)
+	}
+	return f, compareBlocks(r, name, file, int64(body), after[:blocks*4])
 }
 
 // compareBlocks compares the bytes of tokens with the sums of their blocks.

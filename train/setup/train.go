@@ -69,7 +69,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 		Options: cfg.Train.Loop,
 		Sums:    cluster.Sums{Wire: cluster.Wire(cfg.Cluster.Wire), Bucket: int(bucket)},
 		State:   c, Params: begin.Params, From: begin.Dir, Loaded: begin.Release, Drawn: begin.Drawn, LoRAFrom: begin.LoRAFrom, Reads: reads(cfg, text),
-		Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Prefetch: cfg.Data.Prefetch,
+		Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Earlier: text.Earlier, Prefetch: cfg.Data.Prefetch,
 		Before:      []train.Span{{Name: "read the model's description", Spent: described.Sub(begun)}, {Name: "read the text", Spent: read.Sub(described)}},
 		DataTimeout: from.Timeout, Notes: append([]string{provenance(text, begin.Tokens)}, text.Notes...),
 		Settings: Settings(cfg), Given: given(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
