@@ -18,8 +18,11 @@ type Conversation struct {
 	Variables template.Object
 	// Prompt and Text are plain text. The prompt does not learn.
 	Prompt, Text string
+	// Unread are the keys of the row that nothing reads.
+	Unread []string
 	// Otherwise says why the row has other tokens than earlier programs made of it; "" where it has the same.
 	Otherwise string
+	before    []*bool // what earlier programs took for Train
 }
 
 // otherwise notes that a row has other tokens than earlier programs made of it. The first reason stands.
@@ -44,5 +47,5 @@ func (c *Conversation) Add(role, content string) {
 	m := &template.Object{}
 	m.Set("role", role)
 	m.Set("content", content)
-	c.Messages, c.Train = append(c.Messages, m), append(c.Train, nil)
+	c.Messages, c.Train, c.before = append(c.Messages, m), append(c.Train, nil), append(c.before, nil)
 }

@@ -20,8 +20,8 @@ type Options struct {
 	LastOnly bool
 	// Now is what a template takes for the time, so that the same rows give the same tokens on any day. Zero is the time of the call.
 	Now time.Time
-	// NoEnd leaves out the end-of-text token after plain text.
-	NoEnd bool
+	// End stands behind plain text in place of what the tokenizer has for that; nil: that, below 0: nothing.
+	End *int
 }
 
 // An Encoder makes tokens of conversations. It is safe for several goroutines at once.
@@ -30,6 +30,7 @@ type Encoder struct {
 	template  *Template
 	options   Options
 	special   []string // texts of special tokens
+	habits    *habits  // of the template
 }
 
 // NewEncoder joins a tokenizer and a template, which may be nil where all rows are plain text.
@@ -38,6 +39,7 @@ func NewEncoder(t *tokenizer.Tokenizer, of *Template, o Options) (*Encoder, erro
 		o.Learn = []string{"assistant"}
 	}
 	e := &Encoder{tokenizer: t, template: of, options: o}
+	e.habits = &habits{encoder: e}
 	for _, id := range t.Special() {
 		token, err := t.Token(id)
 		if err != nil {
@@ -83,32 +85,36 @@ func (e *Encoder) plain(c *Conversation) (tokens []int32, learned []bool, err er
 	if err != nil {
 		return nil, nil, err
 	}
-	if !begins(append(slices.Clone(prompt), text...), before) {
-		add(false, before...)
-	}
-	add(false, prompt...)
-	add(true, text...)
-	if e.options.NoEnd {
-		return tokens, learned, nil
-	}
 	end, ok := e.tokenizer.EndOfText()
-	switch {
+	always := true // earlier programs added it, there or not
+	switch own := e.options.End; {
+	case own != nil && *own < 0:
+		behind = nil
+	case own != nil:
+		behind = []int32{int32(*own)}
 	case len(behind) > 0:
-		add(true, behind...)
 	case !ok:
 		return nil, nil, errors.New("the tokenizer has no end-of-text token, wanted one (eos_token in tokenizer_config.json)")
-	case len(text) == 0 || text[len(text)-1] != end:
-		add(true, end)
+	default:
+		behind, always = []int32{end}, false
 	}
+	front, _ := Around(append(slices.Clone(prompt), text...), before, nil)
+	_, back := Around(text, nil, behind)
+	if n := len(front); n > 0 && n < len(before) || always && len(back) < len(behind) {
+		c.otherwise("what stands around a text is there already")
+	}
+	add(false, front...)
+	add(false, prompt...)
+	add(true, text...)
+	add(true, back...)
 	return tokens, learned, nil
-}
-
-func begins(ids, with []int32) bool {
-	return len(with) > 0 && len(ids) >= len(with) && slices.Equal(ids[:len(with)], with)
 }
 
 // messages encodes the text of a template, once.
 func (e *Encoder) messages(c *Conversation) ([]int32, []bool, error) {
+	if err := e.adapt(c); err != nil {
+		return nil, nil, err
+	}
 	whole, err := e.render(c, len(c.Messages), false)
 	if err != nil {
 		return nil, nil, err
@@ -147,7 +153,11 @@ func (e *Encoder) render(c *Conversation, n int, generation bool) (*template.Ren
 
 // Prompt is the tokens of a conversation up to where the next answer begins.
 func (e *Encoder) Prompt(c *Conversation) ([]int32, error) {
-	made, err := e.render(c, len(c.Messages), true)
+	err := e.adapt(c)
+	var made *template.Rendering
+	if err == nil {
+		made, err = e.render(c, len(c.Messages), true)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("chat: prompt: %w", err)
 	}

@@ -12,20 +12,13 @@ import (
 
 // parts are what learns of a text, in characters.
 func (e *Encoder) parts(c *Conversation, whole *template.Rendering) ([][2]int, error) {
-	var learn []int
+	learn := e.learning(c, c.Train)
 	usual := true
 	for i := range c.Messages {
-		is := slices.Contains(e.options.Learn, c.role(i))
-		if c.Train[i] != nil {
-			is = *c.Train[i]
-		}
-		if is {
-			learn = append(learn, i)
-		}
-		usual = usual && is == (c.role(i) == "assistant")
+		usual = usual && slices.Contains(learn, i) == (c.role(i) == "assistant")
 	}
-	if e.options.LastOnly && len(learn) > 1 {
-		learn, usual = learn[len(learn)-1:], false
+	if len(c.before) == len(c.Train) && !slices.Equal(learn, e.learning(c, c.before)) {
+		c.otherwise("weight: messages of weight 0 are not learned")
 	}
 	of, err := e.template.choose(&c.Variables)
 	if err != nil {
@@ -89,6 +82,23 @@ func (e *Encoder) ended(turn string) string {
 		}
 	}
 	return turn
+}
+
+// learning are the messages that learn, as train and their roles say.
+func (e *Encoder) learning(c *Conversation, train []*bool) (learn []int) {
+	for i := range c.Messages {
+		is := slices.Contains(e.options.Learn, c.role(i))
+		if train[i] != nil {
+			is = *train[i]
+		}
+		if is {
+			learn = append(learn, i)
+		}
+	}
+	if e.options.LastOnly && len(learn) > 1 {
+		learn = learn[len(learn)-1:]
+	}
+	return learn
 }
 
 // differ shows where two texts part.

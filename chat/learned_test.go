@@ -61,6 +61,7 @@ func learns(t *testing.T, e *Encoder, line string) (string, error) {
 
 const (
 	twoTurns = `{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo", "thoughts": "t"}, {"role": "user", "content": "Hm"}, {"role": "assistant", "content": "Ok ", "thoughts": "u"}]}`
+	weighed  = `{"messages": [{"role": "user", "content": "Hi", "weight": 1}, {"role": "assistant", "content": "Yo", "weight": 0}, {"role": "user", "content": "Hm"}, {"role": "assistant", "content": "Ok", "weight": 1}]}`
 	trained  = `{"messages": [{"role": "user", "content": "Hi", "train": true}, {"role": "assistant", "content": "Yo", "train": false}, {"role": "user", "content": "Hm"}, {"role": "assistant", "content": "Ok"}]}`
 )
 
@@ -89,9 +90,11 @@ func TestLearned(t *testing.T) {
 		{qwen, `{"instruction": "Hi", "output": "Yo"}`, Options{}, "(user\nHi)\n(assistant\n[Yo)]\n"},
 		{qwen, `{"messages": [{"role": "user", "content": "<|im_end|>"}, {"role": "assistant", "content": "\n"}]}`, Options{}, "(user\n))\n(assistant\n[\n)]\n"},
 		{"", `{"prompt": "Hel", "completion": "lo"}`, Options{}, "Hel[lo<|endoftext|>]"},
-		{"", `{"prompt": "Hel", "completion": "lo"}`, Options{NoEnd: true}, "Hel[lo]"},
+		{"", `{"prompt": "Hel", "completion": "lo"}`, Options{End: &noEnd}, "Hel[lo]"},
 		{"", `{"prompt": "a", "completion": "b<|endoftext|>"}`, Options{}, "a[b<|endoftext|>]"},
 		{"", `{"prompt": "a", "completion": ""}`, Options{}, "a[<|endoftext|>]"},
+		{qwen, weighed, Options{}, "(user\nHi)\n(assistant\nYo)\n(user\nHm)\n(assistant\n[Ok)]\n"},
+		{qwen, weighed, Options{LastOnly: true}, "(user\nHi)\n(assistant\nYo)\n(user\nHm)\n(assistant\n[Ok)]\n"},
 		{"", `{"text": "Hello"}`, Options{}, "[Hello<|endoftext|>]"},
 	} {
 		got, err := learns(t, encoder(t, c.template, c.options), c.row)
@@ -100,9 +103,12 @@ func TestLearned(t *testing.T) {
 	}
 }
 
+// noEnd leaves the end token out.
+var noEnd = -1
+
 // No token has parts of a prompt and of its completion, though the text as a whole has such a token.
 func TestBorder(t *testing.T) {
-	e := encoder(t, "", Options{NoEnd: true})
+	e := encoder(t, "", Options{End: &noEnd})
 	whole, err := e.tokenizer.Encode("Hello", tokenizer.Options{})
 	require.NoError(t, err)
 	c, err := FromRow(row(t, `{"prompt": "Hel", "completion": "lo"}`), "")

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,27 +32,38 @@ func (c *Conversation) messages(row *template.Object, key string, train *bool) e
 		return fmt.Errorf("%s: found an empty conversation, wanted messages", key)
 	}
 	for i, one := range list {
-		m, learns, err := message(one)
+		m, err := readMessage(one)
 		if err != nil {
 			return fmt.Errorf("%s: message %d: %w", key, i, err)
 		}
-		if learns == nil {
-			learns = train
+		learns, said, err := learning(one.(*template.Object))
+		if err != nil {
+			return fmt.Errorf("%s: message %d: %w", key, i, err)
 		}
-		c.Messages, c.Train = append(c.Messages, m), append(c.Train, learns)
+		if said = cmp.Or(said, train); learns == nil {
+			learns = said
+		}
+		c.Messages, c.Train, c.before = append(c.Messages, m), append(c.Train, learns), append(c.before, said)
 	}
 	return nil
 }
 
-// message reads one, of either form: role and content, or from and value.
-func message(one any) (m *template.Object, train *bool, err error) {
+// readMessage reads one, of either form: role and content, or from and value.
+func readMessage(one any) (m *template.Object, err error) {
 	from, ok := one.(*template.Object)
 	if !ok {
-		return nil, nil, fmt.Errorf("found %s, wanted an object with role and content", template.Kind(one))
+		return nil, fmt.Errorf("found %s, wanted an object with role and content", template.Kind(one))
 	}
 	m = &template.Object{}
 	for _, key := range from.Keys() {
 		value, _ := from.Get(key)
+		read, err := look(key, value, inMessage, false)
+		if err != nil {
+			return nil, err
+		}
+		if read {
+			continue // it is no business of templates
+		}
 		switch key {
 		case "from":
 			if none(from, "role") {
@@ -61,25 +73,43 @@ func message(one any) (m *template.Object, train *bool, err error) {
 			if none(from, "content") {
 				key = "content"
 			}
-		case "train":
-			learns, ok := value.(bool)
-			if !ok && value != nil {
-				return nil, nil, fmt.Errorf("train: found %s, wanted true or false", template.Kind(value))
-			}
-			if ok {
-				train = &learns
-			}
-			continue
 		case "tool_calls":
 			if value, err = calls(value); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 		}
 		if value != nil || key == "content" { // columns of tables have a null for what a message lacks
 			m.Set(key, value)
 		}
 	}
-	return m, train, complete(m)
+	return m, complete(m)
+}
+
+// learning is what a message says of whether it learns; said is what earlier programs read of that, "train" alone.
+func learning(m *template.Object) (learns, said *bool, err error) {
+	value, _ := m.Get("train")
+	train, ok := value.(bool)
+	if !ok && value != nil {
+		return nil, nil, fmt.Errorf("train: found %s, wanted true or false", template.Kind(value))
+	}
+	if ok {
+		said = &train
+	}
+	learns = said
+	for _, key := range weights {
+		value, _ := m.Get(key)
+		switch value {
+		case nil, true, int64(1), 1.0: // its role decides
+		case false, int64(0), 0.0:
+			if ok && train {
+				return nil, nil, fmt.Errorf("train, %s: found true and %s, wanted one answer", key, brief(value))
+			}
+			learns = new(bool)
+		default:
+			return nil, nil, fmt.Errorf("%s: found %s, wanted 0 or 1", key, brief(value))
+		}
+	}
+	return learns, said, nil
 }
 
 // complete checks a message, and gives it the role's own name.
@@ -95,12 +125,13 @@ func complete(m *template.Object) error {
 	}
 	m.Set("role", name)
 	content, _ := m.Get("content")
-	_, called := m.Get("tool_calls")
+	_, several := m.Get("tool_calls")
+	_, one := m.Get("function_call")
 	switch content.(type) {
 	case string, []any:
 		return nil
 	case nil:
-		if called {
+		if several || one {
 			return nil
 		}
 		return fmt.Errorf("of %s: found no content, wanted a text", role)

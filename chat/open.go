@@ -253,6 +253,20 @@ func (t *Template) Render(messages []*template.Object, variables *template.Objec
 	if err != nil {
 		return nil, err
 	}
+	return t.render(of, messages, variables, generation, now)
+}
+
+// sourceOf is the text of one of the templates.
+func (t *Template) sourceOf(of *template.Template) string {
+	for name, one := range t.all {
+		if one == of {
+			return t.sources[name]
+		}
+	}
+	return ""
+}
+
+func (t *Template) render(of *template.Template, messages []*template.Object, variables *template.Object, generation bool, now time.Time) (*template.Rendering, error) {
 	list := make([]any, len(messages))
 	for i, m := range messages {
 		list[i] = m

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,7 +41,8 @@ func none(row *template.Object, key string) bool {
 
 // FromRow reads a row in a format; "" is the one that its keys tell.
 func FromRow(row *template.Object, format string) (*Conversation, error) {
-	if format == "" {
+	asked := format != ""
+	if !asked {
 		var err error
 		if format, err = Recognize(row); err != nil {
 			return nil, err
@@ -56,7 +58,11 @@ func FromRow(row *template.Object, format string) (*Conversation, error) {
 			return nil, fmt.Errorf("chat: row: found no %q, wanted one, as the format is %s", key, format)
 		}
 	}
-	if err := read(c, row); err != nil {
+	err := c.look(row, asked)
+	if err == nil {
+		err = read(c, row)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("chat: row: %w", err)
 	}
 	if c.Plain() {
@@ -69,7 +75,7 @@ func FromRow(row *template.Object, format string) (*Conversation, error) {
 }
 
 var readers = map[string]func(c *Conversation, row *template.Object) error{
-	formats.Messages:      func(c *Conversation, row *template.Object) error { return c.messages(row, "messages", nil) },
+	formats.Messages:      (*Conversation).listed,
 	formats.Conversations: (*Conversation).shared,
 	formats.Completion:    (*Conversation).completion,
 	formats.Alpaca:        (*Conversation).alpaca,
@@ -89,16 +95,48 @@ func text(row *template.Object, key string) (string, error) {
 	return s, nil
 }
 
-// shared reads a row of the ShareGPT kind, which may have the system's message apart.
-func (c *Conversation) shared(row *template.Object) error {
-	system, err := text(row, "system")
-	if err != nil {
+// system reads the system's message where it stands apart, in front of the messages that read reads.
+func (c *Conversation) system(row *template.Object, read func() error) error {
+	named, content := "", ""
+	for _, key := range []string{"system", "system_prompt"} {
+		s, err := text(row, key)
+		switch {
+		case err != nil:
+			return err
+		case s != "" && content != "" && s != content:
+			return fmt.Errorf("%s, %s: found two texts, wanted one", named, key)
+		case s != "" && content == "":
+			named, content = key, s
+		}
+	}
+	if content != "" {
+		c.Add("system", content)
+	}
+	if err := read(); err != nil || content == "" || len(c.Messages) < 2 {
 		return err
 	}
-	if system != "" {
-		c.Add("system", system)
+	known := named == "system" && (c.Format == formats.Conversations || c.Format == formats.Alpaca) // earlier programs read it
+	if c.role(1) == "system" {
+		if there, _ := c.Messages[1].Get("content"); there != content {
+			return fmt.Errorf("%s: found one besides the system's message that the others begin with, wanted one of them", named)
+		}
+		c.Messages, c.Train, c.before = c.Messages[1:], c.Train[1:], c.before[1:]
+		known = !known
 	}
-	return c.messages(row, "conversations", nil)
+	if !known {
+		c.otherwise("%s: it is the system's message", named)
+	}
+	return nil
+}
+
+// listed reads a list of messages.
+func (c *Conversation) listed(row *template.Object) error {
+	return c.system(row, func() error { return c.messages(row, "messages", nil) })
+}
+
+// shared reads a row of the ShareGPT kind.
+func (c *Conversation) shared(row *template.Object) error {
+	return c.system(row, func() error { return c.messages(row, "conversations", nil) })
 }
 
 // completion reads a prompt and what follows it. Of messages, those of the prompt do not learn.
@@ -110,11 +148,13 @@ func (c *Conversation) completion(row *template.Object) (err error) {
 		return fmt.Errorf("prompt, completion: found %s and %s, wanted two texts or two lists of messages", template.Kind(prompt), template.Kind(after))
 	}
 	if listed {
-		never := false
-		if err := c.messages(row, "prompt", &never); err != nil {
-			return err
-		}
-		return c.messages(row, "completion", nil)
+		return c.system(row, func() error {
+			never := false
+			if err := c.messages(row, "prompt", &never); err != nil {
+				return err
+			}
+			return c.messages(row, "completion", nil)
+		})
 	}
 	if c.Prompt, err = text(row, "prompt"); err != nil {
 		return err
@@ -125,22 +165,51 @@ func (c *Conversation) completion(row *template.Object) (err error) {
 
 // alpaca reads a task, what it is done with, and its answer.
 func (c *Conversation) alpaca(row *template.Object) error {
-	var parts [4]string
-	for i, key := range []string{"system", "instruction", "input", "output"} {
+	var parts [3]string
+	for i, key := range []string{"instruction", "input", "output"} {
 		var err error
 		if parts[i], err = text(row, key); err != nil {
 			return err
 		}
 	}
-	if parts[0] != "" {
-		c.Add("system", parts[0])
+	task := parts[0]
+	if strings.TrimSpace(parts[1]) != "" {
+		task += "\n\n" + parts[1]
 	}
-	task := parts[1]
-	if strings.TrimSpace(parts[2]) != "" {
-		task += "\n\n" + parts[2]
+	return c.system(row, func() error {
+		err := c.history(row)
+		c.Add("user", task)
+		c.Add("assistant", parts[2])
+		return err
+	})
+}
+
+// history reads the earlier turns of a row of alpaca's: pairs of a question and its answer.
+func (c *Conversation) history(row *template.Object) error {
+	value, _ := row.Get("history")
+	if !full(value) {
+		return nil
 	}
-	c.Add("user", task)
-	c.Add("assistant", parts[3])
+	value, err := parsed(value, "history")
+	if err != nil {
+		return err
+	}
+	turns, ok := value.([]any)
+	switch {
+	case !ok:
+		return fmt.Errorf("history: found %s, wanted a list of pairs", template.Kind(value))
+	case len(turns) == 0:
+		return nil
+	}
+	for i, turn := range turns {
+		pair, _ := turn.([]any)
+		if len(pair) != 2 || template.Kind(pair[0]) != "a text" || template.Kind(pair[1]) != "a text" {
+			return fmt.Errorf("history: turn %d: found %s, wanted a list of two texts, a question and its answer", i, template.Kind(turn))
+		}
+		c.Add("user", pair[0].(string))
+		c.Add("assistant", pair[1].(string))
+	}
+	c.otherwise("history: its turns stand in front")
 	return nil
 }
 
@@ -152,15 +221,8 @@ var passed = []string{
 
 // variables are what the template gets of a row besides its messages.
 func (c *Conversation) variables(row *template.Object) error {
-	if tools, _ := row.Get("tools"); tools != nil {
-		tools, err := parsed(tools, "tools")
-		if err != nil {
-			return err
-		}
-		if _, ok := tools.([]any); !ok {
-			return fmt.Errorf("tools: found %s, wanted a list, or a text with one in JSON", template.Kind(tools))
-		}
-		c.Variables.Set("tools", tools)
+	if err := c.tools(row); err != nil {
+		return err
 	}
 	for _, key := range passed {
 		if value, _ := row.Get(key); value != nil {
@@ -183,6 +245,45 @@ func (c *Conversation) variables(row *template.Object) error {
 		c.Variables.Set(key, value)
 	}
 	return nil
+}
+
+// tools are what a row has as tools, or as functions in the older form.
+func (c *Conversation) tools(row *template.Object) error {
+	for _, key := range []string{"tools", "functions"} {
+		value, _ := row.Get(key)
+		if value == nil || key == "functions" && !full(value) {
+			continue
+		}
+		value, err := parsed(value, key)
+		if err != nil {
+			return err
+		}
+		list, ok := value.([]any)
+		if !ok {
+			return fmt.Errorf("%s: found %s, wanted a list, or a text with one in JSON", key, template.Kind(value))
+		}
+		if key == "functions" {
+			if there, _ := c.Variables.Get("tools"); full(there) {
+				return errors.New("functions: found tools too, wanted one of them")
+			}
+			list = wrapped(list)
+			c.otherwise("functions: they are tools")
+		}
+		c.Variables.Set("tools", list)
+	}
+	return nil
+}
+
+// wrapped are functions as tools have them.
+func wrapped(functions []any) []any {
+	all := make([]any, len(functions))
+	for i, one := range functions {
+		tool := &template.Object{}
+		tool.Set("type", "function")
+		tool.Set("function", one)
+		all[i] = tool
+	}
+	return all
 }
 
 // parsed is a value, or what a text says in JSON.

@@ -75,7 +75,7 @@ func TestRows(t *testing.T) {
 	}
 	for line, want := range map[string]Conversation{
 		`{"prompt": "a ", "completion": "b"}`:        {Format: formats.Completion, Prompt: "a ", Text: "b"},
-		`{"text": "a", "prompt": null, "output": 1}`: {Format: formats.Text, Text: "a"},
+		`{"text": "a", "prompt": null, "output": 1}`: {Format: formats.Text, Text: "a", Unread: []string{"output"}},
 	} {
 		made, err := FromRow(row(t, line), "")
 		require.NoError(t, err)

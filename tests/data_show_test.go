@@ -24,7 +24,7 @@ func TestDataShow(t *testing.T) {
 
 	shown := ok(t, p.command(append(sets, "--documents", "1")...).withoutAdapter())
 	assert.Contains(t, shown.out, given+"[[Hello, you<|im_end|>]]"+more+"[[Bye<|im_end|>]]\n")
-	assert.Regexp(t, `chats\.json: 2 documents \(messages\) of \d+ tokens in 2 windows of 64, \d+ % full, template of speaker, \d+ % of the tokens learned, longest \d+, 0 cut\n$`, shown.out)
+	assert.Regexp(t, `chats\.json: 2 documents \(messages\) of \d+ tokens in 2 windows of 64, \d+ % full, template of speaker, \d+ % of the tokens learned, longest \d+, 0 cut, not read: text\n$`, shown.out)
 
 	tok, err := tokenizer.Open(p.path("speaker"))
 	require.NoError(t, err)

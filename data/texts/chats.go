@@ -7,6 +7,7 @@ import (
 
 	"gputrain/chat"
 	"gputrain/chat/template"
+	"gputrain/data"
 )
 
 // Chats says how rows that are conversations become tokens.
@@ -26,13 +27,13 @@ func (c Chats) how() string {
 	return fmt.Sprintf("template %s learn %q last %v date %s", c.Fingerprint, c.Options.Learn, c.Options.LastOnly, c.Options.Now.UTC().Format("2006-01-02T15:04:05"))
 }
 
-// encoder makes tokens of conversations; data.eos stands in place of the tokenizer's own end after plain text.
+// encoder makes tokens of conversations.
 func (c Config) encoder() (*chat.Encoder, error) {
 	if !c.tokenizes() {
 		return nil, nil
 	}
 	options := c.Chats.Options
-	options.NoEnd = options.NoEnd || c.Layout.End != nil
+	options.End = c.Layout.End
 	return chat.NewEncoder(c.Tokenizer, c.Chats.Template, options)
 }
 
@@ -53,15 +54,13 @@ func (j *jsonl) conversation(line []byte, format string) (d document, err error)
 	if err != nil {
 		return d, err
 	}
+	defer func() { j.keys.note(c.Unread) }()
 	if !c.Plain() && j.lacking != nil {
 		return d, j.lacking
 	}
 	ids, learned, err := j.chats.Encode(c)
 	if err != nil {
 		return d, err
-	}
-	if c.Plain() && j.end != nil && *j.end >= 0 {
-		ids, learned = append(ids, int32(*j.end)), append(learned, true)
 	}
 	for i, id := range ids {
 		if int(id) >= j.ofText {
@@ -74,5 +73,8 @@ func (j *jsonl) conversation(line []byte, format string) (d document, err error)
 		d.tokens = append(d.tokens, token)
 	}
 	d.form, d.masked, d.otherwise = formOf(format), slices.Contains(learned, false), c.Otherwise
+	if j.format == data.FormatPairs && c.Variables.Len() > 0 && d.otherwise == "" {
+		d.otherwise = c.Variables.Keys()[0] + ": templates have it also in pairs"
+	}
 	return d, nil
 }

@@ -123,6 +123,9 @@ func (j *jsonl) document(line []byte) (d document, err error) {
 		return j.conversation(line, format)
 	}
 	name, err := j.fieldOf(object)
+	if refused := j.look(object, name, err == nil && object[name][0] == '['); refused != nil { // it says more than that there is no such field
+		return d, refused
+	}
 	if err != nil {
 		return d, err
 	}
@@ -134,10 +137,6 @@ func (j *jsonl) document(line []byte) (d document, err error) {
 		}
 		first = raw
 	}
-	if first[0] == '"' {
-		d.tokens = unsigned(nil, j.around.before)
-	}
-	begun := len(d.tokens)
 	if j.fields.Prompt != "" {
 		if err = j.append(&d, first); err != nil {
 			return d, fmt.Errorf("field %q: %w", j.fields.Prompt, err)
@@ -147,7 +146,7 @@ func (j *jsonl) document(line []byte) (d document, err error) {
 		}
 	}
 	prompt := len(d.tokens)
-	d.masked = prompt > begun
+	d.masked = prompt > 0
 	if err = j.append(&d, object[name]); err != nil {
 		return d, fmt.Errorf("field %q: %w", name, err)
 	}
@@ -156,12 +155,17 @@ func (j *jsonl) document(line []byte) (d document, err error) {
 		if !ok {
 			return d, missing(object, j.fields.Mask)
 		}
-		if err := mask(d.tokens[prompt:], raw); err != nil {
+		if err := ofMask(j.fields.Mask, d.tokens[prompt:], raw); err != nil {
 			return d, fmt.Errorf("field %q: %w", j.fields.Mask, err)
 		}
 		d.masked = true
 	}
-	d.tokens = j.ended(d.tokens, object[name])
+	if object[name][0] == '[' {
+		if err := j.masks(&d, prompt, object); err != nil {
+			return d, err
+		}
+	}
+	j.surround(&d, prompt, first[0] == '"', object[name][0] == '"')
 	return d, nil
 }
 
@@ -229,27 +233,52 @@ func (j *jsonl) fieldOf(object map[string]json.RawMessage) (string, error) {
 	return "", err
 }
 
-// ended puts behind a document what ends it; it counts where the token before it does.
-func (j *jsonl) ended(tokens []uint32, raw json.RawMessage) []uint32 {
-	text, ends := raw[0] == '"', []int32(nil)
+// surround puts around a document, which has a prompt of so many tokens, what stands before a text, if it begins with text, and what ends it. That is learned
+// where the token before it is.
+func (j *jsonl) surround(d *document, prompt int, begins, ends bool) {
+	var before, behind []int32
+	if begins {
+		before = j.around.before
+	}
 	switch {
-	case text && j.encode != nil:
-		ends = j.around.behind
+	case ends && j.encode != nil:
+		behind = j.around.behind
 	case j.end != nil && *j.end >= 0:
-		ends = []int32{int32(*j.end)}
-	case j.end == nil && text:
-		ends = []int32{0}
+		behind = []int32{int32(*j.end)}
+	case j.end == nil && ends:
+		behind = []int32{0}
 	}
-	last := uint32(0)
-	if len(tokens) > 0 {
-		last = tokens[len(tokens)-1] & unlabelled
+	front, back := before, behind
+	if j.encode != nil {
+		ids := make([]int32, len(d.tokens))
+		for i, t := range d.tokens {
+			ids[i] = int32(t &^ unlabelled)
+		}
+		if front, _ = chat.Around(ids, before, nil); ends {
+			_, back = chat.Around(ids[prompt:], nil, behind)
+		}
+		if len(front) < len(before) || len(back) < len(behind) {
+			d.otherwise = "what stands around a text is there already"
+		}
 	}
-	from := len(tokens)
-	tokens = unsigned(tokens, ends)
-	for i := range tokens[from:] {
-		tokens[from+i] |= last
+	hidden, last := uint32(0), uint32(0)
+	if j.fields.Prompt != "" {
+		hidden = unlabelled
 	}
-	return tokens
+	if n := len(d.tokens); n > 0 {
+		last = d.tokens[n-1] & unlabelled
+	} else if len(front) > 0 {
+		last = hidden
+	}
+	tokens := make([]uint32, 0, len(front)+len(d.tokens)+len(back))
+	for _, id := range front {
+		tokens = append(tokens, uint32(id)|hidden)
+	}
+	tokens = append(tokens, d.tokens...)
+	for _, id := range back {
+		tokens = append(tokens, uint32(id)|last)
+	}
+	d.tokens = tokens
 }
 
 func missing(object map[string]json.RawMessage, wanted ...string) error {

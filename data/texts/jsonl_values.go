@@ -98,27 +98,6 @@ func list(dst []uint32, raw json.RawMessage, limit int) ([]uint32, error) {
 	return dst, nil
 }
 
-// mask marks the tokens that are not to be predicted.
-func mask(tokens []uint32, raw json.RawMessage) error {
-	counts, err := list(nil, raw, 2)
-	var beyond *beyondError
-	if errors.As(err, &beyond) {
-		return fmt.Errorf("value %d: is %d, want 1 for a token to predict or 0 for one not", beyond.at, beyond.found)
-	}
-	if err != nil {
-		return err
-	}
-	if len(counts) != len(tokens) {
-		return fmt.Errorf("%d values, wanted one for each of the %d tokens", len(counts), len(tokens))
-	}
-	for i, c := range counts {
-		if c == 0 {
-			tokens[i] |= unlabelled
-		}
-	}
-	return nil
-}
-
 // short is the beginning of a JSON value, for messages.
 func short(raw []byte) string {
 	const most = 40

@@ -95,6 +95,7 @@ func TestPairsApart(t *testing.T) {
 // TestPairsOfText has text and messages, whose completions alone are labels.
 func TestPairsOfText(t *testing.T) {
 	ask, end := "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n", "<|im_end|>"
+	const hi = `{"role": "user", "content": "Hi"}, `
 	for name, c := range map[string]struct {
 		row   string
 		parts [2][2]string // of chosen and rejected: what is given, and what is learned
@@ -103,6 +104,22 @@ func TestPairsOfText(t *testing.T) {
 		"messages": {
 			`{"prompt": [{"role": "user", "content": "Hi"}], "chosen": [{"role": "assistant", "content": "Good day"}], "rejected": [{"role": "assistant", "content": "No"}]}`,
 			[2][2]string{{ask, "Good day" + end}, {ask, "No" + end}},
+		},
+		"a prompt that both lists repeat": {
+			`{"prompt": [{"role": "user", "content": "Hi"}], "chosen": [` + hi + `{"role": "assistant", "content": "Good day"}], "rejected": [` + hi + `{"role": "assistant", "content": "No"}]}`,
+			[2][2]string{{ask, "Good day" + end}, {ask, "No" + end}},
+		},
+		"the text of a prompt, and scores": {
+			`{"prompt": "Hi", "chosen": [` + hi + `{"role": "assistant", "content": "Good day"}], "rejected": [{"content": "Hi", "role": "user", "score": 2}, {"role": "assistant", "content": "No"}]}`,
+			[2][2]string{{ask, "Good day" + end}, {ask, "No" + end}},
+		},
+		"no prompt": {
+			`{"chosen": [` + hi + `{"role": "assistant", "content": "Good day"}], "rejected": [` + hi + `{"role": "assistant", "content": "No"}], "messages": []}`,
+			[2][2]string{{ask, "Good day" + end}, {ask, "No" + end}},
+		},
+		"a text before answers, and the system": {
+			`{"system": "S", "prompt": "Hi", "chosen": [{"from": "gpt", "value": "Good day"}], "rejected": {"role": "assistant", "content": "No"}}`,
+			[2][2]string{{"<|im_start|>system\nS" + end + "\n" + ask, "Good day" + end}, {"<|im_start|>system\nS" + end + "\n" + ask, "No" + end}},
 		},
 	} {
 		config := chatting(t, chat.Options{})
@@ -140,6 +157,16 @@ func TestPairsRefused(t *testing.T) {
 		`line 2: chosen: field "completion": `:                                                           `{"prompt": [1], "chosen": [900], "rejected": [1]}`,
 	} {
 		_, err := pairsOf(t, Config{Vocab: 64, Context: 4}, fivePairs[0], row)
+		require.ErrorContains(t, err, want)
+	}
+	const ask, answer, other = `{"role": "user", "content": "Hi"}`, `{"role": "assistant", "content": "A"}`, `{"role": "assistant", "content": "B"}`
+	for want, row := range map[string]string{
+		`prompt: found the text "Ho", which is none of the messages that both chosen and rejected begin with`: `{"prompt": "Ho", "chosen": [` + ask + `,` + answer + `], "rejected": [` + ask + `,` + other + `]}`,
+		"prompt: found none, and chosen and rejected begin with no message that both have":                    `{"chosen": [` + answer + `], "rejected": [` + other + `]}`,
+		"chosen, rejected: found 2 and 2 messages, of which the first 2 are the prompt":                       `{"chosen": [` + ask + `,` + answer + `], "rejected": [` + ask + `,` + answer + `]}`,
+		"chosen: chat: row: system: found \"S\": no template writes it beside texts":                          `{"prompt": "a", "chosen": "b", "rejected": "c", "system": "S"}`,
+	} {
+		_, err := pairsOf(t, chatting(t, chat.Options{}), row)
 		require.ErrorContains(t, err, want)
 	}
 }
