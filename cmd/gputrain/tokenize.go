@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/term"
 
+	"gputrain/data/texts"
 	"gputrain/tokenizer"
 )
 
@@ -65,6 +66,13 @@ func openText(name string) (*os.File, error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, usageError{err}
+	}
+	if info.Mode().IsRegular() {
+		head := make([]byte, 512)
+		n, _ := file.ReadAt(head, 0) // whoever reads on says what is wrong
+		if what := texts.Foreign(name, head[:n]); what != "" {
+			return nil, usageError{errors.Join(fmt.Errorf("tokenize: text %q: %s", name, what), file.Close())}
+		}
 	}
 	return file, nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 
 	"gputrain/data"
@@ -133,6 +132,9 @@ func (c *Corpus) load(r *reading, config Config, files []file) error {
 		c.noteSampled(t.file)
 		print.file(t.file, t.sum)
 	}
+	if c.Tokens == "bytes" {
+		c.noteRows(texts)
+	}
 	return c.part(config, print, data.NewTokens(vocab, segments), segments)
 }
 
@@ -174,27 +176,6 @@ func (c *Corpus) segment(config Config, f file, from io.ReaderAt) (data.Stretch,
 		return data.Stretch{}, fmt.Errorf("data: tokens %q: %w", f.path, err)
 	}
 	return data.Stretch{Name: f.path, Width: h.width, Count: h.count, Offset: h.offset, Vocab: h.vocab}, nil
-}
-
-// compressions are how compressed files begin.
-var compressions = map[string]string{
-	"gzip": "\x1f\x8b\x08", "zstd": "\x28\xb5\x2f\xfd", "xz": "\xfd7zXZ\x00", "zip": "PK\x03\x04", "bzip2": "BZh91AY&SY",
-}
-
-// compression tells how the bytes of a file are compressed.
-func compression(r io.ReaderAt) string {
-	var begin [10]byte
-	n, _ := r.ReadAt(begin[:], 0) // a shorter file is read as far as it goes
-	for kind, with := range compressions {
-		if strings.HasPrefix(string(begin[:n]), with) {
-			return kind
-		}
-	}
-	return ""
-}
-
-func compressedError(path, kind string) error {
-	return fmt.Errorf("data: text %q: is compressed (%s), and its bytes are no text: unpack it first", path, kind)
 }
 
 func tokensError(path string) error {

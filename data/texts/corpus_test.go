@@ -352,12 +352,3 @@ func TestBuiltInCorpus(t *testing.T) {
 	assert.Equal(t, "by file", c.Split)
 	assert.InDelta(t, 0.05, float64(text(c.Validation).Len())/float64(total), 0.002)
 }
-
-// The bytes of a compressed file are no text, whatever it is called.
-func TestCompressedTextIsRefused(t *testing.T) {
-	root := tree(t, map[string]string{"a.gz": squeeze(t, strings.Repeat("text ", 100)), "b.txt": "PK\x03\x04" + strings.Repeat("z", 100)})
-	for name, kind := range map[string]string{"a.gz": "gzip", "b.txt": "zip"} {
-		_, err := Open(t.Context(), Config{Text: []string{root + "/" + name}, Context: 4})
-		assert.ErrorContains(t, err, "is compressed ("+kind+"), and its bytes are no text: unpack it first")
-	}
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 
 	"gputrain/data"
 )
@@ -46,6 +47,23 @@ func (d *Documents) has(i int64) bool {
 		i /= 2
 	}
 	return d.share == 0 || d.held == (int64(float64(i+1)*d.share) > int64(float64(i)*d.share))
+}
+
+// enough refuses a share of the documents that is none of them.
+func (d *Documents) enough(share float64) error {
+	n, what := d.tokens.parts.count, "documents"
+	if d.paired {
+		n, what = n/2, "pairs"
+	}
+	if int64(float64(n)*share) > 0 {
+		return nil
+	}
+	way := "data.validation 0, which keeps none"
+	if n > 1 {
+		step := math.Pow10(int(math.Floor(-math.Log10(float64(n)))) - 1) // the second digit
+		way = fmt.Sprintf("data.validation %.2g or more, or 0, which keeps none", math.Ceil(1/float64(n)/step)*step)
+	}
+	return fmt.Errorf("validation %v of %d %s leaves 0 for validation, wanted 1 or more: %s", share, n, what, way)
 }
 
 // each takes one document after the other, until take says that it has enough.

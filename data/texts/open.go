@@ -25,7 +25,7 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 		all.layout = data.Layout{End: config.Layout.End, Packing: data.PackNone}
 	}
 	print := newFingerprint("documents", string(how))
-	texts, err := c.hashFiles(r, files, bytesOf)
+	texts, err := c.hashFiles(r, files, isRows)
 	if err != nil {
 		return err
 	}
@@ -138,6 +138,9 @@ func (c *Corpus) splitDocuments(r *reading, config Config, all *Documents) error
 	train, validation := all, (*Documents)(nil)
 	c.Split = "none"
 	if config.Validation > 0 {
+		if err := all.enough(config.Validation); err != nil {
+			return fmt.Errorf("data: jsonl %s: %w", c.Name, err)
+		}
 		train, validation = all.split(config.Validation)
 		c.Split = "by document"
 	}

@@ -34,7 +34,7 @@ type rowFile struct {
 	read    func(yield func(rowRun) bool) error
 }
 
-// rowsOf tells what a file of rows is: Parquet, an array of JSON, or a JSON object a line. Compression by gzip is known by the name.
+// rowsOf tells what a file of rows is: Parquet, an array of JSON, or a JSON object a line; the last two may be compressed by gzip.
 func rowsOf(ctx context.Context, name string, from io.ReaderAt, size int64, limit int) (rowFile, error) {
 	if parquet.Is(from) || strings.HasSuffix(name, ".parquet") {
 		file, err := parquet.Open(from, size)
@@ -46,7 +46,8 @@ func rowsOf(ctx context.Context, name string, from io.ReaderAt, size int64, limi
 		}}, nil
 	}
 	var r io.Reader = io.NewSectionReader(from, 0, size)
-	if strings.HasSuffix(name, ".gz") {
+	packed := strings.HasSuffix(name, ".gz") || bytes.HasPrefix(headOf(from), []byte(gzipped))
+	if packed {
 		z, err := gzip.NewReader(r)
 		if err != nil {
 			return rowFile{}, err
@@ -54,6 +55,12 @@ func rowsOf(ctx context.Context, name string, from io.ReaderAt, size int64, limi
 		r = z
 	}
 	in := bufio.NewReaderSize(r, 1<<20)
+	if packed {
+		head, _ := in.Peek(headBytes) // a shorter file is looked at as far as it goes, and one that cannot be read fails later
+		if what := foreignRows(name, head); what != "" {
+			return rowFile{}, fmt.Errorf("its content %s", what)
+		}
+	}
 	if beginsArray(in) {
 		return rowFile{"row", nil, func(yield func(rowRun) bool) error { return readArray(in, limit, yield) }}, nil
 	}

@@ -101,17 +101,6 @@ func filesOf(texts []textFile) (files []file) {
 	return files
 }
 
-// isText is the bytes of a file, or says why it is no text.
-func isText(f file, from io.ReaderAt) (data.Stretch, error) {
-	if kind := compression(from); kind != "" {
-		return data.Stretch{}, compressedError(f.path, kind)
-	}
-	if f.size >= binHeaderSize && hasMagic(from) {
-		return data.Stretch{}, tokensError(f.path)
-	}
-	return bytesOf(f, from)
-}
-
 // bytesOf is the bytes of a file, whatever they are.
 func bytesOf(f file, _ io.ReaderAt) (data.Stretch, error) {
 	return data.Stretch{Name: f.path, Width: 1, Count: f.size, Vocab: 256}, nil
@@ -172,6 +161,7 @@ func (c *Corpus) loadTokenized(r *reading, config Config, files []file) error {
 		print.file(t.file, t.sum)
 	}
 	c.noteTokens(texts, kept, from, time.Since(begun))
+	c.noteRows(texts)
 	return c.part(config, print, data.NewTokens(config.limit(), segments), segments)
 }
 
