@@ -111,17 +111,14 @@ func look(key string, value any, at place, asked bool) (read bool, err error) {
 	return read, nil
 }
 
-// Document refuses keys of a row that is text or tokens (a list), not a conversation, and returns those that nothing reads. Own are the fields that it has
-// asked for by name, and then nothing else is refused but what changes tokens.
-func Document(keys []string, value func(key string) (any, error), tokens bool, own []string, asked bool) (unread []string, err error) {
+// Document refuses keys of a row that is text or tokens (a list), not a conversation, besides its own fields, and returns those that nothing reads. Where
+// fields are asked for by name, a text has no other keys.
+func Document(keys []string, value func(key string) (any, error), tokens, asked bool) (unread []string, err error) {
 	at := inText
 	if tokens {
 		at = inTokens
 	}
 	for _, key := range keys {
-		if slices.Contains(own, key) {
-			continue
-		}
 		if len(byKey[key]) == 0 {
 			unread = append(unread, key)
 			continue

@@ -104,7 +104,7 @@ func TestDocument(t *testing.T) {
 		{`{"input_ids": [1, 2], "seq_lengths": [1, 1]}`, true, false, "", "seq_lengths: found a list: the row has several texts"},
 	} {
 		o := row(t, c.row)
-		unread, err := Document(o.Keys(), func(key string) (any, error) { v, _ := o.Get(key); return v, nil }, c.tokens, o.Keys()[:1], c.asked)
+		unread, err := Document(o.Keys()[1:], func(key string) (any, error) { v, _ := o.Get(key); return v, nil }, c.tokens, c.asked)
 		if c.refuse != "" {
 			assert.ErrorContains(t, err, c.refuse, c.row)
 			continue

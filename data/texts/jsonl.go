@@ -250,12 +250,9 @@ func (j *jsonl) surround(d *document, prompt int, begins, ends bool) {
 	}
 	front, back := before, behind
 	if j.encode != nil {
-		ids := make([]int32, len(d.tokens))
-		for i, t := range d.tokens {
-			ids[i] = int32(t &^ unlabelled)
-		}
-		if front, _ = chat.Around(ids, before, nil); ends {
-			_, back = chat.Around(ids[prompt:], nil, behind)
+		if front, _ = chat.Around(signed(d.tokens[:min(len(before), len(d.tokens))]), before, nil); ends {
+			text := d.tokens[prompt:]
+			_, back = chat.Around(signed(text[max(len(text)-len(behind), 0):]), nil, behind)
 		}
 		if len(front) < len(before) || len(back) < len(behind) {
 			d.otherwise = "what stands around a text is there already"
@@ -270,15 +267,24 @@ func (j *jsonl) surround(d *document, prompt int, begins, ends bool) {
 	} else if len(front) > 0 {
 		last = hidden
 	}
-	tokens := make([]uint32, 0, len(front)+len(d.tokens)+len(back))
-	for _, id := range front {
-		tokens = append(tokens, uint32(id)|hidden)
+	d.tokens = slices.Insert(d.tokens, 0, marked(front, hidden)...)
+	d.tokens = append(d.tokens, marked(back, last)...)
+}
+
+// signed are tokens as chat has them.
+func signed(tokens []uint32) (ids []int32) {
+	for _, t := range tokens {
+		ids = append(ids, int32(t&^unlabelled))
 	}
-	tokens = append(tokens, d.tokens...)
-	for _, id := range back {
-		tokens = append(tokens, uint32(id)|last)
+	return ids
+}
+
+// marked are tokens, each with a mark.
+func marked(ids []int32, mark uint32) (tokens []uint32) {
+	for _, id := range ids {
+		tokens = append(tokens, uint32(id)|mark)
 	}
-	d.tokens = tokens
+	return tokens
 }
 
 func missing(object map[string]json.RawMessage, wanted ...string) error {

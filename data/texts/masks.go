@@ -14,15 +14,16 @@ import (
 // look refuses keys of a row that is no conversation for what they say, and notes those that nothing reads.
 func (j *jsonl) look(object map[string]json.RawMessage, name string, tokens bool) error {
 	var names []string
+	own := []string{name, j.fields.Prompt, j.fields.Mask}
 	for key, raw := range object {
-		if string(raw) != "null" {
+		if string(raw) != "null" && !slices.Contains(own, key) {
 			names = append(names, key)
 		}
 	}
 	slices.Sort(names)
 	value := func(key string) (any, error) { return template.Decode(object[key]) }
 	asked := j.fields != data.Fields{} || j.format != "" && j.format != data.FormatAuto
-	unread, err := chat.Document(names, value, tokens, []string{name, j.fields.Prompt, j.fields.Mask}, asked)
+	unread, err := chat.Document(names, value, tokens, asked)
 	j.keys.note(unread)
 	return err
 }
