@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -154,6 +155,9 @@ func (e *Encoder) adapted(of *template.Template, c *Conversation, i int, m *temp
 		}
 		m = with(with(m, "function_call", nil), "tool_calls", list)
 		c.otherwise("message %d: function_call: it is one of tool_calls", i)
+	}
+	if called, _ := m.Get("tool_calls"); full(called) && !full(content(m)) && !e.habits.mentions(of, "tool_calls") {
+		return nil, errors.New("tool_calls: found calls and no content, wanted a template that writes calls: it would be an empty answer")
 	}
 	if c.role(i) == "function" && !e.habits.does(habit{of, "function", "role"}, func() bool {
 		return e.habits.writes(of, message("function", probeOne+probeTwo), func(between string) bool { return between == "" })

@@ -45,6 +45,10 @@ func TestHabits(t *testing.T) {
 		assert.Equal(t, c.otherwise, made.Otherwise, c.want)
 	}
 	e := encoder(t, plain, Options{Learn: []string{}})
+	lost, err := FromRow(row(t, called), "")
+	require.NoError(t, err)
+	_, _, err = e.Encode(lost)
+	require.ErrorContains(t, err, "message 1 of assistant: tool_calls: found calls and no content, wanted a template that writes calls")
 	for content, says := range map[string]string{
 		`[{"type": "image_url", "image_url": {"url": "x"}}]`:               `message 0 of user: content: part 0: found type "image_url", wanted text`,
 		`[{"type": "text", "text": "a"}, {"type": "audio", "audio": "x"}]`: `content: part 1: found type "audio", wanted text`,
