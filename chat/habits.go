@@ -63,7 +63,8 @@ func (h *habits) writes(of *template.Template, probe *template.Object, between f
 	call.Set("tool_calls", []any{one})
 	for _, before := range [][]*template.Object{nil, {question}, {question, answer}, {question, call}} {
 		for _, after := range [][]*template.Object{nil, {question}, {answer}} {
-			made, err := h.encoder.template.render(of, slices.Concat(before, []*template.Object{probe}, after), &template.Object{}, false, h.encoder.options.Now)
+			all := slices.Concat(before, []*template.Object{probe}, after)
+			made, err := h.encoder.template.render(of, all, &template.Object{}, false, h.encoder.options.Now)
 			if err != nil { // it may take the probe elsewhere
 				continue
 			}
@@ -148,7 +149,7 @@ func (e *Encoder) adapted(of *template.Template, c *Conversation, i int, m *temp
 			c.otherwise("message %d: content: its parts are one text", i)
 		}
 	}
-	if call, _ := m.Get("function_call"); call != nil && !e.habits.does(habit{of, "assistant", "function_call"}, func() bool { return e.habits.callsFunctions(of) }) {
+	if call, _ := m.Get("function_call"); call != nil && !e.habits.callsFunctions(of) {
 		list, err := calls(wrapped([]any{call}))
 		if err != nil {
 			return nil, fmt.Errorf("function_call: %w", err)
@@ -159,9 +160,7 @@ func (e *Encoder) adapted(of *template.Template, c *Conversation, i int, m *temp
 	if called, _ := m.Get("tool_calls"); full(called) && !full(content(m)) && !e.habits.mentions(of, "tool_calls") {
 		return nil, errors.New("tool_calls: found calls and no content, wanted a template that writes calls: it would be an empty answer")
 	}
-	if c.role(i) == "function" && !e.habits.does(habit{of, "function", "role"}, func() bool {
-		return e.habits.writes(of, message("function", probeOne+probeTwo), func(between string) bool { return between == "" })
-	}) {
+	if c.role(i) == "function" && !e.habits.hasFunctions(of) {
 		m = with(m, "role", "tool")
 		c.otherwise("message %d: role: function is tool", i)
 	}
@@ -175,8 +174,15 @@ func (h *habits) callsFunctions(of *template.Template) bool {
 	call.Set("arguments", "{}")
 	m := message("assistant", "")
 	m.Set("function_call", call)
-	return h.writes(of, m, func(between string) bool { return between == "" })
+	return h.does(habit{of, "assistant", "function_call"}, func() bool { return h.writes(of, m, nothing) })
 }
+
+// hasFunctions tells whether a template writes messages of the role function.
+func (h *habits) hasFunctions(of *template.Template) bool {
+	return h.does(habit{of, "function", "role"}, func() bool { return h.writes(of, message("function", probeOne+probeTwo), nothing) })
+}
+
+func nothing(between string) bool { return between == "" }
 
 func content(m *template.Object) any { value, _ := m.Get("content"); return value }
 

@@ -83,7 +83,7 @@ func labels(tokens []uint32, raw json.RawMessage) error {
 		case label == data.Ignored:
 			tokens[i] |= unlabelled
 		case label != int64(token):
-			return fmt.Errorf("label %d: is %d, want the token itself, %d, or %d for one that is not learned: labels are not moved, and no others than the tokens",
+			return fmt.Errorf("label %d: is %d, want the token itself, %d, or %d for one that is not learned: labels stand beside their tokens",
 				i, label, token, data.Ignored)
 		}
 	}
@@ -150,7 +150,9 @@ func mask(tokens []uint32, raw json.RawMessage) error {
 
 // ofMask reads the field that data.mask_field names: of labels, which -100 tells, or of 1 and 0.
 func ofMask(name string, tokens []uint32, raw json.RawMessage) error {
-	if list, err := wholes(raw); err == nil && (slices.Contains(list, data.Ignored) || name == "labels" && slices.ContainsFunc(list, func(n int64) bool { return n > 1 })) {
+	list, err := wholes(raw)
+	beyond := name == "labels" && slices.ContainsFunc(list, func(n int64) bool { return n > 1 })
+	if err == nil && (beyond || slices.Contains(list, data.Ignored)) {
 		return labels(tokens, raw)
 	}
 	return mask(tokens, raw)

@@ -95,11 +95,13 @@ func fullPrompt(object map[string]json.RawMessage) (full map[string]json.RawMess
 			asked = asked || strings.TrimSpace(contentOf(m)) == strings.TrimSpace(text)
 		}
 		if prompt = chosen[:shared]; !asked {
-			return nil, false, fmt.Errorf("prompt: found the text %s, which is none of the messages that both chosen and rejected begin with, wanted it to be one of them", short(object["prompt"]))
+			return nil, false, fmt.Errorf("prompt: found the text %s, which is none of the messages that both chosen and rejected begin with, wanted it to be one of them",
+				short(object["prompt"]))
 		}
 	}
 	if len(chosen) == shared || len(rejected) == shared {
-		return nil, false, fmt.Errorf("chosen, rejected: found %d and %d messages, of which the first %d are the prompt, wanted an answer in each", len(chosen), len(rejected), shared)
+		return nil, false, fmt.Errorf("chosen, rejected: found %d and %d messages, of which the first %d are the prompt, wanted an answer in each",
+			len(chosen), len(rejected), shared)
 	}
 	out := maps.Clone(object)
 	for key, list := range map[string][]json.RawMessage{"prompt": prompt, "chosen": chosen[shared:], "rejected": rejected[shared:]} {
