@@ -117,7 +117,8 @@ func (e *Encoder) messages(c *Conversation) ([]int32, []bool, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if earlier, err := e.template.render(c.Messages, &c.Variables, false, e.options.Now, (*template.Template).RenderEarlier); err == nil && earlier != nil && earlier.Text != whole.Text {
+	earlier, err := e.template.render(c.Messages, &c.Variables, false, e.options.Now, (*template.Template).RenderEarlier)
+	if err == nil && earlier != nil && earlier.Text != whole.Text {
 		c.otherwise("the template now writes it byte for byte as Jinja2 does (arguments of calls that are texts, or what safe marks)")
 	}
 	learns, err := e.learns(c, whole)

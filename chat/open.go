@@ -255,7 +255,9 @@ func (t *Template) Render(messages []*template.Object, variables *template.Objec
 // renders is a way to render a template.
 type renders func(*template.Template, *template.Object, template.Options) (*template.Rendering, error)
 
-func (t *Template) render(messages []*template.Object, variables *template.Object, generation bool, now time.Time, by renders) (*template.Rendering, error) {
+func (t *Template) render(
+	messages []*template.Object, variables *template.Object, generation bool, now time.Time, by renders,
+) (*template.Rendering, error) {
 	of, err := t.choose(variables)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -16,8 +17,8 @@ type turn struct {
 	earlier *[2]int // what earlier programs took for it; nil where they refused it
 }
 
-// ErrRewritten is what Encode says of an answer that the template writes otherwise where messages follow, so that it cannot be told from the text what
-// of it learns. The last answer of a conversation can be told (Options.LastOnly).
+// ErrRewritten is what Encode says of an answer that the template writes otherwise where messages follow, so that it cannot be told from the text
+// what of it learns. The last answer of a conversation can be told (Options.LastOnly).
 var ErrRewritten = errors.New("the template writes it otherwise when messages follow, as those do that drop earlier thoughts")
 
 // A parted error says that two texts of a template part.
@@ -85,6 +86,9 @@ func (e *Encoder) begin(c *Conversation, i int, with string, closes *closing) (a
 		history = strings.TrimSuffix(history, closes.tail)
 	}
 	if !strings.HasPrefix(with, history) {
+		if text := e.exchanged(c, i, with); asks && text >= 0 {
+			return text, -1, nil
+		}
 		return 0, 0, &parted{errors.New("the template writes the messages before it otherwise when it follows"), with, history}
 	}
 	if !asks {
@@ -97,6 +101,30 @@ func (e *Encoder) begin(c *Conversation, i int, with string, closes *closing) (a
 		return at, -1, nil
 	}
 	return 0, 0, &parted{errors.New("the template writes what asks for the answer otherwise than the answer"), with, made.Text}
+}
+
+// exchanged is the byte at which the text of a message begins, told by another text in its place; -1 where it cannot be told. It is for templates
+// that write a message otherwise where an answer follows, as those do that put the system's message into the last question.
+func (e *Encoder) exchanged(c *Conversation, i int, with string) int {
+	content, _ := c.Messages[i].Get("content")
+	if _, ok := content.(string); !ok {
+		return -1
+	}
+	other := &template.Object{}
+	for _, key := range c.Messages[i].Keys() {
+		value, _ := c.Messages[i].Get(key)
+		other.Set(key, value)
+	}
+	other.Set("content", replied)
+	made, err := e.template.Render(append(slices.Clone(c.Messages[:i]), other), &c.Variables, false, e.options.Now)
+	if err != nil {
+		return -1
+	}
+	at := strings.LastIndex(made.Text, replied)
+	if at < 0 || !strings.HasPrefix(with, made.Text[:at]) {
+		return -1
+	}
+	return at
 }
 
 // answer is the byte at which an answer begins that does not have all of what asks for it in front, as where that opens a thought: behind what both
