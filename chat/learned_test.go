@@ -135,8 +135,8 @@ func TestLearned(t *testing.T) {
 		{spans, `{"messages": [{"role": "user", "content": "Hi"}]}`, Options{}, "(user\nHi)\n"},
 		{thinks, twoTurns, Options{LastOnly: true}, "(user\nHi)\n(assistant\nYo)\n(user\nHm)\n(assistant\n[<think>\nu\n</think>\nOk )]\n"},
 		{thinks, strings.Replace(twoTurns, `"thoughts": "t"`, `"train": false`, 1), Options{}, "(user\nHi)\n(assistant\nYo)\n(user\nHm)\n(assistant\n[<think>\nu\n</think>\nOk )]\n"}, // as the refusal advises
-		{bare, twoTurns, Options{}, "user: Hi\n\nassistant: [Yo\n\n]user: Hm\n\nassistant: [Ok \n\n]"},                                                      // no token ends a turn
-		{bare, `{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "the"}]}`, Options{}, "user: Hi\n\nassistant:[ the\n\n]"}, // " th" is one token
+		{bare, twoTurns, Options{}, "user: Hi\n\nassistant: [Yo\n\n]user: Hm\n\nassistant: [Ok \n\n]"},                                                                                // no token ends a turn
+		{bare, `{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "the"}]}`, Options{}, "user: Hi\n\nassistant:[ the\n\n]"},                           // " th" is one token
 		{
 			qwen, `{"prompt": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}, {"role": "user", "content": "Hm"}], "completion": [{"role": "assistant", "content": "Ok"}]}`,
 			Options{},
