@@ -51,9 +51,11 @@ func (e *Encoder) turn(c *Conversation, i int, whole string) (turn, error) {
 	if err != nil {
 		return turn{}, err
 	}
-	t := turn{part: [2]int{characters(whole[:begin]), characters(whole[:end])}}
+	at := characters(whole[:begin])
+	t := turn{part: [2]int{at, at + characters(whole[begin:end])}}
 	if before >= 0 && strings.HasPrefix(whole, with) {
-		t.earlier = &[2]int{characters(whole[:before]), characters(whole[:before+len(e.endedEarlier(with[before:]))])}
+		at -= characters(whole[before:begin])
+		t.earlier = &[2]int{at, at + characters(e.endedEarlier(with[before:]))}
 	}
 	return t, nil
 }
