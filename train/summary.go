@@ -30,6 +30,7 @@ type Summary struct {
 	Program     string             `json:"program,omitempty"`
 	Checkpoint  string             `json:"checkpoint,omitempty"` // the name of the newest
 	Fingerprint string             `json:"fingerprint,omitempty"`
+	Origin      string             `json:"origin,omitempty"` // the fingerprint of what model.from had
 	Data        *Amounts           `json:"data,omitempty"`
 	Facts       facts              `json:"facts"`
 	First       *Metrics           `json:"first,omitempty"`
@@ -76,6 +77,9 @@ func summary(dir string, step int64) (*Summary, error) {
 		return nil, fmt.Errorf("train: report: %w", err)
 	}
 	s.addLogs()
+	if m := originLine.FindSubmatch(record); m != nil {
+		s.Origin = string(m[1])
+	}
 	newest, err := s.readSessions(dir, most)
 	if err == nil {
 		err = s.readCheckpoint(dir, step)
