@@ -90,8 +90,13 @@ func (c Card) writeFront(out *bytes.Buffer) {
 		license = c.License.Names[0]
 	}
 	for _, r := range []CardRow{
-		{"base_model", c.Base}, {"base_model_relation", c.Relation}, {"license", license}, {"license_name", c.License.Name}, {"license_link", c.License.Link},
-		{"library_name", c.Library}, {"pipeline_tag", c.Task},
+		{"base_model", c.Base},
+		{"base_model_relation", c.Relation},
+		{"license", license},
+		{"license_name", c.License.Name},
+		{"license_link", c.License.Link},
+		{"library_name", c.Library},
+		{"pipeline_tag", c.Task},
 	} {
 		if r.Value != "" {
 			fmt.Fprintf(out, "%s: %s\n", r.Name, yamlText(r.Value))
@@ -135,7 +140,9 @@ func oneLine(s string) string { return strings.Join(strings.Fields(terminal.Visi
 func plainMarkdown(s string) string {
 	var out strings.Builder
 	line := []rune(oneLine(s))
-	word := func(i int) bool { return i >= 0 && i < len(line) && (unicode.IsLetter(line[i]) || unicode.IsDigit(line[i])) }
+	word := func(i int) bool {
+		return i >= 0 && i < len(line) && (unicode.IsLetter(line[i]) || unicode.IsDigit(line[i]))
+	}
 	for i, r := range line {
 		if strings.ContainsRune("\\`*[]<>|~&", r) || r == '_' && !(word(i-1) && word(i+1)) || r == '#' && i == 0 {
 			out.WriteByte('\\')

@@ -22,7 +22,7 @@ func TestReport(t *testing.T) {
 	var record bytes.Buffer
 	require.NoError(t, train.WriteSettings(&record, []train.Setting{train.NewSetting("train.steps", 7, "run.yaml:1")}))
 	write("run.yaml", record.String())
-	write("metrics.jsonl", `{"step":1,"loss":4.5}`+"\n"+`{"step":2,"loss":"NaN"}`+"\n"+`{"step":2,"eval_loss":3.25,"eval_tokens":9,"eval_ms":1}`+"\n")
+	write("metrics.jsonl", `{"step":1,"loss":4.5}`+"\n"+`{"step":1,"eval_loss":"NaN","eval_tokens":9,"eval_ms":1}`+"\n"+`{"step":2,"loss":"NaN"}`+"\n"+`{"step":2,"eval_loss":3.25,"eval_tokens":9,"eval_ms":1}`+"\n")
 	write("sessions.jsonl", `{"step":0,"adapter":"a \u001b[31mcard","program":"old"}`+"\n")
 	write("mine.md", "# mine\n")
 	for _, args := range [][]string{{dir}, {dir, "--to", at("r.md")}, {dir, "--to", at("r.md")}, {dir, "--json", "--to", at("r.json")}, {dir, "--json", "--to", at("r.json")}} {

@@ -121,3 +121,38 @@ func TestModelName(t *testing.T) {
 		assert.Equal(t, want, modelName(path))
 	}
 }
+
+// What a run began with is followed over the runs in between, and has its name also where it is gone.
+func TestCardOfRunsOnRuns(t *testing.T) {
+	root := t.TempDir()
+	write := func(text string, name ...string) string {
+		path := filepath.Join(append([]string{root}, name...)...)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o777))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
+		return filepath.Dir(path)
+	}
+	def, err := model.New("llama", model.Keys{Layers: 1, Heads: 2, Width: 8, Vocab: 13, Context: 6, RopeTheta: 1e4})
+	require.NoError(t, err)
+	config, err := model.ConfigJSON(def, "F32")
+	require.NoError(t, err)
+	base := write(string(config), "base", "config.json")
+	write("---\nlicense: mit\n---\n", "base", model.CardFile)
+	begun := func(run, from string) string {
+		write("model:\n  from: \""+from+"\"\n", run, "run.yaml")
+		return write(string(config), run, "checkpoints", "step-00000003", "config.json")
+	}
+	one := begun("one", base)
+	two := begun("two", one)
+	e := Exporting{Dir: two, Def: def, To: "out"}
+	assert.Equal(t, []string{one, base}, e.bases())
+	c := Card(e, func(s string) { assert.Fail(t, s) })
+	assert.Equal(t, []any{"out", "base", model.RelationFinetune, []string{"mit"}}, []any{c.Title, c.Base, c.Relation, c.License.Names})
+
+	require.NoError(t, os.Rename(base, filepath.Join(root, "moved")))
+	c = Card(e, func(s string) { assert.Fail(t, s) })
+	assert.Equal(t, "base", c.Base)
+	assert.Empty(t, c.License)
+	assert.Contains(t, c.Rows, model.CardRow{Name: "licence of the base", Value: "not known"})
+	c = Card(Exporting{Dir: one, At: filepath.Join(root, "moved"), Def: def, To: "out"}, func(s string) { assert.Fail(t, s) })
+	assert.Equal(t, []any{"moved", []string{"mit"}}, []any{c.Base, c.License.Names})
+}
