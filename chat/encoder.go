@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -31,6 +31,10 @@ type Encoder struct {
 	options   Options
 	special   []string // texts of special tokens
 	habits    *habits  // of the template
+	closings  struct {
+		sync.Mutex
+		of map[*template.Template]*closing
+	}
 }
 
 // NewEncoder joins a tokenizer and a template, which may be nil where all rows are plain text.
@@ -119,7 +123,11 @@ func (e *Encoder) messages(c *Conversation) ([]int32, []bool, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	parts, err := e.parts(c, whole)
+	earlier, err := e.template.render(c.Messages, &c.Variables, false, e.options.Now, (*template.Template).RenderEarlier)
+	if err == nil && earlier != nil && earlier.Text != whole.Text {
+		c.otherwise("the template now writes it byte for byte as Jinja2 does (arguments of calls that are texts, or what safe marks)")
+	}
+	learns, err := e.learns(c, whole)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -127,7 +135,11 @@ func (e *Encoder) messages(c *Conversation) ([]int32, []bool, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return ids, Overlapping(spans, parts), nil
+	learned := Overlapping(spans, learns.parts)
+	if learns.earlier != nil && !slices.Equal(learned, Overlapping(spans, learns.earlier)) {
+		c.otherwise("what the template writes behind the end of an answer no longer learns")
+	}
+	return ids, learned, nil
 }
 
 // Overlapping says of each token whether it overlaps one of some parts of the text, which are in order.
@@ -166,25 +178,6 @@ func (e *Encoder) Prompt(c *Conversation) ([]int32, error) {
 		return nil, fmt.Errorf("chat: prompt: %w", err)
 	}
 	return ids, nil
-}
-
-// Ends are the tokens that end an answer: the one that the template writes after it, then those that end any text.
-func (e *Encoder) Ends() []int32 {
-	probe := &Conversation{}
-	probe.Add("user", "question")
-	probe.Add("assistant", "answer")
-	ends := e.tokenizer.EndTokens()
-	made, err := e.render(probe, 2, false)
-	if err != nil { // a template that wants other messages tells nothing
-		return ends
-	}
-	_, after, _ := strings.Cut(made.Text, "answer")
-	for _, token := range e.special {
-		if id, ok := e.tokenizer.ID(token); ok && strings.HasPrefix(after, token) {
-			ends = append([]int32{id}, slices.DeleteFunc(ends, func(one int32) bool { return one == id })...)
-		}
-	}
-	return ends
 }
 
 func characters(s string) int { return utf8.RuneCountInString(s) }

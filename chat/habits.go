@@ -64,7 +64,7 @@ func (h *habits) writes(of *template.Template, probe *template.Object, between f
 	for _, before := range [][]*template.Object{nil, {question}, {question, answer}, {question, call}} {
 		for _, after := range [][]*template.Object{nil, {question}, {answer}} {
 			all := slices.Concat(before, []*template.Object{probe}, after)
-			made, err := h.encoder.template.render(of, all, &template.Object{}, false, h.encoder.options.Now)
+			made, err := h.encoder.template.renderBy(of, all, &template.Object{}, false, h.encoder.options.Now, (*template.Template).Render)
 			if err != nil { // it may take the probe elsewhere
 				continue
 			}

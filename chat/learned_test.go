@@ -20,6 +20,61 @@ const (
 	bare  = `{% for m in messages %}{{ m.role + ': ' + m.content + '\n\n' }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}`
 )
 
+// Templates that write something around answers besides them, in the manner of published ones.
+const (
+	phi     = `{% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ '<|endoftext|>' }}{% endif %}`
+	words   = `{% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content + '<|end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ '<|over|>' }}{% endif %}`
+	opened  = `{% for m in messages %}{% if m.role == 'assistant' %}{{ '<A>' + m.content.split('</think>')[-1] + '<|endoftext|>' }}{% else %}{{ '<U>' + m.content }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<A><think>\n' }}{% endif %}`
+	late    = `{% for m in messages %}{% if m.role == 'assistant' %}{{ '<A>' + m.content }}{% else %}{% if not loop.first %}<|im_end|>{% endif %}{{ '<U>' + m.content }}{% endif %}{% endfor %}{% if add_generation_prompt %}<A>{% endif %}`
+	returns = `{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + ('<|endoftext|>' if loop.last and m.role == 'assistant' else '<|im_end|>') }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}`
+	trims   = `{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content | trim + '<|im_end|>\n<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}`
+	moved   = `{% for m in messages %}{% if m.role == 'user' %}{{ '<U>' + (messages[0].content + ': ' if loop.last else '') + m.content }}{% elif m.role == 'assistant' %}{{ '<A>' + m.content + '<|endoftext|>' }}{% endif %}{% endfor %}{% if add_generation_prompt %}<A>{% endif %}`
+	first   = `{{ messages[0].role | upper }}: {% for m in messages %}{{ m.content + '<|im_end|>\n' }}{% endfor %}`
+	calling = `{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + (m.content or '') }}{% for c in m.tool_calls %}{{ '<call>' + c.function.arguments + '</call>' }}{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}`
+)
+
+// Each answer learns from what it adds to the text up to the first token that ends it, whatever the template writes around it.
+func TestLearnedOfManners(t *testing.T) {
+	const repeated = `{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]}`
+	const empty = `{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": ""}, {"role": "user", "content": "Hm"}, {"role": "assistant", "content": " Ok\n"}]}`
+	const system = `{"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}, {"role": "user", "content": "Hm"}, {"role": "assistant", "content": "Ok"}]}`
+	const thought = `{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "<think>a</think><b>Yo"}]}`
+	const called = `{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": "{\"a\":1}"}}]}, {"role": "tool", "content": "1"}, {"role": "assistant", "content": "Yo"}]}`
+	for _, c := range []struct {
+		template, row string
+		options       Options
+		want          string
+		otherwise     bool
+	}{
+		{phi, repeated, Options{}, "<|user|>\nHi)\n<|assistant|>\n[Yo)]\n<|user|>\nHi)\n<|assistant|>\n[Yo)]\n<|endoftext|>", false},
+		{phi, `{"messages": [{"role": "assistant", "content": "<|im_end|>"}]}`, Options{}, "<|assistant|>\n[))]\n<|endoftext|>", true},
+		{phi, empty, Options{}, "<|user|>\nHi)\n<|assistant|>\n[)]\n<|user|>\nHm)\n<|assistant|>\n[ Ok\n)]\n<|endoftext|>", false},
+		{phi, repeated, Options{LastOnly: true}, "<|user|>\nHi)\n<|assistant|>\nYo)\n<|user|>\nHi)\n<|assistant|>\n[Yo)]\n<|endoftext|>", true},
+		{phi, trained, Options{}, "[<|user|>\nHi)]\n<|assistant|>\nYo)\n<|user|>\nHm)\n<|assistant|>\n[Ok)]\n<|endoftext|>", false},
+		{phi, repeated, Options{Learn: []string{"user"}}, "[<|user|>\nHi)]\n<|assistant|>\nYo)\n[<|user|>\nHi)]\n<|assistant|>\nYo)\n<|endoftext|>", false},
+		{words, repeated, Options{}, "<|user|>\nHi<|end|>\n<|assistant|>\n[Yo<|end|>]\n<|user|>\nHi<|end|>\n<|assistant|>\n[Yo<|end|>]\n<|over|>", false},
+		{opened, repeated, Options{}, "<U>Hi<A>[Yo<|endoftext|>]<U>Hi<A>[Yo<|endoftext|>]", false},
+		{opened, empty, Options{}, "<U>Hi<A>[<|endoftext|>]<U>Hm<A>[ Ok\n<|endoftext|>]", false},
+		{opened, thought, Options{}, "<U>Hi<A>[<b>Yo<|endoftext|>]", false},
+		{late, repeated, Options{}, "<U>Hi<A>[Yo)]<U>Hi<A>[Yo]", true},
+		{returns, repeated, Options{}, "(user\nHi)(assistant\n[Yo)](user\nHi)(assistant\n[Yo<|endoftext|>]", false},
+		{trims, empty, Options{}, "(user\nHi)\n)\n(assistant\n[)]\n)\n(user\nHm)\n)\n(assistant\n[Ok)]\n)\n", true},
+		{moved, system, Options{}, "<U>Hi<A>[Yo<|endoftext|>]<U>Hm<A>[Ok<|endoftext|>]", false},
+		{first, `{"messages": [{"role": "assistant", "content": "Yo"}]}`, Options{}, "ASSISTANT: [Yo)]\n", false},
+		{calling, called, Options{}, "(user\nHi)\n(assistant\n[<call>{\"a\":1}</call>)]\n(tool\n1)\n(assistant\n[Yo)]\n", false},
+	} {
+		e := encoder(t, c.template, c.options)
+		got, err := learns(t, e, c.row)
+		require.NoError(t, err, c)
+		assert.Equal(t, c.want, got, c)
+		talk, err := FromRow(row(t, c.row), "")
+		require.NoError(t, err)
+		_, _, err = e.Encode(talk)
+		require.NoError(t, err)
+		assert.Equal(t, c.otherwise, talk.Otherwise != "", c)
+	}
+}
+
 func encoder(t *testing.T, source string, o Options) *Encoder {
 	tok, err := tokenizer.Open("../tokenizer/testdata/qwen2")
 	require.NoError(t, err)
@@ -80,8 +135,9 @@ func TestLearned(t *testing.T) {
 		{spans, twoTurns, Options{LastOnly: true}, "(user\nHi)\n(assistant\nYo)\n(user\nHm)\n(assistant\n[Ok )]\n"},
 		{spans, `{"messages": [{"role": "user", "content": "Hi"}]}`, Options{}, "(user\nHi)\n"},
 		{thinks, twoTurns, Options{LastOnly: true}, "(user\nHi)\n(assistant\nYo)\n(user\nHm)\n(assistant\n[<think>\nu\n</think>\nOk )]\n"},
-		{bare, twoTurns, Options{}, "user: Hi\n\nassistant: [Yo\n\n]user: Hm\n\nassistant: [Ok \n\n]"},                                                      // no token ends a turn
-		{bare, `{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "the"}]}`, Options{}, "user: Hi\n\nassistant:[ the\n\n]"}, // " th" is one token
+		{thinks, strings.Replace(twoTurns, `"thoughts": "t"`, `"train": false`, 1), Options{}, "(user\nHi)\n(assistant\nYo)\n(user\nHm)\n(assistant\n[<think>\nu\n</think>\nOk )]\n"}, // as the refusal advises
+		{bare, twoTurns, Options{}, "user: Hi\n\nassistant: [Yo\n\n]user: Hm\n\nassistant: [Ok \n\n]"},                                                                                // no token ends a turn
+		{bare, `{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "the"}]}`, Options{}, "user: Hi\n\nassistant:[ the\n\n]"},                           // " th" is one token
 		{
 			qwen, `{"prompt": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}, {"role": "user", "content": "Hm"}], "completion": [{"role": "assistant", "content": "Ok"}]}`,
 			Options{},
@@ -153,6 +209,7 @@ func TestNoTokenTwice(t *testing.T) {
 func TestEncodeRefuses(t *testing.T) {
 	for _, c := range []struct{ template, row, says string }{
 		{thinks, twoTurns, `chat: encode: message 1 of assistant: the template writes it otherwise when messages follow, as those do that drop earlier thoughts: at byte 52 "Yo<|im_end|>\n<|im_start|>user\n" against "<think>\nt\n</think>\nYo<|im_end|"; wanted the same text in front. A template`},
+		{thinks, strings.Replace(twoTurns, `, {"role": "assistant", "content": "Ok "`, `, {"role": "user", "content": "Ok "`, 1), `or end the row with a message that learns, and let it learn alone, by data.learn_last`},
 		{strings.Replace(qwen, "assistant\\n", "Assistant\\n", 1), twoTurns, `message 1 of assistant: the template writes what asks for the answer otherwise than the answer: at byte 42 "assistant\nYo`},
 		{`{{ messages[0].content }}{{ raise_exception('no') if messages | length == 1 }}`, twoTurns, `message 1 of assistant: the messages before it: chat/template: chat_template.jinja: line 1: the template refuses the conversation: no`},
 		{"{{ raise_exception('not this') }}", twoTurns, `chat: encode: chat/template: chat_template.jinja: line 1: the template refuses the conversation: not this`},

@@ -145,7 +145,7 @@ func complete(m *template.Object) error {
 
 func known() []string { return slices.Sorted(maps.Keys(roles)) }
 
-// calls are those of tools. Templates write arguments as JSON, so a text that has them in JSON becomes what it says.
+// calls are those of tools.
 func calls(value any) (any, error) {
 	value, err := parsed(value, "tool_calls")
 	if err != nil || value == nil {
@@ -192,11 +192,10 @@ func oneCall(one any) (any, error) {
 	return to, nil
 }
 
-// arguments are an object, or the text of one in JSON; any other text stays.
+// arguments are an object, or the text of one in JSON, which templates may take for either; any other text stays.
 func arguments(value any) (any, error) {
-	s, ok := value.(string)
-	if !ok || !strings.HasPrefix(strings.TrimSpace(s), "{") {
-		return value, nil
+	if s, ok := value.(string); ok {
+		return template.Encoded(s)
 	}
-	return template.Decode([]byte(s))
+	return value, nil
 }

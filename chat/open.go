@@ -249,11 +249,20 @@ func (t *Template) choose(variables *template.Object) (*template.Template, error
 // Render writes messages as text. With generation the text ends where an answer begins. Variables are what else the
 // template gets; now is what it takes for the time.
 func (t *Template) Render(messages []*template.Object, variables *template.Object, generation bool, now time.Time) (*template.Rendering, error) {
+	return t.render(messages, variables, generation, now, (*template.Template).Render)
+}
+
+// renders is a way to render a template.
+type renders func(*template.Template, *template.Object, template.Options) (*template.Rendering, error)
+
+func (t *Template) render(
+	messages []*template.Object, variables *template.Object, generation bool, now time.Time, by renders,
+) (*template.Rendering, error) {
 	of, err := t.choose(variables)
 	if err != nil {
 		return nil, err
 	}
-	return t.render(of, messages, variables, generation, now)
+	return t.renderBy(of, messages, variables, generation, now, by)
 }
 
 // sourceOf is the text of one of the templates.
@@ -266,7 +275,9 @@ func (t *Template) sourceOf(of *template.Template) string {
 	return ""
 }
 
-func (t *Template) render(of *template.Template, messages []*template.Object, variables *template.Object, generation bool, now time.Time) (*template.Rendering, error) {
+func (t *Template) renderBy(
+	of *template.Template, messages []*template.Object, variables *template.Object, generation bool, now time.Time, by renders,
+) (*template.Rendering, error) {
 	list := make([]any, len(messages))
 	for i, m := range messages {
 		list[i] = m
@@ -285,5 +296,5 @@ func (t *Template) render(of *template.Template, messages []*template.Object, va
 		}
 	}
 	all.Set("add_generation_prompt", generation)
-	return of.Render(all, template.Options{Now: now})
+	return by(of, all, template.Options{Now: now})
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -66,16 +67,40 @@ func namedBase(dir string) (string, error) {
 	if p.base == "" {
 		return "", fmt.Errorf("model: read adapter %q: %s: base_model_name_or_path: found none, wanted the base's directory: name it", dir, AdapterConfigFile)
 	}
-	tried := []string{p.base}
+	found, tried := p.baseDir(dir)
+	if found != "" {
+		return found, nil
+	}
+	return "", &BaseError{Dir: dir, Base: p.base, Err: fmt.Errorf("found no directory %q, wanted the model that the adapter was trained on: download it, and name it", tried)}
+}
+
+// baseDir is the directory that p names as the base of the adapters in dir; "": where it was looked for there is none.
+func (p peft) baseDir(dir string) (found string, tried []string) {
+	tried = []string{p.base}
 	if !filepath.IsAbs(p.base) {
 		tried = append(tried, filepath.Join(filepath.Dir(filepath.Clean(dir)), p.base))
 	}
 	for _, name := range tried {
 		if info, err := os.Stat(name); err == nil && info.IsDir() {
-			return name, nil
+			return name, tried
 		}
 	}
-	return "", &BaseError{Dir: dir, Base: p.base, Err: fmt.Errorf("found no directory %q, wanted the model that the adapter was trained on: download it, and name it", tried)}
+	return "", tried
+}
+
+// onHub is the form of names on Hugging Face's hub.
+var onHub = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[\w.-]+$`)
+
+// AdapterBaseOnHub is what the hub calls the base of the adapters in dir, where their configuration has such a name and no directory; else "".
+func AdapterBaseOnHub(dir string) string {
+	p, err := readPEFT(dir)
+	if err != nil || !onHub.MatchString(p.base) {
+		return "" // reading the model says what is wrong
+	}
+	if found, _ := p.baseDir(dir); found != "" {
+		return ""
+	}
+	return p.base
 }
 
 // readAdapted is the definition of the adapters in dir, on their base.

@@ -30,6 +30,12 @@ func TestExport(t *testing.T) {
 	newest := found[len(found)-1]
 	assert.Equal(t, weights(newest), weights(p.path("f32")))
 
+	card := read(t, p.path("f32", "README.md"))
+	for _, want := range []string{"library_name: transformers\n", "\n# f32\n", "A model trained from scratch.", "; 1 file; ", "| best validation loss | ", "\ntrain.steps: ", "| trained on | "} {
+		assert.Contains(t, card, want)
+	}
+	assert.NotContains(t, card, from.dir)
+
 	ok(t, p.command("export", newest, "--to", p.path("bf16"), "--dtype", "bf16", "--shard-size", "20KiB").withoutAdapter())
 	shards, err := filepath.Glob(p.path("bf16", "model-0000?-of-*.safetensors"))
 	require.NoError(t, err)
@@ -71,6 +77,7 @@ func TestExport(t *testing.T) {
 	// What training began with says what the weights are stored as; where it is gone, they are what a checkpoint has.
 	ok(t, p.train("tuned", "--set", "model.from=bf16", "--set", "train.steps=2", "--set", "train.eval_every=0", "--set", "optimizer.schedule.warmup_steps=0"))
 	assert.Contains(t, ok(t, p.command("export", p.path("tuned"), "--to", p.path("own")).withoutAdapter()).out, "parameters in bf16, from ")
+	assert.Contains(t, read(t, p.path("own", "README.md")), "base_model: bf16\nbase_model_relation: finetune\n")
 	require.NoError(t, os.RemoveAll(p.path("bf16")))
 	gone := ok(t, p.command("export", p.path("tuned"), "--to", p.path("own f32")).withoutAdapter())
 	assert.Contains(t, gone.out, "parameters in f32, from ")

@@ -39,6 +39,7 @@ type Config struct {
 	Validation  data.Source   // nil: no evaluation
 	Fingerprint string        // of the text (texts.Corpus.Fingerprint); a resumed run compares it
 	Earlier     data.Earlier  // what earlier programs made of the text (texts.Corpus.Earlier)
+	Data        *Amounts      // how much text there is; nil: nobody has counted
 	Notes       []string      // what is said of the text at the start, and in the report (texts.Corpus.Notes)
 	Prefetch    int           // batches read ahead
 	Before      []Span        // where time went before the run, as reading its text; it is in the account and in the forecast
@@ -97,6 +98,14 @@ func Every(n int64) Intervals {
 		return nil
 	}
 	return Intervals{{Every: n}}
+}
+
+// Amounts are how much text a run has. What was not counted is 0.
+type Amounts struct {
+	Files     int   `json:"files"`
+	Bytes     int64 `json:"bytes,omitempty"`
+	Documents int   `json:"documents,omitempty"`
+	Tokens    int64 `json:"tokens,omitempty"` // of all documents, else those to train on
 }
 
 // Given is a file as its reader found it.

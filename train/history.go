@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -153,9 +154,9 @@ func (s *sample) usual() float64 {
 	return 2 * sorted[len(sorted)*95/100]
 }
 
-// readHistory reads metrics.jsonl of a run directory, of lines in its index their columns; damaged are the numbers of those that cannot be read. A directory
-// without metrics has none.
-func readHistory(dir string) (h *history, damaged []int, err error) {
+// readHistory reads metrics.jsonl of a run directory up to a step, of lines in its index their columns; damaged are the numbers of those that cannot be read.
+// A directory without metrics has none.
+func readHistory(dir string, step int64) (h *history, damaged []int, err error) {
 	h = &history{}
 	log, err := stranger.Open(filepath.Join(dir, metricsFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -178,19 +179,22 @@ func readHistory(dir string) (h *history, damaged []int, err error) {
 		return nil, nil, err
 	}
 	err = eachLine(log, func(line []byte) error {
+		if !bytes.HasSuffix(line, []byte("\n")) { // it is being written, or a kill has cut it short
+			return nil
+		}
 		offset := at
 		at += int64(len(line))
 		_, err := t.Add(line, offset, int64(len(line))) // what is damaged is told below
 		return err
 	})
 	if err == nil {
-		err = h.read(t)
+		err = h.read(t, step)
 	}
 	return h, t.Damaged(), err
 }
 
-// read adds all lines of a table that can be read.
-func (h *history) read(t *table.Table) error {
+// read adds all lines of a table that can be read, up to a step.
+func (h *history) read(t *table.Table, most int64) error {
 	before := 0
 	damaged := t.Damaged()
 	for block := range t.Blocks() {
@@ -225,6 +229,7 @@ func (h *history) read(t *table.Table) error {
 			switch e := evals[int32(i)]; {
 			case len(damaged) > 0 && damaged[0] == before+i+1:
 				damaged = damaged[1:]
+			case m.Step > most:
 			case e != nil:
 				h.evals = append(h.evals, *e)
 			default:

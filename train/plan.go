@@ -108,7 +108,7 @@ func (t *opening) countWork() error {
 		t.meter.flops += float64(n)
 		t.reporter.work = append(t.reporter.work, work{kind, float64(n) / positions})
 	}
-	slices.SortFunc(t.reporter.work, func(a, b work) int { return cmp.Or(cmp.Compare(b.flops, a.flops), strings.Compare(a.kind, b.kind)) })
+	slices.SortFunc(t.reporter.work, func(a, b work) int { return cmp.Or(cmp.Compare(b.FLOPs, a.FLOPs), strings.Compare(a.Kind, b.Kind)) })
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -28,65 +29,84 @@ const (
 // facts are the lines of a report's table that are known before the first step.
 type facts []fact
 
-type fact struct{ name, value string }
+type fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
 
 func (f *facts) add(name, format string, args ...any) {
 	*f = append(*f, fact{name, fmt.Sprintf(format, args...)})
 }
 
-// report is what a run knows of itself at its end. Beside it a report has what the files of the run directory tell.
+// report is what a run knows of itself. Beside it a report has what the logs of the run directory tell.
 type report struct {
 	title    string
 	facts    facts
 	work     []work
 	spans    []Span
 	memory   []memory
-	settings []Setting
+	settings []byte // as run.yaml has them
 }
 
 // write writes report.md of a run directory and its pictures. It can be written again at any time; an older one is replaced whole.
 func (r report) write(dir string) error {
-	h, damaged, err := readHistory(dir)
+	l, err := readLogs(dir, math.MaxInt64)
 	if err != nil {
 		return err
 	}
-	samples, unread, err := readSamples(filepath.Join(dir, samplesFile))
-	if err != nil {
+	var pictures bytes.Buffer
+	if err := l.writePictures(&pictures, dir, r.title); err != nil {
 		return err
 	}
-	if len(damaged) > 0 {
-		r.facts.add("damaged", "%s", damagedText(metricsFile, damaged))
-	}
-	if len(unread) > 0 {
-		r.facts.add("damaged", "%s", damagedText(samplesFile, unread))
-	}
+	return ReplaceFile(filepath.Join(dir, reportFile), r.text(l, pictures.String()))
+}
+
+// text is the page, with pictures below its title.
+func (r report) text(l logs, pictures string) []byte {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "# %s\n\n", r.title)
-	if err := h.writePictures(&out, dir, r.title); err != nil {
-		return err
-	}
-	table := append(slices.Clone(r.facts), h.figures()...)
-	out.WriteString("| | |\n|---|---|\n")
-	for _, f := range table {
-		fmt.Fprintf(&out, "| %s | %s |\n", cell(f.name), cell(f.value))
+	fmt.Fprintf(&out, "# %s\n\n%s| | |\n|---|---|\n", r.title, pictures)
+	for _, f := range slices.Concat(r.facts, l.damaged, l.figures()) {
+		fmt.Fprintf(&out, "| %s | %s |\n", cell(f.Name), cell(f.Value))
 	}
 	writeTimes(&out, r.spans)
 	writeMemory(&out, r.memory)
 	writeWork(&out, r.work)
-	writeEvals(&out, h.evals)
-	if len(samples) > 0 {
+	writeEvals(&out, l.evals)
+	if len(l.samples) > 0 {
 		out.WriteString("\n## Samples\n")
-		writeSides(&out, samples)
-		for _, s := range samples[max(0, len(samples)-3):] {
+		writeSides(&out, l.samples)
+		for _, s := range l.samples[max(0, len(l.samples)-3):] {
 			fmt.Fprintf(&out, "\nStep %d, temperature %g, top %d%s, seed %d:\n\n%s\n", s.Step, s.Temperature, s.TopK, s.further(), s.Seed, indented(s.Prompt+s.Text))
 		}
 	}
-	text, err := settingsText(r.settings)
-	if err != nil {
-		return err
+	fmt.Fprintf(&out, "\n## Settings\n\n```yaml\n%s```\n", r.settings)
+	return out.Bytes()
+}
+
+// logs are what a report tells from the logs of a run directory.
+type logs struct {
+	*history
+	samples []Sample
+	damaged facts
+}
+
+// readLogs reads them up to a step.
+func readLogs(dir string, step int64) (l logs, err error) {
+	var damaged []int
+	if l.history, damaged, err = readHistory(dir, step); err != nil {
+		return l, err
 	}
-	fmt.Fprintf(&out, "\n## Settings\n\n```yaml\n%s```\n", text)
-	return ReplaceFile(filepath.Join(dir, reportFile), out.Bytes())
+	if len(damaged) > 0 {
+		l.damaged.add("damaged", "%s", damagedText(metricsFile, damaged))
+	}
+	if l.samples, damaged, err = readSamples(filepath.Join(dir, samplesFile)); err != nil {
+		return l, err
+	}
+	if len(damaged) > 0 {
+		l.damaged.add("damaged", "%s", damagedText(samplesFile, damaged))
+	}
+	l.samples = slices.DeleteFunc(l.samples, func(s Sample) bool { return s.Step > step })
+	return l, nil
 }
 
 // writeSides puts what the model wrote to a prompt before training beside what it writes to it last.
@@ -130,9 +150,14 @@ func (s Sample) further() (text string) {
 	return text
 }
 
-// readSamples reads samples.jsonl as readMetrics does its file.
+// readSamples reads samples.jsonl as readMetrics does its file, but for a line without an end, which is being written or was cut short by a kill.
 func readSamples(path string) (samples []Sample, damaged []int, err error) {
-	damaged, err = readLines(path, func(line []byte) error { return appendLine(&samples, line) })
+	damaged, err = readLines(path, func(line []byte) error {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			return nil
+		}
+		return appendLine(&samples, line)
+	})
 	return samples, damaged, err
 }
 
@@ -222,7 +247,11 @@ func (r *reporter) write(reason Reason, step int64) error {
 	if r.checkpoint != "" {
 		known.add("checkpoint", "%s", r.checkpoint)
 	}
-	out := report{title: r.config.Title, facts: known, work: r.work, spans: r.times.list(), memory: r.memory(), settings: r.config.Settings}
+	settings, err := settingsText(r.config.Settings)
+	if err != nil {
+		return err
+	}
+	out := report{title: r.config.Title, facts: known, work: r.work, spans: r.times.list(), memory: r.memory(), settings: settings}
 	return out.write(r.config.Dir)
 }
 

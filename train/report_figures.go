@@ -36,17 +36,25 @@ func (h *history) figures() facts {
 			f.add("updates left out (not finite)", "%s", grouped(last.Skipped))
 		}
 	}
-	if len(h.evals) > 0 {
-		best := h.evals[0]
-		for _, e := range h.evals {
-			if e.Loss < best.Loss {
-				best = e
-			}
-		}
+	if best := h.best(); best != nil {
 		last := h.evals[len(h.evals)-1]
 		f.add("validation loss", "%.4f at step %d; best %.4f at step %d", float64(last.Loss), last.Step, float64(best.Loss), best.Step)
 	}
 	return f
+}
+
+// best is the evaluation of the lowest loss; nil where there is none.
+func (h *history) best() *EvalMetrics {
+	if len(h.evals) == 0 {
+		return nil
+	}
+	best := &h.evals[0]
+	for i, e := range h.evals {
+		if e.Loss < best.Loss || best.Loss != best.Loss {
+			best = &h.evals[i]
+		}
+	}
+	return best
 }
 
 // speed is what the lines of metrics tell of it, as means over the time of their steps.
@@ -121,21 +129,21 @@ func writeMemory(out io.Writer, rows []memory) {
 
 // work is the operations of one kind, forward and backward.
 type work struct {
-	kind  string
-	flops float64 // a token
+	Kind  string  `json:"kind"`
+	FLOPs float64 `json:"flops"` // a token
 }
 
 func writeWork(out io.Writer, rows []work) {
 	all := 0.0
 	for _, w := range rows {
-		all += w.flops
+		all += w.FLOPs
 	}
 	if all == 0 {
 		return
 	}
 	fmt.Fprint(out, "\n## Operations a token\n\nForward and backward pass, counted one by one; those of the optimizer come besides.\n\n| | operations | share |\n|---|---:|---:|\n")
 	for _, w := range rows {
-		fmt.Fprintf(out, "| %s | %s | %.1f%% |\n", w.kind, grouped(int64(w.flops+.5)), 100*w.flops/all)
+		fmt.Fprintf(out, "| %s | %s | %.1f%% |\n", w.Kind, grouped(int64(w.FLOPs+.5)), 100*w.FLOPs/all)
 	}
 	fmt.Fprintf(out, "| **all** | %s | |\n", grouped(int64(all+.5)))
 }

@@ -98,7 +98,7 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 	reportErr := t.dir.check()
 	if reportErr == nil {
 		end := t.times.span(spanReport)
-		reportErr = t.reporter.write(KindOf(err).Reason(), t.state.Step())
+		reportErr = errors.Join(t.noteEnded(KindOf(err).Reason()), t.reporter.write(KindOf(err).Reason(), t.state.Step()))
 		end()
 	}
 	if t.checkpoint != "" && t.dir.check() == nil {

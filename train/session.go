@@ -24,6 +24,22 @@ type session struct {
 	Program string    `json:"program,omitempty"`
 	// Measured is what the process measured before its first step; nil: nothing.
 	Measured *measured `json:"measured,omitempty"`
+	told
+	// Ended is why and where the process ended; nil: it goes on, or was killed.
+	Ended *ended `json:"ended,omitempty"`
+}
+
+// told is what a process knows of its run before its first step, for reports that others make of its files.
+type told struct {
+	Title string   `json:"title,omitempty"`
+	Facts facts    `json:"facts,omitempty"`
+	Work  []work   `json:"work,omitempty"`
+	Data  *Amounts `json:"data,omitempty"`
+}
+
+type ended struct {
+	Reason Reason `json:"reason"`
+	Step   int64  `json:"step"`
 }
 
 // measured is how long everything takes that a run does, in nanoseconds, and what that holds for.
@@ -71,15 +87,31 @@ func (t *trainer) measuredBefore() (found *measured, step int64) {
 	return found, step
 }
 
-// noteMeasured writes what was measured into the line of this process.
-func (t *trainer) noteMeasured() error {
-	f := t.display.forecast
-	if t.session == nil || f.steps.each == 0 {
+// noteBegun writes into the line of this process what is known before its first step; measured says that some of it was measured.
+func (t *trainer) noteBegun(measured bool) error {
+	if t.session == nil {
 		return nil
 	}
-	m := t.measuring()
-	m.Step, m.Evaluation, m.Sample, m.Checkpoint = f.steps.each, f.evaluations.each, f.samples.each, f.checkpoints.each
-	t.session.Measured = &m
+	if f := t.display.forecast; measured && f.steps.each > 0 {
+		m := t.measuring()
+		m.Step, m.Evaluation, m.Sample, m.Checkpoint = f.steps.each, f.evaluations.each, f.samples.each, f.checkpoints.each
+		t.session.Measured = &m
+	}
+	t.session.told = told{Title: t.config.Title, Facts: t.reporter.facts, Work: t.reporter.work, Data: t.config.Data}
+	return t.noteSession()
+}
+
+// noteEnded writes into it why and where the process ends.
+func (t *trainer) noteEnded(reason Reason) error {
+	if t.session == nil {
+		return nil
+	}
+	t.session.Ended = &ended{reason, t.state.Step()}
+	return t.noteSession()
+}
+
+// noteSession writes the line of this process anew.
+func (t *trainer) noteSession() error {
 	text, err := stranger.Read(t.dir.join(sessionsFile))
 	if err != nil {
 		return fmt.Errorf("train: run directory: %w", err)

@@ -88,12 +88,14 @@ func (t *trainer) steps(ctx context.Context) error {
 		config: t.config, team: t.team, state: t.state, validation: t.validation, times: t.times, display: t.display, flops: t.meter.flops,
 		peak: t.meter.peak,
 	}
-	if known, step := t.measuredBefore(); known != nil {
+	known, step := t.measuredBefore()
+	if known != nil {
 		r.recall(*known, step)
 	} else if err := r.run(ctx); err != nil {
 		_, err = t.team.agree(ctx, err, false)
 		return err
-	} else if err := t.noteMeasured(); err != nil {
+	}
+	if err := t.noteBegun(known == nil); err != nil {
 		return err
 	}
 	err := t.tell(ctx, Event{Kind: Started})

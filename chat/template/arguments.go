@@ -38,16 +38,16 @@ func (g *given) eval(r *run, s *scope) arguments {
 		name(g.names[i], r.eval(e, s))
 	}
 	for _, e := range g.more {
-		o, ok := r.eval(e, s).(*Object)
+		o, ok := mapping(r.eval(e, s))
 		if !ok {
 			r.fail("found no dict after **, wanted one")
 		}
 		for i, key := range o.keys {
-			text, ok := key.(string)
+			word, ok := text(key)
 			if !ok {
 				r.fail("keywords must be strings, found '%s'", kind(key))
 			}
-			name(text, o.values[i])
+			name(word, o.values[i])
 		}
 	}
 	return a
@@ -93,6 +93,9 @@ func takes(list string, do func(r *run, a values, rest arguments) any) *builtin 
 func defaultOf(s string) any {
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
 		return n
+	}
+	if f, ok := parseFloat(s); ok {
+		return f
 	}
 	if value, ok := literals[s]; ok {
 		return value
@@ -143,7 +146,7 @@ func (b *builtin) run(r *run, called string, a arguments) any {
 
 // text is an argument that has to be a text.
 func (a values) text(r *run, i int) string {
-	s, ok := r.defined(a[i]).(string)
+	s, ok := text(r.defined(a[i]))
 	if !ok {
 		r.fail("argument %d must be a str, found '%s'", i, kind(a[i]))
 	}

@@ -7,16 +7,20 @@ import (
 	"strings"
 )
 
-// attribute is of.NAME: what Python calls an attribute, else the element of that name.
-func (r *run) attribute(of any, name string) any {
+// attribute is of.NAME: what Python calls an attribute, else the element of that name. Of an encoded object the element comes first where nothing is
+// called: a method of its text would be printed.
+func (r *run) attribute(of any, name string, method bool) any {
 	r.defined(of)
+	o, _ := mapping(of)
+	value, there := o.Get(name)
+	if _, ok := of.(*encoded); ok && there && !method {
+		return value
+	}
 	if value, ok := r.own(of, name); ok {
 		return value
 	}
-	if o, ok := of.(*Object); ok {
-		if value, ok := o.Get(name); ok {
-			return value
-		}
+	if there {
+		return value
 	}
 	return undefined{called(of) + " has no attribute '" + name + "'"}
 }
@@ -24,38 +28,19 @@ func (r *run) attribute(of any, name string) any {
 // item is of[key]: the element, else the attribute of that name.
 func (r *run) item(of, key any) any {
 	r.defined(of)
-	switch of := of.(type) {
-	case *Object:
+	if o, ok := mapping(of); ok {
 		if hash, ok := r.hash(key); ok {
-			if value, ok := of.get(hash); ok {
+			if value, ok := o.get(hash); ok {
 				return value
 			}
 		}
-	case string:
-		if n := integer(key); n != nil {
-			i := clamped(n)
-			length := r.length(of)
-			if i < 0 {
-				i += length
-			}
-			if i >= 0 && i < length {
-				at := place(of, i)
-				return of[at : at+place(of[at:], 1)]
-			}
-		}
-	default:
-		list, ok := sequence(of)
-		if n := integer(key); ok && n != nil {
-			i := clamped(n)
-			if i < 0 {
-				i += len(list)
-			}
-			if i >= 0 && i < len(list) {
-				return list[i]
-			}
+	}
+	if n := integer(key); n != nil {
+		if value, ok := r.at(of, clamped(n)); ok {
+			return value
 		}
 	}
-	if name, ok := key.(string); ok {
+	if name, ok := text(key); ok {
 		if value, ok := r.own(of, name); ok {
 			return value
 		}
@@ -64,6 +49,27 @@ func (r *run) item(of, key any) any {
 		return undefined{called(of) + " has no element that is undefined"}
 	}
 	return undefined{called(of) + " has no element " + r.repr(key)}
+}
+
+// at is the element of a text or list, counted from its end where the number is negative.
+func (r *run) at(of any, i int) (any, bool) {
+	s, isText := text(of)
+	list, listed := sequence(of)
+	length := len(list)
+	if isText {
+		length = r.length(s)
+	}
+	if i < 0 {
+		i += length
+	}
+	switch {
+	case i < 0 || i >= length:
+		return nil, false
+	case listed:
+		return list[i], true
+	}
+	at := place(s, i)
+	return as(of, s[at:at+place(s[at:], 1)]), true
 }
 
 // own is what Python calls an attribute of a value. Names with an underscore in front are nobody's, and neither are methods that change a value.
@@ -102,6 +108,15 @@ func (r *run) own(of any, name string) (any, bool) {
 		if m, ok := textMethods[name]; ok {
 			return bound(of, name, m), true
 		}
+	case markup:
+		if m, ok := textMethods[name]; ok {
+			return markedMethod(of, name, m), true
+		}
+	case *encoded:
+		if m, ok := textMethods[name]; ok {
+			return bound(of.text, name, m), true
+		}
+		return r.own(of.object, name)
 	case []any, tuple:
 		if m, ok := listMethods[name]; ok {
 			return bound(of, name, m), true
@@ -124,13 +139,13 @@ func bound(of any, name string, m *builtin) *function {
 // slice is of[begin:end:step].
 func (r *run) slice(of any, bounds [3]*int) any {
 	r.defined(of)
-	if s, ok := of.(string); ok && (bounds[2] == nil || *bounds[2] == 1) {
+	if s, ok := text(of); ok && (bounds[2] == nil || *bounds[2] == 1) {
 		begin, end := limits(bounds, 1, r.length(s))
 		if begin >= end {
-			return ""
+			return as(of, "")
 		}
 		at := place(s, begin)
-		return s[at : at+place(s[at:], end-begin)]
+		return as(of, s[at:at+place(s[at:], end-begin)])
 	}
 	step := 1
 	if bounds[2] != nil {
@@ -138,10 +153,10 @@ func (r *run) slice(of any, bounds [3]*int) any {
 			r.fail("slice step cannot be zero")
 		}
 	}
-	if s, ok := of.(string); ok {
+	if s, ok := text(of); ok {
 		all := r.characters(s)
 		begin, end := limits(bounds, step, len(all))
-		return string(every(all, begin, end, step))
+		return as(of, string(every(all, begin, end, step)))
 	}
 	list, ok := sequence(of)
 	if !ok {
@@ -289,7 +304,7 @@ func (r *run) hashed(key any) string {
 
 // hash is equal for keys that are equal: 1, 1.0 and true are. Lists and objects have none.
 func (r *run) hash(key any) (string, bool) {
-	switch k := key.(type) {
+	switch k := plain(key).(type) {
 	case string:
 		return "s" + k, true
 	case nil:

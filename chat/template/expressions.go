@@ -155,8 +155,8 @@ func clamped(n *big.Int) int {
 
 // operate is an operator of two values.
 func (r *run) operate(op string, a, b any) any {
-	if text, ok := a.(string); ok && op == "%" {
-		return r.percent(text, b)
+	if _, ok := text(a); ok && op == "%" {
+		return r.percent(a, b)
 	}
 	r.defined(a)
 	r.defined(b)
@@ -165,10 +165,9 @@ func (r *run) operate(op string, a, b any) any {
 	}
 	switch op {
 	case "+":
-		if s, ok := a.(string); ok {
-			if t, ok := b.(string); ok {
-				r.made(len(s) + len(t))
-				return s + t
+		if _, ok := text(a); ok {
+			if _, ok := text(b); ok {
+				return r.added(a, b)
 			}
 			r.fail(`can only concatenate str (not "%s") to str`, kind(b))
 		}
@@ -201,8 +200,8 @@ func like(a any, items []any) any {
 }
 
 func (r *run) repeat(a any, by int64) (any, bool) {
-	if s, ok := a.(string); ok {
-		return strings.Repeat(s, r.times(len(s), by)), true
+	if s, ok := text(a); ok {
+		return as(a, strings.Repeat(s, r.times(len(s), by))), true
 	}
 	list, ok := sequence(a)
 	if !ok {

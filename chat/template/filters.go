@@ -11,26 +11,27 @@ import (
 	"gputrain/internal/suggest"
 )
 
-// filters are those of Jinja that chat templates may need. Nothing is escaped on its own, so safe changes nothing.
+// filters are those of Jinja that chat templates may need. Nothing is escaped on its own.
 var filters map[string]*builtin
 
 func init() { // map and select look filters up
 	filters = map[string]*builtin{
-		"abs":        takes("x", absolute),
-		"attr":       takes("obj name", attributeFilter),
-		"batch":      takes("value linecount fill_with=None", batches),
-		"capitalize": ofString("s", func(r *run, s string, _ values) any { return r.capitalize(s) }),
-		"center":     ofString("value width=80", func(r *run, s string, a values) any { return r.pad(s, a.int(r, 1), " ", 'c') }),
-		"default":    takes("value default_value='' boolean=False", defaulted),
-		"dictsort":   takes("value case_sensitive=False by='key' reverse=False", dictsort),
-		"escape":     ofString("s", func(r *run, s string, _ values) any { return r.escape(s) }),
-		"first":      takes("seq", first),
-		"float":      takes("value default=0.0", floatFilter),
+		"abs":         takes("x", absolute),
+		"attr":        takes("obj name", attributeFilter),
+		"batch":       takes("value linecount fill_with=None", batches),
+		"capitalize":  ofString("s", func(r *run, s string, _ values) any { return r.capitalize(s) }),
+		"center":      ofString("value width=80", func(r *run, s string, a values) any { return r.pad(s, a.int(r, 1), " ", 'c') }),
+		"default":     takes("value default_value='' boolean=False", defaulted),
+		"dictsort":    takes("value case_sensitive=False by='key' reverse=False", dictsort),
+		"escape":      takes("s", func(r *run, a values, _ arguments) any { return r.mark(string(r.escaped(a[0]))) }),
+		"first":       takes("seq", first),
+		"float":       takes("value default=0.0", floatFilter),
+		"forceescape": takes("value", func(r *run, a values, _ arguments) any { return r.mark(r.escape(r.str(a[0]))) }),
 		"format": takes("value *", func(r *run, a values, rest arguments) any {
 			if rest.named.Len() > 0 {
-				return r.percent(r.str(a[0]), rest.named)
+				return r.percent(r.soft(a[0]), rest.named)
 			}
-			return r.percent(r.str(a[0]), tuple(rest.list))
+			return r.percent(r.soft(a[0]), tuple(rest.list))
 		}),
 		"indent":     takes("s width=4 first=False blank=False", indent),
 		"int":        takes("value default=0 base=10", intFilter),
@@ -48,14 +49,14 @@ func init() { // map and select look filters up
 		"replace":    takes("s old new count=None", replaceFilter),
 		"reverse":    takes("value", reverse),
 		"round":      takes("value precision=0 method='common'", round),
-		"safe":       takes("value", func(r *run, a values, _ arguments) any { return r.str(a[0]) }),
+		"safe":       takes("value", func(r *run, a values, _ arguments) any { return r.mark(r.str(a[0])) }),
 		"select":     takes("value *", selected("select", true, false)),
 		"selectattr": takes("value *", selected("selectattr", true, true)),
 		"slice":      takes("value slices fill_with=None", sliceFilter),
 		"sort":       takes("value reverse=False case_sensitive=False attribute=None", sorted),
-		"string":     takes("object", func(r *run, a values, _ arguments) any { return r.str(a[0]) }),
+		"string":     takes("object", func(r *run, a values, _ arguments) any { return r.soft(a[0]) }),
 		"sum":        takes("iterable attribute=None start=0", sum),
-		"title":      ofString("s", func(r *run, s string, _ values) any { return r.titleFilter(s) }),
+		"title":      takes("s", func(r *run, a values, _ arguments) any { return r.titleFilter(r.str(a[0])) }),
 		"tojson":     takes("x ensure_ascii=False indent=None separators=None sort_keys=False", tojson),
 		"trim":       ofString("value chars=None", func(r *run, s string, a values) any { return strings.TrimFunc(s, r.among(a)) }),
 		"truncate":   ofString("s length=255 killwords=False end='...' leeway=None", truncate),
@@ -68,12 +69,15 @@ func init() { // map and select look filters up
 	filters["count"], filters["d"], filters["e"] = filters["length"], filters["default"], filters["escape"]
 }
 
+// soft is what str makes of a value that is none.
+func (r *run) soft(v any) any { return as(v, r.str(v)) }
+
 // ofString is a filter of what str makes of a value.
 func ofString(parameters string, do func(r *run, s string, a values) any) *builtin {
 	return takes(parameters, func(r *run, a values, _ arguments) any {
 		s := r.str(a[0])
 		r.step(len(s) / 16)
-		return do(r, s, a)
+		return as(a[0], do(r, s, a))
 	})
 }
 
@@ -165,7 +169,7 @@ func first(r *run, a values, _ arguments) any {
 		it.items = it.items[1:]
 		return one
 	}
-	if s, ok := a[0].(string); ok {
+	if s, ok := text(a[0]); ok {
 		a[0] = s[:place(s, 1)]
 	}
 	if items := r.items(a[0]); len(items) > 0 {
@@ -179,13 +183,13 @@ func last(r *run, a values, _ arguments) any {
 		r.fail("'%s' object is not reversible, wanted a list", it.name)
 	}
 	if items := r.items(a[0]); len(items) > 0 {
-		return items[len(items)-1]
+		return as(a[0], items[len(items)-1])
 	}
 	return undefined{"No last item, sequence was empty."}
 }
 
 func length(r *run, a values, _ arguments) any {
-	switch v := a[0].(type) {
+	switch v := plain(a[0]).(type) {
 	case string:
 		return int64(r.length(v))
 	case *Object:
@@ -205,11 +209,11 @@ func length(r *run, a values, _ arguments) any {
 }
 
 func indent(r *run, a values, _ arguments) any {
-	s, ok := r.defined(a[0]).(string)
+	s, ok := text(r.defined(a[0]))
 	if !ok {
 		r.fail("indent: found '%s', wanted a text", kind(a[0]))
 	}
-	by, ok := a[1].(string)
+	by, ok := text(a[1])
 	if !ok {
 		by = strings.Repeat(" ", r.times(1, int64(a.int(r, 1))))
 	}
@@ -221,15 +225,15 @@ func indent(r *run, a values, _ arguments) any {
 			all[i] = by + line
 		}
 	}
-	text := r.join(all, "\n")
+	made := r.join(all, "\n")
 	if truth(a[2]) {
-		text = by + text
+		made = by + made
 	}
-	return text
+	return as(a[0], made)
 }
 
 func floatFilter(r *run, a values, _ arguments) any {
-	switch v := a[0].(type) {
+	switch v := plain(a[0]).(type) {
 	case string:
 		if f, ok := parseFloat(v); ok {
 			return f
@@ -245,7 +249,7 @@ func floatFilter(r *run, a values, _ arguments) any {
 
 func intFilter(r *run, a values, _ arguments) any {
 	v := r.defined(a[0])
-	if s, ok := v.(string); ok {
+	if s, ok := text(v); ok {
 		if n, ok := parseInt(s, int64(a.int(r, 2))); ok {
 			return n
 		}
@@ -268,11 +272,11 @@ func intFilter(r *run, a values, _ arguments) any {
 }
 
 func itemsFilter(r *run, a values, _ arguments) any {
-	switch v := a[0].(type) {
-	case undefined:
+	if _, ok := a[0].(undefined); ok {
 		return &iterator{"generator", nil}
-	case *Object:
-		return &iterator{"generator", r.pairs(v)}
+	}
+	if o, ok := mapping(a[0]); ok {
+		return &iterator{"generator", r.pairs(o)}
 	}
 	r.fail("Can only get item pairs from a mapping.")
 	return nil
@@ -296,10 +300,10 @@ func replaceFilter(r *run, a values, _ arguments) any {
 }
 
 func reverse(r *run, a values, _ arguments) any {
-	if s, ok := a[0].(string); ok {
+	if s, ok := text(a[0]); ok {
 		all := r.characters(s)
 		slices.Reverse(all)
-		return string(all)
+		return as(a[0], string(all))
 	}
 	all := r.copied(a[0])
 	slices.Reverse(all)
@@ -372,8 +376,7 @@ func truncate(r *run, s string, a values) any {
 	if i := strings.LastIndexByte(kept, ' '); !truth(a[2]) && i >= 0 {
 		kept = kept[:i]
 	}
-	r.made(len(kept) + len(end))
-	return kept + end
+	return r.added(as(a[0], kept), a[3])
 }
 
 // known is a filter or test that map or select name.

@@ -21,8 +21,10 @@ type spec struct {
 
 var percentPattern = regexp.MustCompile(`^%(?:\(([^)]*)\))?([-+ #0]*)(\*|\d{1,9})?(?:\.(\d{1,9}))?[hlL]?(.)`)
 
-// percent is format % values.
-func (r *run) percent(format string, v any) string {
+// percent is of % values. Markup takes values as it takes what joins it.
+func (r *run) percent(of, v any) any {
+	format, _ := text(of)
+	_, marked := of.(markup)
 	all, several := v.(tuple)
 	if !several {
 		all = tuple{v}
@@ -79,7 +81,7 @@ func (r *run) percent(format string, v any) string {
 		}
 		var one any
 		if strings.HasPrefix(m[0], "%(") {
-			o, ok := v.(*Object)
+			o, ok := mapping(v)
 			if !ok {
 				r.fail("format requires a mapping")
 			}
@@ -90,26 +92,34 @@ func (r *run) percent(format string, v any) string {
 		} else {
 			one = next()
 		}
-		r.put(&b, r.verb(p, one))
+		r.put(&b, r.verb(p, one, marked))
 	}
-	if _, mapping := v.(*Object); used < len(all) && !byName && !mapping {
+	_, mapped := v.(*Object)
+	_, listed := v.([]any) // which Python takes for a mapping too
+	if used < len(all) && !byName && !mapped && !listed {
 		r.fail("not all arguments converted during string formatting")
 	}
 	r.put(&b, format)
-	return b.String()
+	return as(of, b.String())
 }
 
 // verb writes a value after %.
-func (r *run) verb(p spec, v any) string {
+func (r *run) verb(p spec, v any, marked bool) string {
 	switch p.verb {
 	case 's', 'r', 'a':
 		text := r.str(v)
 		if p.verb != 's' {
-			text = r.repr(v)
+			v, text = nil, r.repr(v)
+		}
+		if _, safe := v.(markup); marked && !safe {
+			text = r.escape(text)
 		}
 		p.fill, p.verb = " ", 's'
 		return r.formatted(p, text)
 	case 'c':
+		if marked {
+			break
+		}
 		if n := integer(v); n != nil {
 			v = string(rune(clamped(n)))
 		}
@@ -118,7 +128,7 @@ func (r *run) verb(p spec, v any) string {
 	case 'i', 'u':
 		p.verb = 'd'
 	}
-	if !number(r.defined(v)) {
+	if !number(r.defined(v)) || marked && strings.IndexByte("cxXo", p.verb) >= 0 {
 		r.fail("%%%c format: a real number is required, not %s", p.verb, kind(v))
 	}
 	if f, ok := v.(float64); ok && strings.IndexByte("dxXo", p.verb) >= 0 {
@@ -136,7 +146,7 @@ func (r *run) verb(p spec, v any) string {
 
 // formatted writes a value with a spec.
 func (r *run) formatted(p spec, v any) string {
-	text, isText := v.(string)
+	text, isText := text(v)
 	if isText {
 		if p.verb != 's' && p.verb != 0 {
 			r.fail("Unknown format code '%c' for object of type 'str'", p.verb)
@@ -267,8 +277,13 @@ var (
 	stepPattern  = regexp.MustCompile(`^(?:\.(\w+)|\[([^\]]+)\])`)
 )
 
-// format is format.format(values).
-func (r *run) format(format string, a arguments) string {
+// format is of.format(values). Markup escapes what it is given, however that is written.
+func (r *run) format(of any, a arguments) any {
+	format, ok := text(r.defined(of))
+	if !ok {
+		r.fail("descriptor 'format' requires a 'str', found '%s'", kind(of))
+	}
+	_, marked := of.(markup)
 	var b strings.Builder
 	auto := 0
 	for format != "" {
@@ -297,11 +312,20 @@ func (r *run) format(format string, a arguments) string {
 		case "r", "a":
 			v = r.repr(v)
 		}
-		if m[3] == "" {
-			r.put(&b, r.str(v))
-		} else {
-			r.put(&b, r.formatted(r.spec(m[3]), v))
+		_, safe := v.(markup)
+		text := ""
+		switch {
+		case m[3] == "":
+			text = r.str(v)
+		case safe && marked:
+			r.fail("Unsupported format specification for Markup.")
+		default:
+			text = r.formatted(r.spec(m[3]), v)
 		}
+		if marked && !safe {
+			text = r.escape(text)
+		}
+		r.put(&b, text)
 	}
 	r.put(&b, format)
 	return b.String()
@@ -368,7 +392,7 @@ func (r *run) field(name string, a arguments, auto *int) any {
 		case m == nil:
 			r.fail("found %.40q in the format, wanted .name or [key]", rest)
 		case m[1] != "":
-			v = r.attribute(v, m[1])
+			v = r.attribute(v, m[1], false)
 		default:
 			var key any = m[2]
 			if n, err := strconv.ParseInt(m[2], 10, 64); err == nil {

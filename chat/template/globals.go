@@ -58,7 +58,7 @@ func (r *run) dict(a arguments) *Object {
 		r.fail("dict expected at most 1 argument, got %d", len(a.list))
 	}
 	for _, one := range a.list {
-		if from, ok := one.(*Object); ok {
+		if from, ok := mapping(one); ok {
 			for i, key := range from.keys {
 				r.setItem(o, key, from.values[i])
 			}

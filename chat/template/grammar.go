@@ -175,7 +175,7 @@ func (p *parser) power() expression {
 
 func (p *parser) unary(filters bool) expression {
 	defer p.deeper()()
-	t := p.peek()
+	t, begin := p.peek(), p.at
 	var e expression
 	switch {
 	case p.operator("-"), p.operator("+"):
@@ -185,7 +185,7 @@ func (p *parser) unary(filters bool) expression {
 	}
 	e = p.postfix(e)
 	if filters {
-		e = p.filters(e)
+		e = p.filters(e, begin)
 	}
 	return e
 }
@@ -282,7 +282,8 @@ func (p *parser) postfix(e expression) expression {
 			name := p.next()
 			switch name.kind {
 			case tokenName:
-				e = after(t.line, e, func(r *run, of any) any { return r.attribute(of, name.text) })
+				method := p.is(tokenOperator, "(")
+				e = after(t.line, e, func(r *run, of any) any { return r.attribute(of, name.text, method) })
 			case tokenInteger:
 				n, err := strconv.ParseInt(name.text, 10, 64)
 				if err != nil {
@@ -358,8 +359,8 @@ func (p *parser) given() (g given) {
 	return g
 }
 
-// filters is filters, tests and calls after an expression.
-func (p *parser) filters(e expression) expression {
+// filters is filters, tests and calls after an expression, whose first token is given.
+func (p *parser) filters(e expression, begin int) expression {
 	for {
 		t := p.peek()
 		switch {
@@ -370,9 +371,10 @@ func (p *parser) filters(e expression) expression {
 			if _, block := e.(held); block {
 				return e
 			}
+			subject := spelled(p.tokens[begin:p.at])
 			p.at++
 			p.chained()
-			e = p.test(e, t.line)
+			e = p.test(e, t.line, subject)
 		case p.is(tokenOperator, "("):
 			p.chained()
 			e = &call{line: t.line, function: e, given: p.given()}
@@ -403,7 +405,7 @@ func (p *parser) filter(e expression, line int) expression {
 	return known.of(name, line, e, g)
 }
 
-func (p *parser) test(e expression, line int) expression {
+func (p *parser) test(e expression, line int, subject string) expression {
 	negated := p.word("not")
 	t := p.peek()
 	name := p.dotted()
@@ -421,7 +423,7 @@ func (p *parser) test(e expression, line int) expression {
 	case slices.Contains([]string{tokenName, tokenString, tokenInteger, tokenFloat}, t.kind), p.is(tokenOperator, "["), p.is(tokenOperator, "{"):
 		g = given{list: []expression{p.postfix(p.primary())}}
 	}
-	test := known.of(name, line, e, g)
+	test := known.of(name, line, p.asked(e, name, subject), g)
 	holds := closure(func(r *run, s *scope) any { return truth(test(r, s)) })
 	if negated {
 		return not(holds)

@@ -104,7 +104,7 @@ type jsonStyle struct {
 func tojson(r *run, a values, _ arguments) any {
 	style := jsonStyle{item: ", ", pair: ": ", sorted: truth(a[4]), plain: truth(a[1])}
 	if a[2] != nil {
-		indent, ok := a[2].(string)
+		indent, ok := text(a[2])
 		if !ok {
 			indent = strings.Repeat(" ", r.times(1, int64(a.int(r, 2))))
 		}
@@ -137,6 +137,10 @@ func (r *run) json(b *strings.Builder, v any, style jsonStyle, newline string) {
 		r.put(b, jsonFloat(v))
 	case string:
 		r.jsonText(b, v, style.plain)
+	case markup:
+		r.jsonText(b, string(v), style.plain)
+	case *encoded:
+		r.json(b, v.object, style, newline)
 	case []any:
 		r.jsonParts(b, "[", "]", len(v), style, newline, func(i int, newline string) { r.json(b, v[i], style, newline) })
 	case tuple:
@@ -183,7 +187,7 @@ func (r *run) jsonParts(b *strings.Builder, begin, end string, n int, style json
 }
 
 func (r *run) jsonKey(key any) string {
-	switch k := key.(type) {
+	switch k := plain(key).(type) {
 	case string:
 		return k
 	case nil:

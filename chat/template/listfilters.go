@@ -9,7 +9,7 @@ import (
 // getter takes an attribute of an item, "a.b.0" one after the other; None is the item itself. A default stands for what is undefined.
 func (r *run) getter(attribute, or any) func(item any) any {
 	var path []any
-	switch a := attribute.(type) {
+	switch a := plain(attribute).(type) {
 	case nil:
 	case string:
 		for _, part := range strings.Split(a, ".") {
@@ -39,7 +39,7 @@ func (r *run) key(attribute, caseSensitive any) func(item any) any {
 	get := r.getter(attribute, nil)
 	return func(item any) any {
 		item = get(item)
-		if s, ok := item.(string); ok && !truth(caseSensitive) {
+		if s, ok := text(item); ok && !truth(caseSensitive) {
 			return r.lower(s)
 		}
 		return item
@@ -130,7 +130,7 @@ func (r *run) sortBy(items []any, key func(item any) any, reversed bool) []any {
 
 func sorted(r *run, a values, _ arguments) any {
 	keys := []func(any) any{}
-	if s, ok := a[3].(string); ok {
+	if s, ok := text(a[3]); ok {
 		for _, part := range strings.Split(s, ",") {
 			keys = append(keys, r.key(part, a[2]))
 		}
@@ -147,7 +147,7 @@ func sorted(r *run, a values, _ arguments) any {
 }
 
 func dictsort(r *run, a values, _ arguments) any {
-	o, ok := r.defined(a[0]).(*Object)
+	o, ok := mapping(r.defined(a[0]))
 	if !ok {
 		r.fail("dictsort: found '%s', wanted a dict", kind(a[0]))
 	}
@@ -187,7 +187,7 @@ func extreme(sign int) func(r *run, a values, _ arguments) any {
 
 func sum(r *run, a values, _ arguments) any {
 	get, total := r.getter(a[1], nil), a[2]
-	if _, ok := total.(string); ok {
+	if _, ok := text(total); ok {
 		r.fail("sum() can't sum strings")
 	}
 	for _, item := range r.items(a[0]) {

@@ -18,6 +18,7 @@ type parser struct {
 	names     map[string]bool // of the macro that is read
 	loops     int             // that are around what is read, for break and continue
 	generates bool            // a statement so far
+	texts     map[string]bool // what `is string` is asked of
 }
 
 func (p *parser) fail(line int, format string, args ...any) {
@@ -263,7 +264,7 @@ func (p *parser) assignment(tag token) statement {
 			to.assign(r, s, value)
 		})
 	}
-	filters := p.filters(held{})
+	filters := p.filters(held{}, p.at)
 	body := p.separate(tag, "endset")
 	return does(func(r *run, s *scope) {
 		value := r.through(filters, body, s)
@@ -339,7 +340,7 @@ func (p *parser) callBlock(tag token) statement {
 }
 
 func (p *parser) filterBlock(tag token) statement {
-	filters := p.filters(p.filter(held{}, p.peek().line))
+	filters := p.filters(p.filter(held{}, p.peek().line), p.at)
 	body := p.separate(tag, "endfilter")
 	return does(func(r *run, s *scope) {
 		value := r.through(filters, body, s)

@@ -11,10 +11,10 @@ import (
 
 // str is what Python's str makes of a value.
 func (r *run) str(v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case undefined:
+	if s, ok := text(v); ok {
+		return s
+	}
+	if _, ok := v.(undefined); ok {
 		return ""
 	}
 	return r.repr(v)
@@ -50,6 +50,12 @@ func (r *run) print(b *strings.Builder, v any) {
 		r.put(b, printFloat(v))
 	case string:
 		r.quote(b, v)
+	case *encoded:
+		r.quote(b, v.text)
+	case markup:
+		r.put(b, "Markup(")
+		r.quote(b, string(v))
+		r.put(b, ")")
 	case []any:
 		r.put(b, "[")
 		r.printItems(b, v)

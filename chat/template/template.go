@@ -1,6 +1,7 @@
 package template
 
 import (
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -11,6 +12,7 @@ type Template struct {
 	name      string
 	body      []statement
 	generates bool
+	marks     bool // may mark texts as safe
 }
 
 // Generates says whether the template has {% generation %}, so that [Rendering.Generated] tells what a model writes.
@@ -27,13 +29,17 @@ func Parse(name, source string) (t *Template, err error) {
 	}
 	p := &parser{name: name, tokens: lex(name, source)}
 	body, _ := p.body(token{})
-	return &Template{name, body, p.generates}, nil
+	return &Template{name, body, p.generates, slices.ContainsFunc(p.tokens, marks)}, nil
 }
+
+func marks(t token) bool { return slices.Contains([]string{"safe", "escape", "e"}, t.text) }
 
 // Options say how a template is rendered.
 type Options struct {
 	Limits Limits
 	Now    time.Time // that strftime_now tells; zero: the time of the call
+
+	earlier bool
 }
 
 // A Rendering is what a template wrote.
@@ -46,7 +52,7 @@ type Rendering struct {
 // Render runs a template with some variables.
 func (t *Template) Render(variables *Object, o Options) (made *Rendering, err error) {
 	defer stopped(&err)
-	r := &run{template: t, limits: o.Limits.withDefaults(), now: o.Now, line: 1, out: &strings.Builder{}}
+	r := &run{template: t, limits: o.Limits.withDefaults(), now: o.Now, earlier: o.earlier, line: 1, out: &strings.Builder{}}
 	if r.now.IsZero() {
 		r.now = time.Now()
 	}
@@ -74,11 +80,23 @@ func (t *Template) Render(variables *Object, o Options) (made *Rendering, err er
 	return made, nil
 }
 
+// RenderEarlier is what earlier programs made, which knew neither that safe marks texts nor that an object in JSON is a text too; nil where there is
+// nothing of either.
+func (t *Template) RenderEarlier(variables *Object, o Options) (*Rendering, error) {
+	parsed, some := Parsed(variables)
+	if !some && !t.marks {
+		return nil, nil
+	}
+	o.earlier = true
+	return t.Render(parsed.(*Object), o)
+}
+
 // run is one rendering.
 type run struct {
 	template *Template
 	limits   Limits
 	now      time.Time
+	earlier  bool
 
 	line                int
 	steps, bytes, depth int

@@ -51,11 +51,11 @@ var textMethods = map[string]*builtin{
 	"join": ofText("s iterable", func(r *run, s string, a values) any {
 		var parts []string
 		for i, item := range r.items(r.defined(a[1])) {
-			text, ok := item.(string)
+			part, ok := text(item)
 			if !ok {
 				r.fail("sequence item %d: expected str instance, %s found", i, kind(item))
 			}
-			parts = append(parts, text)
+			parts = append(parts, part)
 		}
 		return r.join(parts, s)
 	}),
@@ -84,7 +84,7 @@ var textMethods = map[string]*builtin{
 }
 
 func init() { // a format looks attributes up, methods among them
-	textMethods["format"] = takes("s *", func(r *run, a values, rest arguments) any { return r.format(a.text(r, 0), rest) })
+	textMethods["format"] = takes("s *", func(r *run, a values, rest arguments) any { return r.format(a[0], rest) })
 }
 
 // ofText is a method of a text, which costs a step for each few bytes of it.

@@ -43,8 +43,10 @@ func kind(v any) string {
 		return "int"
 	case float64:
 		return "float"
-	case string:
+	case string, *encoded:
 		return "str"
+	case markup:
+		return "Markup"
 	case []any:
 		return "list"
 	case tuple:
@@ -79,7 +81,7 @@ func called(v any) string {
 
 // truth is Python's.
 func truth(v any) bool {
-	switch v := v.(type) {
+	switch v := plain(v).(type) {
 	case nil, undefined:
 		return false
 	case bool:
@@ -131,16 +133,19 @@ func (r *run) elements(v any) ([]any, bool) {
 		return v, true
 	case *Object:
 		return v.keys, true
+	case *encoded:
+		return v.object.keys, true
 	case view:
 		return v.items, true
 	case *iterator:
 		left := v.items
 		v.items = nil
 		return left, true
-	case string:
-		r.made(16 * len(v))
-		all := make([]any, 0, len(v))
-		for _, c := range v {
+	case string, markup:
+		s, _ := text(v)
+		r.made(16 * len(s))
+		all := make([]any, 0, len(s))
+		for _, c := range s {
 			all = append(all, string(c))
 		}
 		return all, true
@@ -175,6 +180,7 @@ func (r *run) equal(a, b any) bool {
 	r.deeper()
 	defer r.shallower()
 	r.step(1)
+	a, b = plain(a), plain(b)
 	if number(a) && number(b) {
 		c, ok := compareNumbers(a, b)
 		return ok && c == 0
@@ -261,9 +267,9 @@ func (r *run) compare(op string, a, b any) int {
 		}
 		return c
 	}
-	s, text := a.(string)
-	t, both := b.(string)
-	if text && both {
+	s, first := text(a)
+	t, second := text(b)
+	if first && second {
 		r.step(min(len(s), len(t)) / 64)
 		return cmp.Compare(s, t) // UTF-8 has the order of code points
 	}
@@ -285,9 +291,9 @@ const unordered = 2
 
 // contains is Python's `in`.
 func (r *run) contains(all, one any) bool {
-	switch all := all.(type) {
+	switch all := plain(all).(type) {
 	case string:
-		part, ok := one.(string)
+		part, ok := text(one)
 		if !ok {
 			r.defined(one)
 			r.fail("'in <string>' requires string as left operand, not %s", kind(one))
@@ -316,7 +322,7 @@ func Kind(v any) string {
 		return "null"
 	case bool:
 		return "true or false"
-	case string:
+	case string, markup, *encoded:
 		return "a text"
 	case []any:
 		return "a list"

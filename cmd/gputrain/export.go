@@ -100,6 +100,7 @@ func (c *exportCmd) Run(ctx context.Context) error {
 		like = m.weights
 	}
 	o.Like = like
+	o.Companions[model.CardFile] = m.card("export", c.To, false).write
 	if err := m.export(c.To, def, reading(ctx, m.weights), o); err != nil {
 		return err
 	}

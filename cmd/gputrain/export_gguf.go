@@ -59,6 +59,7 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 	if err != nil {
 		return &setup.ModelError{Err: fmt.Errorf("export: %s: %w", m.dir, err)}
 	}
+	keys = append(keys, m.card("export", c.To, false).keys()...)
 	var beside string
 	var text []byte
 	if c.Ollama != "" && len(own) > 0 {

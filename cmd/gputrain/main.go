@@ -37,6 +37,7 @@ type cli struct {
 	Plan       planCmd       `cmd:"" help:"Show how a run would be cut into stages: adapters, layers, memory, expected shares of a step, schedule."`
 	Compare    compareCmd    `cmd:"" help:"Train the same run with several optimizers and seeds, for a table and a picture; the same command again resumes."`
 	Serve      serveCmd      `cmd:"" help:"Show runs as a live page in the browser: curves, stages, histograms, samples, settings."`
+	Report     reportCmd     `cmd:"" help:"Write the report of a run from its files, also while it goes on, or after it was killed."`
 	Sample     sampleCmd     `cmd:"" help:"Write text with a trained model."`
 	Chat       chatCmd       `cmd:"" help:"Talk with a model, by its chat template."`
 	Eval       evalCmd       `cmd:"" help:"Measure a model's loss on text."`

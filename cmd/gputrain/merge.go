@@ -44,6 +44,7 @@ func (c *mergeCmd) Run(ctx context.Context) error {
 		return errors.Join(err, m.weights.Close())
 	}
 	dtype := o.Like.DType()
+	o.Companions[model.CardFile] = m.card("merge", c.To, true).write
 	if err := m.export(c.To, merged, model.Merge(m.def, reading(ctx, m.weights)), o); err != nil {
 		return err
 	}

@@ -47,8 +47,17 @@ func TestMergeOfTheCommand(t *testing.T) {
 	to := func(name string) writeFlags {
 		return writeFlags{To: filepath.Join(t.TempDir(), name), DType: "auto", ShardSize: "5GB"}
 	}
+	require.NoError(t, os.WriteFile(filepath.Join(base, model.CardFile), []byte("---\nlicense: mit\n---\n# base\n"), 0o666))
+	front := func(dir string) string {
+		text, err := os.ReadFile(filepath.Join(dir, model.CardFile))
+		require.NoError(t, err)
+		assert.NotContains(t, string(text), filepath.Dir(dir), "where it was")
+		head, _, _ := strings.Cut(string(text), "tags:")
+		return head
+	}
 	c := &mergeCmd{Model: base, Adapter: adapter, writeFlags: to("merged")}
 	require.NoError(t, c.Run(context.Background()))
+	assert.Equal(t, "---\nbase_model: base\nbase_model_relation: finetune\nlicense: mit\nlibrary_name: transformers\npipeline_tag: text-generation\n", front(c.To))
 	merged, err := model.ReadConfig(c.To)
 	require.NoError(t, err)
 	assert.Equal(t, false, merged.Settings()["tie_word_embeddings"] == true)
@@ -71,6 +80,10 @@ func TestMergeOfTheCommand(t *testing.T) {
 
 	out := &exportCmd{Model: adapter, baseFlag: baseFlag{Base: base}, writeFlags: to("again")}
 	require.NoError(t, out.Run(context.Background()))
+	assert.Equal(t, "---\nbase_model: base\nbase_model_relation: adapter\nlicense: mit\nlibrary_name: peft\npipeline_tag: text-generation\n", front(out.To))
+	same := &exportCmd{Model: base, writeFlags: to("same")}
+	require.NoError(t, same.Run(context.Background()))
+	assert.Equal(t, "---\nbase_model: base\nlicense: mit\nlibrary_name: transformers\npipeline_tag: text-generation\n", front(same.To))
 	for _, name := range []string{model.AdapterConfigFile, model.AdapterWeightsFile} {
 		want, err := os.ReadFile(filepath.Join(adapter, name))
 		require.NoError(t, err)
@@ -78,6 +91,26 @@ func TestMergeOfTheCommand(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, got, name)
 	}
+}
+
+// What a GGUF file says of where a model comes from is what its card says, under llama.cpp's names.
+func TestKeysOfACard(t *testing.T) {
+	keys := func(c model.Card) map[string]any {
+		all := map[string]any{}
+		for _, k := range (modelCard{c}).keys() {
+			all[strings.TrimPrefix(k.Name, "general.")] = k.Value
+		}
+		return all
+	}
+	assert.Equal(t, map[string]any{
+		"license": "other", "license.name": "n", "license.link": "https://l", "base_model.count": uint32(1), "base_model.0.name": "Model", "base_model.0.organization": "Org",
+		"base_model.0.repo_url": "https://huggingface.co/Org/Model", "tags": []string{"gputrain", "lora", "text-generation"},
+	}, keys(model.Card{
+		Base: "Org/Model", Relation: model.RelationAdapter, License: model.License{Names: []string{"other"}, Name: "n", Link: "https://l"},
+		Task: "text-generation", Tags: []string{"gputrain", "lora"},
+	}))
+	assert.Equal(t, map[string]any{"base_model.count": uint32(1), "base_model.0.name": "dir", "tags": []string{"a"}}, keys(model.Card{Base: "dir", Relation: model.RelationFinetune, Tags: []string{"a"}}))
+	assert.Equal(t, map[string]any{"tags": []string{"a"}}, keys(model.Card{Base: "same weights", License: model.License{Names: []string{"mit", "x"}}, Tags: []string{"a"}}))
 }
 
 // Exported adapters say what they were trained upon: another base of the same shapes is doubted by name, and so is one that nothing is known of.

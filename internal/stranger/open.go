@@ -200,6 +200,7 @@ var limits = map[string]int64{
 	"generation_config.json":       1 << 20,
 	"base.json":                    1 << 16,
 	"run.yaml":                     1 << 20, // far more than all keys with long lists take
+	"README.md":                    4 << 20,
 	"chat_template.jinja":          4 << 20,
 	"chat_template.json":           4 << 20,
 	"tokenizer_config.json":        16 << 20,

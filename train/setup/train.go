@@ -71,7 +71,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 		State:   c, Params: begin.Params, From: begin.Dir, Loaded: begin.Release, Drawn: begin.Drawn, LoRAFrom: begin.LoRAFrom, Reads: reads(cfg, text),
 		Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Earlier: text.Earlier, Prefetch: cfg.Data.Prefetch,
 		Before:      []train.Span{{Name: "read the model's description", Spent: described.Sub(begun)}, {Name: "read the text", Spent: read.Sub(described)}},
-		DataTimeout: from.Timeout, Notes: append([]string{provenance(text, begin.Tokens)}, text.Notes...),
+		DataTimeout: from.Timeout, Data: amounts(cfg, text), Notes: append([]string{provenance(text, begin.Tokens)}, text.Notes...),
 		Settings: Settings(cfg), Given: given(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
 	}
 	run.Tokenizer = begin.Tokens.Text()
@@ -124,6 +124,21 @@ func provenance(text *texts.Corpus, tokens Tokens) string {
 		what += fmt.Sprintf(", %d of them to train on", t.Len())
 	}
 	return fmt.Sprintf("%s, split %s, fingerprint %.12s", what, text.Split, text.Fingerprint)
+}
+
+// amounts are how much text there is. Of a mixture with sources of text only the files are counted.
+func amounts(cfg *runfile.Config, text *texts.Corpus) *train.Amounts {
+	a := &train.Amounts{Files: text.Files, Bytes: text.Bytes}
+	if slices.ContainsFunc(cfg.Data.Mixture, func(s runfile.Source) bool { return len(s.Text) > 0 }) {
+		return a
+	}
+	if t, ok := text.Train.(*data.Tokens); ok {
+		a.Tokens = t.Len()
+	}
+	for _, t := range text.Tallies {
+		a.Documents, a.Tokens = a.Documents+t.Documents, a.Tokens+t.Tokens
+	}
+	return a
 }
 
 // prompt is what samples begin with: something that the text itself has.
