@@ -131,6 +131,9 @@ func (e *Encoder) adapt(c *Conversation) error {
 	return nil
 }
 
+// results are the roles whose content may be what a tool gave, in any template.
+var results = []string{"tool", "function", "ipython"}
+
 func (c *Conversation) unread(key string) {
 	if !slices.Contains(c.Unread, key) {
 		c.Unread = append(c.Unread, key)
@@ -139,6 +142,9 @@ func (c *Conversation) unread(key string) {
 
 // adapted is message i as the template reads it.
 func (e *Encoder) adapted(of *template.Template, c *Conversation, i int, m *template.Object) (*template.Object, error) {
+	if _, ok := content(m).(*template.Object); ok && !slices.Contains(results, c.role(i)) && !e.habits.mentions(of, "content is mapping") {
+		return nil, errors.New("content: found an object, wanted a text or a list of parts, as the template reads no objects")
+	}
 	if list, ok := content(m).([]any); ok {
 		text, keep, err := e.contentOf(of, c.role(i), list)
 		if err != nil {

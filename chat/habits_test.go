@@ -20,6 +20,8 @@ func TestHabits(t *testing.T) {
 		calls = `{% for m in messages %}{% if m.tool_calls %}{{ m.tool_calls[0].function.name + '=' + m.tool_calls[0].function.arguments.x }}{% elif m.role in ['user', 'tool'] %}{{ m.role + ':' + m.content }}{% endif %};{% endfor %}`
 		older = `{% for m in messages %}{{ m.role }}:{% if m.function_call is defined %}{{ m.function_call.name }}{% endif %}{{ m.content or '' }};{% endfor %}`
 
+		whole = `{% for m in messages %}{{ m.role }}:{% if m.content is mapping and 'parts' in m.content %}{{ m.content.parts | join('+') }}{% else %}{{ m.content }}{% endif %};{% endfor %}`
+
 		asked  = `{"messages": [{"role": "user", "content": [{"type": "text", "text": "he"}, {"type": "text", "text": "llo"}]}, {"role": "assistant", "content": [{"type": "text", "text": "yo"}]}]}`
 		typed  = `{"messages": [{"role": "user", "content": ["he", {"text": "llo", "image": null}]}, {"role": "assistant", "content": "yo"}]}`
 		called = `{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": null, "function_call": {"name": "f", "arguments": "{\"x\": \"1\"}"}}, {"role": "function", "name": "f", "content": "r"}]}`
@@ -31,6 +33,8 @@ func TestHabits(t *testing.T) {
 		{trim, asked, "user:hello;assistant:yo;", "message 0: content: its parts are one text"},
 		{plain, asked, "user:hello;assistant:yo;", "message 0: content: its parts are one text"},
 		{plain, `{"messages": [{"role": "user", "content": []}]}`, "user:;", "message 0: content: its parts are one text"},
+		{whole, `{"messages": [{"role": "user", "content": {"parts": ["a", "b"]}}, {"role": "assistant", "content": "yo"}]}`, "user:a+b;assistant:yo;", ""},
+		{plain, `{"messages": [{"role": "tool", "content": {"x": 1}}]}`, "tool:{'x': 1};", ""},
 		{calls, called, "user:q;f=1;tool:r;", "message 1: function_call: it is one of tool_calls"},
 		{older, called, "user:q;assistant:f;function:r;", ""},
 	} {
@@ -50,6 +54,7 @@ func TestHabits(t *testing.T) {
 	_, _, err = e.Encode(lost)
 	require.ErrorContains(t, err, "message 1 of assistant: tool_calls: found calls and no content, wanted a template that writes calls")
 	for content, says := range map[string]string{
+		`{"parts": ["a"]}`: "message 0 of user: content: found an object, wanted a text or a list of parts, as the template reads no objects",
 		`[{"type": "image_url", "image_url": {"url": "x"}}]`:               `message 0 of user: content: part 0: found type "image_url", wanted text`,
 		`[{"type": "text", "text": "a"}, {"type": "audio", "audio": "x"}]`: `content: part 1: found type "audio", wanted text`,
 		`[{"text": "a", "image": "x"}]`:                                    "part 0: found image, wanted text",

@@ -128,17 +128,13 @@ func complete(m *template.Object) error {
 	_, several := m.Get("tool_calls")
 	_, one := m.Get("function_call")
 	switch content.(type) {
-	case string, []any:
+	case string, []any, *template.Object: // whether the template reads an object is looked at where there is one
 		return nil
 	case nil:
 		if several || one {
 			return nil
 		}
 		return fmt.Errorf("of %s: found no content, wanted a text", role)
-	case *template.Object:
-		if name == "tool" || name == "function" || name == "ipython" {
-			return nil
-		}
 	}
 	return fmt.Errorf("of %s: content: found %s, wanted a text or a list of parts", role, template.Kind(content))
 }
