@@ -72,7 +72,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 		Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Earlier: text.Earlier, Prefetch: cfg.Data.Prefetch,
 		Before:      []train.Span{{Name: "read the model's description", Spent: described.Sub(begun)}, {Name: "read the text", Spent: read.Sub(described)}},
 		DataTimeout: from.Timeout, Data: amounts(cfg, text), Notes: append([]string{provenance(text, begin.Tokens)}, text.Notes...),
-		Settings: Settings(cfg), Given: given(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
+		Settings: begin.Tokens.explain(Settings(cfg)), Given: given(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
 	}
 	run.Tokenizer = begin.Tokens.Text()
 	run.Sample.Prompt, run.Sample.Stop, run.Sample.Seed = prompt(cfg), begin.Tokens.Ends(), cfg.Train.Seed
