@@ -127,6 +127,7 @@ func ggufModel(ctx context.Context, m *storedModel, kind gguf.Type) ([]gguf.Key,
 	text := textDir(m.dir, m.at)
 	out.Read = func(name string) ([]byte, error) { return modeldir.Read(filepath.Join(text, name)) }
 	if tok, err := tokenizer.Open(text); err == nil { // Convert says what is wrong with it
+		out.Read = tok.Read
 		template, ends, err := answerEnds(text, tok)
 		switch {
 		case err != nil:
