@@ -197,6 +197,11 @@ func storedType(d buffers.DType) (string, error) {
 	return "", fmt.Errorf("dtype %v: not known to safetensors", d)
 }
 
+// modelJSON is what a model is: without the tokens that end its answers, which a run may teach it.
+func modelJSON(def model.Definition) ([]byte, error) {
+	return model.ConfigEnding(def, "F32", []int32{})
+}
+
 // reconcileModel fills in the definition, or compares it.
 func (c Config) reconcileModel(dir string) (Config, error) {
 	saved, err := model.ReadConfigOn(dir, c.BaseAt)
@@ -210,7 +215,7 @@ func (c Config) reconcileModel(dir string) (Config, error) {
 	for _, part := range []struct {
 		name string
 		json func(model.Definition) ([]byte, error)
-	}{{"model", func(def model.Definition) ([]byte, error) { return model.ConfigJSON(def, "F32") }}, {"adapters", adaptersJSON}} {
+	}{{"model", modelJSON}, {"adapters", adaptersJSON}} {
 		found, err := part.json(saved)
 		if err != nil {
 			return c, loadError(dir, "%w", err)

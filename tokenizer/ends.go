@@ -1,8 +1,6 @@
 package tokenizer
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
 
 	"gputrain/gguf/modeldir"
@@ -11,19 +9,9 @@ import (
 // readEnds reads the ids that a model's files name.
 func readEnds(dir string) (all []int32, err error) {
 	for _, name := range []string{"generation_config.json", "config.json"} {
-		var c struct {
-			EOS json.RawMessage `json:"eos_token_id"` // an id or a list of ids
-		}
-		if err := modeldir.Beside(dir, name, &c); err != nil {
+		ids, err := modeldir.Ends(dir, name)
+		if err != nil {
 			return nil, err
-		}
-		ids, one := []int32(nil), int32(0)
-		switch {
-		case c.EOS == nil || string(c.EOS) == "null":
-		case json.Unmarshal(c.EOS, &one) == nil:
-			ids = []int32{one}
-		case json.Unmarshal(c.EOS, &ids) != nil:
-			return nil, fmt.Errorf("%s: eos_token_id: found %.40s, wanted an id or a list of ids", name, c.EOS)
 		}
 		all = append(all, ids...)
 	}

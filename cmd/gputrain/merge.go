@@ -69,7 +69,12 @@ func (c *mergeCmd) prepare(m *storedModel) (o model.ExportOptions, merged model.
 	if err := tellDoubt(m.weights, true); err != nil {
 		return o, nil, "", err
 	}
-	o, err = c.options("merge", m.dir, base)
+	if o, err = c.options("merge", m.dir, base); err != nil {
+		return o, nil, "", err
+	}
 	o.Like = m.weights.Below()
-	return o, merged, base, err
+	if o.Ends, err = setup.MergedEnds(m.dir, base, merged); err != nil {
+		return o, nil, "", &setup.ModelError{Err: err}
+	}
+	return o, merged, base, nil
 }

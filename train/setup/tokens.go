@@ -234,6 +234,9 @@ func (t Tokens) As(cfg *runfile.Config, dir string) (Tokens, error) {
 	if wanted := d.TokenizerFingerprint; t.Tokenizer != nil && wanted != "" && t.Tokenizer.Fingerprint() != wanted {
 		return t, &ModelError{fmt.Errorf("%s: found a tokenizer of fingerprint %s, wanted %s, that of the run%s", t.Path, t.Tokenizer.Fingerprint(), wanted, since(t.Tokenizer, wanted))}
 	}
+	if t.Tokenizer != nil {
+		t.Tokenizer = t.endAsBegun(cfg, dir)
+	}
 	var err error
 	if t.Chats, err = t.chatsBy(cfg, "", t.savedWith(cfg)); err != nil {
 		return t, &UsageError{err}
