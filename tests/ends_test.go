@@ -55,7 +55,8 @@ func greedy(t *testing.T, dir, text string, ends []int32) (answer string, ended 
 	return answer, ended
 }
 
-// A model that has learned to end its answers says by which token to programs that read its files alone; one that learned from plain text says what it said.
+// A model that has learned to end its answers says by which token to programs that read its files alone; one that learned from plain text says what
+// it said.
 func TestModelsSayWhereAnswersEnd(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -29,8 +29,8 @@ func opened(t *testing.T, files map[string]string) (*Tokenizer, error) {
 	return Open(dir)
 }
 
-// Tokens that files beside a tokenizer.json alone have are added as transformers 5 does it (TokenizersBackend.__init__ and from_pretrained, AddedVocabulary
-// of tokenizers): by the rules, worked out by hand.
+// Tokens that files beside a tokenizer.json alone have are added as transformers 5 does it (TokenizersBackend.__init__ and from_pretrained,
+// AddedVocabulary of tokenizers): by the rules, worked out by hand.
 func TestTokensBesideTheTokenizer(t *testing.T) {
 	for name, c := range map[string]struct {
 		files   map[string]string
@@ -138,8 +138,8 @@ func TestTokensBesideTheTokenizer(t *testing.T) {
 	}
 }
 
-// Beside a tokenizer.json its post-processor alone says what stands around a text: from_pretrained of transformers 5 drops add_bos_token and add_eos_token
-// of tokenizer_config.json there. A SentencePiece model has no post-processor, so they count.
+// Beside a tokenizer.json its post-processor alone says what stands around a text: from_pretrained of transformers 5 drops add_bos_token and
+// add_eos_token of tokenizer_config.json there. A SentencePiece model has no post-processor, so they count.
 func TestWhatStandsAroundATextIsSaidOnce(t *testing.T) {
 	model, err := os.ReadFile("testdata/spm_bpe/tokenizer.model")
 	require.NoError(t, err)

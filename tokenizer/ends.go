@@ -21,8 +21,8 @@ func readEnds(dir string) (all []int32, err error) {
 // endNames are what tokens that end a text are called, in tokenizers that nothing lies beside.
 var endNames = []string{"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}
 
-// ends are the id that is put behind a text, and those that end one, where text is the eos_token. Those that the model has and the tokenizer lacks are none
-// of its own.
+// ends are the id that is put behind a text, and those that end one, where text is the eos_token. Those that the model has and the tokenizer lacks
+// are none of its own.
 func (s *settings) ends(t *Tokenizer, text string) (end int32, all []int32) {
 	ids, end := slices.Clone(s.ids), int32(-1)
 	if id, ok := t.ID(text); ok {

@@ -23,9 +23,9 @@ type extended struct {
 	from   map[int32]string // file and key of tokens that the tokenizer's own file lacks
 }
 
-// extend adds the tokens of files beside a tokenizer.json to its own, by the rules of transformers 5: tokens with a written id come first, then bos_token
-// and its kin. A token that the vocabulary has keeps its id there, another gets the next one. How a token of the file is looked for follows from
-// added_tokens_decoder, but for the text in which it is: normalized or as it stands.
+// extend adds the tokens of files beside a tokenizer.json to its own, by the rules of transformers 5: tokens with a written id come first, then
+// bos_token and its kin. A token that the vocabulary has keeps its id there, another gets the next one. How a token of the file is looked for
+// follows from added_tokens_decoder, but for the text in which it is: normalized or as it stands.
 func (s *settings) extend(v *vocabulary, own []addedToken) (e extended, err error) {
 	e.all, e.from = slices.Clone(own), map[int32]string{}
 	next, at := int32(len(v.ids)), map[string]int{}
@@ -108,7 +108,8 @@ func (t *Tokenizer) identify(raw []byte) {
 // Source is the file and the key that have a token which the tokenizer's own file lacks; "" for other ids.
 func (t *Tokenizer) Source(id int32) string { return t.added.from[id] }
 
-// Since says what a program that gave the tokenizer a fingerprint did not take from the files beside it; "" where that is not why fingerprints differ.
+// Since says what a program that gave the tokenizer a fingerprint did not take from the files beside it; "" where that is not why fingerprints
+// differ.
 func (t *Tokenizer) Since(fingerprint string) string {
 	if len(t.says) == 0 || fingerprint == "" || !strings.HasPrefix(t.alone, fingerprint) {
 		return ""
@@ -120,8 +121,8 @@ func (t *Tokenizer) Since(fingerprint string) string {
 	return strings.Join(t.says, "; ")
 }
 
-// Read reads a file of the tokenizer's directory, with the tokens in it that other files there add: for programs that read one file alone. Where there is
-// none, the error is fs.ErrNotExist.
+// Read reads a file of the tokenizer's directory, with the tokens in it that other files there add: for programs that read one file alone. Where
+// there is none, the error is fs.ErrNotExist.
 func (t *Tokenizer) Read(name string) ([]byte, error) {
 	raw, err := modeldir.Read(filepath.Join(filepath.Dir(t.files[0]), name))
 	var with map[string]any

@@ -61,9 +61,10 @@ func open(path string) (*Tokenizer, error) {
 			t.files = append(t.files, at)
 		}
 	}
-	t.end, t.ends = settings.ends(t, settings.kin["eos_token"].content)
+	end := settings.kin["eos_token"]
+	t.end, t.ends = settings.ends(t, end.content)
 	if before, _ := settings.ends(t, settings.ownEnd); t.end != before {
-		t.says = append(t.says, fmt.Sprintf("%s: %q, token %d, stands behind a text", settings.kin["eos_token"].where, settings.kin["eos_token"].content, t.end))
+		t.says = append(t.says, fmt.Sprintf("%s: %q, token %d, stands behind a text", end.where, end.content, t.end))
 	}
 	t.roles = map[string]string{}
 	for role, token := range settings.kin {

@@ -227,9 +227,9 @@ func (t *Tokenizer) Special() (ids []int32) {
 	return ids
 }
 
-// EndTokens are the ids that end a text: those of the files beside the tokenizer, in the order in which generation_config.json,
-// config.json and tokenizer_config.json (or special_tokens_map.json) name them. Where none does, it is the special token <|endoftext|>, <|end_of_text|>, </s> or <eos>, the
-// first of these that there is.
+// EndTokens are the ids that end a text: those of the files beside the tokenizer, in the order in which generation_config.json, config.json and
+// tokenizer_config.json (or special_tokens_map.json) name them. Where none does, it is the special token <|endoftext|>, <|end_of_text|>, </s> or
+// <eos>, the first of these that there is.
 func (t *Tokenizer) EndTokens() []int32 { return slices.Clone(t.ends) }
 
 // EndOfText is the id that training puts behind a document: the eos_token of tokenizer_config.json, else the first of EndTokens.
@@ -244,6 +244,6 @@ func (t *Tokenizer) Around() (before, behind []int32) {
 // other programs know a tokenizer by them.
 func (t *Tokenizer) Files() []string { return slices.Clone(t.files) }
 
-// Fingerprint is the SHA-256 of the file that says how text becomes ids, in hexadecimal digits; where files beside it change the tokens of texts, of that and
-// of how they do.
+// Fingerprint is the SHA-256 of the file that says how text becomes ids, in hexadecimal digits; where files beside it change the tokens of texts,
+// of that and of how they do.
 func (t *Tokenizer) Fingerprint() string { return t.fingerprint }

@@ -79,7 +79,8 @@ func special(m Model, c *config, tokens []string, kinds []int32, around border) 
 		keys = append(keys, gguf.Key{Name: "tokenizer.ggml.eom_token_id", Value: uint32(others[0])})
 	}
 	keys = append(keys, allEnds(eos, turn, others)...)
-	keys = append(keys, gguf.Key{Name: "tokenizer.ggml.add_bos_token", Value: len(around.before) > 0}, gguf.Key{Name: "tokenizer.ggml.add_eos_token", Value: len(around.behind) > 0})
+	keys = append(keys,
+		gguf.Key{Name: "tokenizer.ggml.add_bos_token", Value: len(around.before) > 0}, gguf.Key{Name: "tokenizer.ggml.add_eos_token", Value: len(around.behind) > 0})
 	templates, err := m.templates(said)
 	return append(keys, templates...), err
 }
@@ -146,8 +147,8 @@ func (c *config) ids(key string) []int {
 	return []int{int(c.number(key, -1))}
 }
 
-// turn is the token that ends an answer; -1: none is known. It is the one that the template writes there, one with a name that says so, or one by which
-// generation_config.json ends an answer besides the one that ends a text.
+// turn is the token that ends an answer; -1: none is known. It is the one that the template writes there, one with a name that says so, or one by
+// which generation_config.json ends an answer besides the one that ends a text.
 func (m Model) turn(tokens []string, eos int, drawn []int) int {
 	if len(m.Ends) > 0 && m.Ends[0] != eos && m.Ends[0] >= 0 && m.Ends[0] < len(tokens) {
 		return m.Ends[0]

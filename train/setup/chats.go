@@ -70,8 +70,8 @@ func (t Tokens) beside() string {
 	return filepath.Dir(t.Path)
 }
 
-// withTemplate are the companions of a model that learns from conversations by the template that the run file names: whoever talks with it finds that one
-// beside it.
+// withTemplate are the companions of a model that learns from conversations by the template that the run file names: whoever talks with it finds
+// that one beside it.
 func (t Tokens) withTemplate(cfg *runfile.Config) []checkpoint.Source {
 	if cfg.Data.Template == "" || t.Chats.Template == nil {
 		return t.Companions
@@ -80,8 +80,8 @@ func (t Tokens) withTemplate(cfg *runfile.Config) []checkpoint.Source {
 	return append(others, checkpoint.TextFile(chat.File, []byte(t.Chats.Template.Source())))
 }
 
-// fingerprintAsBegun is that of a template which the run file names, where the run found its tokenizer: a checkpoint has the template under another name.
-// If that place is gone, it is the saved one's.
+// fingerprintAsBegun is that of a template which the run file names, where the run found its tokenizer: a checkpoint has the template under another
+// name. If that place is gone, it is the saved one's.
 func fingerprintAsBegun(cfg *runfile.Config, dir, saved string) string {
 	what := cfg.Data.Template
 	if strings.HasSuffix(what, ".jinja") {
@@ -94,8 +94,8 @@ func fingerprintAsBegun(cfg *runfile.Config, dir, saved string) string {
 	return begun
 }
 
-// endAsBegun is the tokenizer with the end of a text that it had where the run found it: a checkpoint says by which token its model ends answers, and a
-// tokenizer without an end would take that for its own. If that place is gone, it is the saved one.
+// endAsBegun is the tokenizer with the end of a text that it had where the run found it: a checkpoint says by which token its model ends answers,
+// and a tokenizer without an end would take that for its own. If that place is gone, it is the saved one.
 func (t Tokens) endAsBegun(cfg *runfile.Config, dir string) *tokenizer.Tokenizer {
 	if len(t.Tokenizer.EndTokens()) != 1 {
 		return t.Tokenizer

@@ -3,7 +3,10 @@ package setup
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"slices"
 
 	"gputrain/chat"
@@ -15,10 +18,11 @@ import (
 	"gputrain/state"
 )
 
-// sayEnds makes checkpoints of a run on conversations say where the model ends its answers, for programs that generate text: transformers and vLLM read
-// generation_config.json, and config.json where that is missing. The tokens that end a text there stay in the list; eos_token of tokenizer_config.json is
-// the tokenizer's own. Files that say it already stay as they are.
-func (t Tokens) sayEnds(c *state.Config, text *texts.Corpus) error {
+// sayEnds makes checkpoints of a run on conversations say where the model ends its answers, for programs that generate text: transformers and vLLM
+// read generation_config.json, and config.json where that is missing. The tokens that end a text there stay in the list; eos_token of
+// tokenizer_config.json is the tokenizer's own. Files that say it already stay as they are. from is the directory that training began with; "":
+// none.
+func (t Tokens) sayEnds(c *state.Config, text *texts.Corpus, from string) error {
 	if !slices.ContainsFunc(text.Tallies, func(t texts.Tally) bool { return t.Template != "" }) || t.Tokenizer == nil || t.Chats.Template == nil {
 		return nil
 	}
@@ -43,6 +47,9 @@ func (t Tokens) sayEnds(c *state.Config, text *texts.Corpus) error {
 		}
 		own = with(own, ends[0])
 		c.Ends = own
+		if c.Companions, err = withDrawn(c.Companions, from); err != nil {
+			return err
+		}
 	}
 	c.Companions, err = drawnUntil(c.Companions, own, ends[0], c.Ends != nil)
 	return err
@@ -86,8 +93,21 @@ func with(ends []int32, token int32) []int32 {
 	return append(slices.Clone(ends), token)
 }
 
-// drawnUntil are companions whose generation_config.json has a token among those that end a text. Where the file names none these are ends, and where there
-// is no file it is made if make says so.
+// withDrawn are companions with the generation_config.json of a model, where there is one and the directory of the tokenizer has none: a file that
+// says where answers end would hide it.
+func withDrawn(companions []checkpoint.Source, from string) ([]checkpoint.Source, error) {
+	if from == "" || slices.ContainsFunc(companions, func(s checkpoint.Source) bool { return s.Name == checkpoint.GenerationFile }) {
+		return companions, nil
+	}
+	raw, err := modeldir.Read(filepath.Join(from, checkpoint.GenerationFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return companions, nil
+	}
+	return append(slices.Clone(companions), checkpoint.TextFile(checkpoint.GenerationFile, raw)), err
+}
+
+// drawnUntil are companions whose generation_config.json has a token among those that end a text. Where the file names none these are ends, and
+// where there is no file it is made if make says so.
 func drawnUntil(companions []checkpoint.Source, ends []int32, token int32, make bool) ([]checkpoint.Source, error) {
 	at := slices.IndexFunc(companions, func(s checkpoint.Source) bool { return s.Name == checkpoint.GenerationFile })
 	if at < 0 && !make {
@@ -130,8 +150,8 @@ func drawnUntil(companions []checkpoint.Source, ends []int32, token int32, make 
 	return append(companions, checkpoint.TextFile(checkpoint.GenerationFile, append(raw, '\n'))), nil
 }
 
-// MergedEnds are the tokens that end an answer of a merged model: its own, and those that its adapters have learned, which are in the generation_config.json
-// of these and not in the base's; nil where they have learned none.
+// MergedEnds are the tokens that end an answer of a merged model: its own, and those that its adapters have learned, which are in the
+// generation_config.json of these and not in the base's; nil where they have learned none.
 func MergedEnds(adapters, base string, merged model.Definition) ([]int32, error) {
 	learned, err := modeldir.Ends(adapters, checkpoint.GenerationFile)
 	if err != nil {

@@ -232,7 +232,8 @@ func ModelTokens(dir string, def model.Definition) (Tokens, error) {
 func (t Tokens) As(cfg *runfile.Config, dir string) (Tokens, error) {
 	d := cfg.Data
 	if wanted := d.TokenizerFingerprint; t.Tokenizer != nil && wanted != "" && t.Tokenizer.Fingerprint() != wanted {
-		return t, &ModelError{fmt.Errorf("%s: found a tokenizer of fingerprint %s, wanted %s, that of the run%s", t.Path, t.Tokenizer.Fingerprint(), wanted, since(t.Tokenizer, wanted))}
+		return t, &ModelError{fmt.Errorf("%s: found a tokenizer of fingerprint %s, wanted %s, that of the run%s",
+			t.Path, t.Tokenizer.Fingerprint(), wanted, since(t.Tokenizer, wanted))}
 	}
 	if t.Tokenizer != nil {
 		t.Tokenizer = t.endAsBegun(cfg, dir)

@@ -53,7 +53,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 		return run, nil, &UsageError{fmt.Errorf("run file: data.tokens (%s): found %s, a vocabulary of %d, wanted at most %d, the rows of the model",
 			cfg.Origin("data.tokens"), cfg.Data.Tokens, found, rows)}
 	}
-	if err := begin.Tokens.sayEnds(&c, text); err != nil {
+	if err := begin.Tokens.sayEnds(&c, text, begin.Dir); err != nil {
 		return run, nil, err
 	}
 	if cfg.Data.Epochs > 0 {
