@@ -90,7 +90,8 @@ train: {steps: 40, batch: 4, eval_every: 0, sample_every: 0, sample_tokens: 0}
 	_, ended = greedy(t, p.path("model"), asked, []int32{text})
 	assert.False(t, ended, "the end of a text ends no answer")
 
-	ok(t, p.train("plain", "--set", "data.text=text.txt", "--set", "train.steps=1", "--set", "optimizer.schedule.warmup_steps=0"))
+	p.write(t, "pairs.jsonl", strings.Repeat(`{"prompt": "Hi", "completion": " there"}`+"\n", 40)) // which the template does not write
+	ok(t, p.train("plain", "--set", "data.jsonl=pairs.jsonl", "--set", "data.template=chatml", "--set", "train.steps=1", "--set", "optimizer.schedule.warmup_steps=0"))
 	raw, err := os.ReadFile(p.path("plain", "checkpoints", "step-00000001", "generation_config.json"))
 	require.NoError(t, err)
 	assert.Equal(t, said, string(raw))

@@ -56,6 +56,32 @@ func TestDrawnUntil(t *testing.T) {
 	}
 }
 
+// A tokenizer that lies elsewhere than the model has no generation_config.json: then the model's own is the beginning.
+func TestWithDrawn(t *testing.T) {
+	dir, own := t.TempDir(), []checkpoint.Source{checkpoint.TextFile(checkpoint.GenerationFile, []byte("{}"))}
+	for _, c := range []struct {
+		beside []checkpoint.Source
+		from   string
+		file   bool
+		want   []string
+	}{
+		{nil, "", false, nil}, {nil, dir, false, nil}, {nil, dir, true, []string{`{"top_k": 3}`}}, {own, dir, true, []string{"{}"}},
+	} {
+		if c.file {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, generationFile), []byte(`{"top_k": 3}`), 0o666))
+		}
+		found, err := withDrawn(c.beside, c.from)
+		require.NoError(t, err)
+		var texts []string
+		for _, s := range found {
+			var b bytes.Buffer
+			require.NoError(t, s.Write(&b))
+			texts = append(texts, b.String())
+		}
+		assert.Equal(t, c.want, texts)
+	}
+}
+
 // A merged model ends its answers by the base's tokens, and by those that the adapters have learned beyond them.
 func TestMergedEnds(t *testing.T) {
 	for name, c := range map[string]struct {
