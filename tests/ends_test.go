@@ -99,7 +99,8 @@ train: {steps: 40, batch: 4, eval_every: 0, sample_every: 0, sample_tokens: 0}
 
 	p.write(t, "tuned.yaml", `{model: {from: plain}, lora: {rank: 2}, data: {jsonl: chats.jsonl, template: chatml, validation: 0}, train: {steps: 1, batch: 4, eval_every: 0, sample_every: 0}}`)
 	ok(t, p.command("train", "tuned.yaml", "--run-dir", "tuned", "--progress", "plain"))
-	ok(t, p.command("merge", "tuned", "--to", "merged").withoutAdapter())
+	ok(t, p.command("export", "tuned", "--to", "adapters").withoutAdapter())
+	ok(t, p.command("merge", "adapters", "--to", "merged").withoutAdapter())
 	assert.Equal(t, d, readDrawn(t, p.path("merged", "generation_config.json")))
 	assert.Equal(t, d.Ends, readDrawn(t, p.path("merged", "config.json")).Ends)
 }

@@ -138,6 +138,25 @@ func TestTokensBesideTheTokenizer(t *testing.T) {
 	}
 }
 
+// Whether a token is looked for in the normalized text is decided by who has it first, as in tokenizers: the listed one changes the rest.
+func TestListedTokensAreLookedForInTheSameText(t *testing.T) {
+	const listed = `{"added_tokens_decoder": {"2": {"content": "<E>", "special": true, "normalized": %v, "rstrip": true}}}`
+	for _, c := range []struct {
+		normalized, listed bool
+		ids                []int32 // of text
+	}{{false, true, []int32{2, 0}}, {true, false, []int32{2, 2, 0}}, {false, false, []int32{2, 0}}, {true, true, []int32{2, 2, 0}}} {
+		tok, err := opened(t, map[string]string{
+			"tokenizer.json": fmt.Sprintf(`{"normalizer": {"type": "Lowercase"}, "added_tokens": [{"id": 2, "content": "<E>", "special": true, "normalized": %v}],
+				"model": {"type": "BPE", "vocab": {"a": 0, " ": 1}, "merges": []}}`, c.normalized),
+			configFile: fmt.Sprintf(listed, c.listed),
+		})
+		require.NoError(t, err)
+		ids, err := tok.Encode("<e><E> a", Options{})
+		require.NoError(t, err)
+		assert.Equal(t, c.ids, ids, "%v", c)
+	}
+}
+
 // Beside a tokenizer.json its post-processor alone says what stands around a text: from_pretrained of transformers 5 drops add_bos_token and
 // add_eos_token of tokenizer_config.json there. A SentencePiece model has no post-processor, so they count.
 func TestWhatStandsAroundATextIsSaidOnce(t *testing.T) {
