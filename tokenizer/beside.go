@@ -77,8 +77,12 @@ func readSettings(dir string) (*settings, error) {
 		extra = older.additional
 	}
 	s.named = append(s.named, extra...)
+	special := map[string]bool{}
+	for _, t := range s.named {
+		special[t.content] = true
+	}
 	for i, t := range s.listed {
-		if t.where == addedFile && slices.ContainsFunc(s.named, func(n besideToken) bool { return n.content == t.content }) {
+		if t.where == addedFile && special[t.content] {
 			s.listed[i].special, s.listed[i].normalized = true, false
 		}
 	}

@@ -69,6 +69,10 @@ func (t addedToken) lookup() addedToken {
 // the tokens that follow the pieces: SentencePiece itself never looks for control pieces.
 func (s *settings) extendPieces(v *vocabulary, own []addedToken) (e extended, err error) {
 	e.all, e.from = slices.Clone(own), map[int32]string{}
+	at := map[int32]int{}
+	for i, t := range own {
+		at[t.id] = i
+	}
 	for _, t := range slices.Concat(s.listed, s.named) {
 		next := int32(len(v.tokens))
 		id, ok := v.ids[t.content]
@@ -86,11 +90,12 @@ func (s *settings) extendPieces(v *vocabulary, own []addedToken) (e extended, er
 		}
 		t.id, t.asIs = id, t.normalized
 		e.listed = append(e.listed, t.addedToken)
-		if i := slices.IndexFunc(e.all, func(a addedToken) bool { return a.id == id }); i >= 0 {
+		if i, there := at[id]; there {
 			e.all[i] = t.addedToken
-		} else {
-			e.all = append(e.all, t.addedToken)
+			continue
 		}
+		at[id] = len(e.all)
+		e.all = append(e.all, t.addedToken)
 	}
 	return e, nil
 }
