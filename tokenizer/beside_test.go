@@ -155,6 +155,13 @@ func TestListedTokensAreLookedForInTheSameText(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, c.ids, ids, "%v", c)
 	}
+	prints := map[string]bool{}
+	for _, how := range []string{`"special": true`, `"lstrip": true, "special": true`, `"rstrip": true, "special": true`} {
+		tok, err := opened(t, map[string]string{"tokenizer.json": tiny, configFile: `{"added_tokens_decoder": {"6": {"content": "<m>", ` + how + `}}}`})
+		require.NoError(t, err)
+		prints[tok.Fingerprint()] = true
+	}
+	assert.Len(t, prints, 3, "each gives some texts other tokens")
 }
 
 // Beside a tokenizer.json its post-processor alone says what stands around a text: from_pretrained of transformers 5 drops add_bos_token and

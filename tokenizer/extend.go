@@ -104,10 +104,15 @@ func (s *settings) extendPieces(v *vocabulary, own []addedToken) (e extended, er
 func (t *Tokenizer) identify(raw []byte) {
 	sum := sha256.Sum256(raw)
 	t.alone = hex.EncodeToString(sum[:])
-	if t.fingerprint = t.alone; len(t.says) > 0 {
-		sum = sha256.Sum256([]byte(t.alone + "\n" + strings.Join(t.says, "\n")))
-		t.fingerprint = hex.EncodeToString(sum[:])
+	if t.fingerprint = t.alone; len(t.says) == 0 {
+		return
 	}
+	with := sha256.New()
+	fmt.Fprintf(with, "%s %d\n", t.alone, t.end)
+	for _, a := range t.added.all {
+		fmt.Fprintf(with, "%d %q %v %v %v %v\n", a.id, a.content, a.singleWord, a.lstrip, a.rstrip, a.normalized)
+	}
+	t.fingerprint = hex.EncodeToString(with.Sum(nil))
 }
 
 // Source is the file and the key that have a token which the tokenizer's own file lacks; "" for other ids.
