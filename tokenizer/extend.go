@@ -131,6 +131,9 @@ func (t *Tokenizer) Since(fingerprint string) string {
 	return strings.Join(t.says, "; ")
 }
 
+// Padding is the token that fills batches up; "" for none.
+func (t *Tokenizer) Padding() string { return t.roles["pad_token"] }
+
 // Read reads a file of the tokenizer's directory, with the tokens in it that other files there add: for programs that read one file alone. Where
 // there is none, the error is fs.ErrNotExist.
 func (t *Tokenizer) Read(name string) ([]byte, error) {

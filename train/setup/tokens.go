@@ -170,7 +170,7 @@ func (t Tokens) rows() int {
 }
 
 // Fit refuses a model with fewer rows than the tokenizer has tokens; where names the model in messages. A tokenizer may have special tokens for images
-// beyond the rows of a model that sees none, as Gemma 3 has.
+// beyond the rows of a model that sees none, as Gemma 3 has, and one for padding, which no text has.
 func (t Tokens) Fit(def model.Definition, where string) error {
 	if t.Tokenizer == nil {
 		return nil
@@ -181,7 +181,7 @@ func (t Tokens) Fit(def model.Definition, where string) error {
 	}
 	for id := int32(def.Vocab()); int(id) < t.Tokenizer.VocabSize(); id++ {
 		token, err := t.Tokenizer.Token(id)
-		if err == nil && !(special[id] && strings.Contains(token, "image")) {
+		if err == nil && !(special[id] && (strings.Contains(token, "image") || token == t.Tokenizer.Padding())) {
 			from := t.Tokenizer.Source(id)
 			if from != "" {
 				from = ", from " + from
