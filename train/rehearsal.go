@@ -180,7 +180,7 @@ func (r *rehearsal) evaluationTime(ctx context.Context, passes time.Duration) (t
 	return time.Since(begin) * batches, nil
 }
 
-// sampleTime is that of a sample, by its first tokens: the first takes the prompt in, as does the first of each further window; each of the
+// sampleTime is that of a sample, by its first tokens: the first takes the prompt in, as the first of each further window does half a window; each of the
 // others is like the next.
 func (r *rehearsal) sampleTime(ctx context.Context) (time.Duration, error) {
 	c := r.config.Sample
@@ -188,7 +188,11 @@ func (r *rehearsal) sampleTime(ctx context.Context) (time.Duration, error) {
 	c.Tokens = min(c.Tokens, 4)
 	begin := time.Now()
 	var first time.Duration
-	err := GenerateTokens(ctx, c, []int32{0}, r.state, func(int32) bool {
+	prompt := c.Begin
+	if len(prompt) == 0 { // a few words
+		prompt = []int32{0}
+	}
+	err := GenerateTokens(ctx, c, prompt, r.state, func(int32) bool {
 		if first == 0 {
 			first = time.Since(begin)
 		}
@@ -202,7 +206,7 @@ func (r *rehearsal) sampleTime(ctx context.Context) (time.Duration, error) {
 	}
 	each := (time.Since(begin) - first) / time.Duration(c.Tokens-1)
 	half := max(1, r.state.Window()/2)
-	windows := 1 + max(0, all-r.state.Window()+half-1)/half
+	windows := 1 + max(0, min(len(prompt), r.state.Window())-1+all-r.state.Window()+half-1)/half
 	return first*time.Duration(windows) + each*time.Duration(all-windows), nil
 }
 

@@ -75,6 +75,13 @@ func TestGenerateTokens(t *testing.T) {
 	assert.ErrorContains(t, GenerateTokens(t.Context(), c, nil, wild, nil), "0 tokens")
 	c.Stop = []int32{40, 9}
 	assert.Equal(t, []int32{7, 8}, run(&counting{width: 20}, 5, 6), "ends with a token to stop at, which is not part of it")
+
+	for prompt, begin := range map[string][]int32{"\x05\x06": nil, "what people see": {5, 6}} {
+		c.Prompt, c.Begin = prompt, begin
+		text := ""
+		require.NoError(t, Continue(t.Context(), c, Bytes, &counting{width: 20}, func(more string) bool { text += more; return true }))
+		assert.Equal(t, "\x07\x08", text, "after the tokens that a sample begins with, or those of its prompt")
+	}
 }
 
 // The penalty is on every token of the prompt, also before the window, and of what was drawn: once each.
@@ -107,6 +114,7 @@ func (f fixed) Decode(context.Context, int32) ([]float32, error) { return f, nil
 func TestSampleConfig(t *testing.T) {
 	good := SampleConfig{Prompt: "a", Tokens: 1}
 	require.NoError(t, good.Validate())
+	require.NoError(t, SampleConfig{Begin: []int32{1}, Tokens: 1}.Validate())
 	for name, edit := range map[string]func(*SampleConfig){
 		"prompt":      func(c *SampleConfig) { c.Prompt = "" },
 		"tokens":      func(c *SampleConfig) { c.Tokens = 0 },

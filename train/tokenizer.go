@@ -40,16 +40,19 @@ func (byteStream) End() string             { return "" }
 
 // Continue writes text behind a prompt: GenerateTokens with a tokenizer. It never draws a row of the model that is no token.
 func Continue(ctx context.Context, c SampleConfig, t Tokenizer, m Decoder, write func(text string) bool) error {
-	prompt, err := t.Encode(c.Prompt)
-	if err != nil {
-		return err
+	prompt := c.Begin
+	if len(prompt) == 0 {
+		var err error
+		if prompt, err = t.Encode(c.Prompt); err != nil {
+			return err
+		}
 	}
 	if size := t.Size(); size > 0 {
 		m = within{m, size}
 	}
 	stream := t.Continue(prompt)
 	whole := true
-	err = GenerateTokens(ctx, c, prompt, m, func(token int32) bool {
+	err := GenerateTokens(ctx, c, prompt, m, func(token int32) bool {
 		whole = write(stream.Next(token))
 		return whole
 	})

@@ -16,6 +16,7 @@ import (
 	"gputrain/internal/terminal"
 	"gputrain/train"
 	"gputrain/train/runfile"
+	"gputrain/train/setup"
 )
 
 // tuneFile is the run file that tune writes into the run directory.
@@ -173,9 +174,6 @@ func shellWord(path string) string {
 // asked is how many questions are put to the model before and after.
 const asked = 2
 
-// question is the beginning of a conversation that is held out, and how it goes on there.
-type question struct{ prompt, answer []int32 }
-
 // When questions are put.
 const (
 	before = "before tuning"
@@ -185,7 +183,7 @@ const (
 // asker puts held-out questions to the model of a run.
 type asker struct {
 	out       io.Writer
-	questions []question
+	questions []texts.Question
 	sample    train.SampleConfig
 	tokens    train.Tokenizer
 	best      bool // the run is done, and another checkpoint than the last is the best: that one is yet to be asked
@@ -201,17 +199,15 @@ func (a *asker) ask(run *train.Config) error {
 	if err != nil {
 		return err
 	}
+	known := func(q texts.Question) bool {
+		return slices.ContainsFunc(a.questions, func(o texts.Question) bool { return slices.Equal(o.Prompt, q.Prompt) })
+	}
 	for _, s := range shown {
-		if q, ok := firstQuestion(s, run.State.Sequence-run.Sample.Tokens); ok && len(a.questions) < asked && !slices.ContainsFunc(a.questions, func(o question) bool {
-			return slices.Equal(o.prompt, q.prompt)
-		}) {
+		if q, ok := s.Question(max(run.State.Sequence-run.Sample.Tokens, 1)); ok && s.Left == 0 && len(a.questions) < asked && !known(q) {
 			a.questions = append(a.questions, q)
 		}
 	}
 	a.sample, a.tokens = run.Sample, run.Tokenizer
-	if len(a.questions) > 0 { // the run's own samples go on from one too
-		run.Sample.Prompt = said(a.tokens, nil, a.questions[0].prompt)
-	}
 	run.Hooks = append(run.Hooks, train.HookFunc(func(ctx context.Context, e train.Event) error {
 		switch {
 		case e.Kind == train.Started && e.Step == 0:
@@ -227,45 +223,35 @@ func (a *asker) ask(run *train.Config) error {
 	return nil
 }
 
-// firstQuestion is what stands before the first answer of a document, at most so many tokens.
-func firstQuestion(s texts.Shown, most int) (question, bool) {
-	from := slices.Index(s.Learned, true)
-	if from < 2 || from > max(most, 1) || s.Left > 0 { // a text, or no room for an answer
-		return question{}, false
-	}
-	to := from
-	for to < len(s.Learned) && s.Learned[to] {
-		to++
-	}
-	return question{s.Tokens[:from], s.Tokens[from:to]}, true
-}
-
 // put writes the questions with the answers of a model, beside those of the conversations.
 func (a *asker) put(ctx context.Context, when string, m train.Decoder) error {
 	for _, q := range a.questions {
 		c, t := a.sample, a.tokens
-		c.Stop = append(slices.Clone(c.Stop), q.answer[len(q.answer)-1]) // what ends the turn
-		var answer []int32
-		if err := train.GenerateTokens(ctx, c, q.prompt, m, func(token int32) bool {
-			answer = append(answer, token)
+		c.Begin, c.Stop = q.Prompt, append(slices.Clone(c.Stop), q.Answer[len(q.Answer)-1]) // what ends the turn
+		var answer strings.Builder
+		if err := train.Continue(ctx, c, t, m, func(more string) bool {
+			answer.WriteString(more)
 			return true
 		}); err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(a.out, "%s\n  question  %s\n  answer    %s\n  held out  %s\n", when, said(t, nil, q.prompt), said(t, q.prompt, answer), said(t, q.prompt, q.answer)); err != nil {
+		if _, err := fmt.Fprintf(a.out, "%s\n  question  %s\n  answer    %s\n  held out  %s\n", when,
+			line(setup.Spoken(t, q.Prompt)), line(answer.String()), line(said(t, q.Prompt, q.Answer))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// said is the text of tokens after others, on one line.
+// said is the text of tokens after others.
 func said(t train.Tokenizer, after, tokens []int32) string {
 	s := t.Continue(after)
 	var text strings.Builder
 	for _, token := range tokens {
 		text.WriteString(s.Next(token))
 	}
-	text.WriteString(s.End())
-	return terminal.Text(strings.Join(strings.Fields(text.String()), " "))
+	return text.String() + s.End()
 }
+
+// line is a text on one line.
+func line(text string) string { return terminal.Text(strings.Join(strings.Fields(text), " ")) }

@@ -245,7 +245,7 @@ func TestBestCheckpointAnswers(t *testing.T) {
 		e := train.Event{Kind: train.Ended, Step: row.step, BestStep: row.best, State: struct{ train.State }{}}
 		require.NoError(t, run.Hooks[0].Event(t.Context(), e))
 		assert.Equal(t, row.later, a.best, row)
-		a.questions = []question{{[]int32{1, 2}, []int32{3, 0}}}
+		a.questions = []texts.Question{{Prompt: []int32{1, 2}, Answer: []int32{3, 0}}}
 		require.NoError(t, c.askBest(t.Context(), a, base, train.Result{BestStep: found.Step}))
 		assert.Contains(t, out.String(), "after tuning\n  question  ")
 		require.Error(t, c.askBest(t.Context(), a, base, train.Result{BestStep: found.Step + 1}), "it is not there")

@@ -31,12 +31,13 @@ type Loop struct {
 // Sample says how text is drawn from a model.
 type Sample struct {
 	Tokens            int     `yaml:"sample_tokens" default:"240" range:"0.." resume:"free" doc:"tokens in a sample"`
-	Prompt            string  `yaml:"prompt" resume:"free" doc:"text that a sample begins with; empty: one that suits the data"`
+	Prompt            string  `yaml:"prompt" resume:"free" doc:"text that a sample begins with; empty: a question of the conversations with all that its template writes, held out if one is; else what the text has"`
 	Temperature       float64 `yaml:"temperature" default:"0.8" range:"0..100" resume:"free" doc:"temperature of sampling; 0: always the likeliest token"`
 	TopK              int     `yaml:"top_k" default:"40" range:"0.." resume:"free" doc:"sample among the k likeliest tokens; 0: all"`
 	TopP              float64 `yaml:"top_p" default:"1" range:"0..1" resume:"free" doc:"of those, sample among the likeliest tokens that together have this share, at least one; 0 or 1: all"`
 	MinP              float64 `yaml:"min_p" range:"0..1" resume:"free" doc:"sample among tokens that are at least this share as probable as the likeliest one; 0: all"`
 	RepetitionPenalty float64 `yaml:"repetition_penalty" default:"1" range:">0" resume:"free" doc:"penalty on tokens already in the sample: it divides their positive logits and multiplies negative ones; 1: none"`
+	Begin             []int32 `yaml:"-"` // tokens that a sample begins with, if any: Prompt then is how people see them
 	Stop              []int32 `yaml:"-"` // tokens that end the text
 	Seed              uint64  `yaml:"-"`
 }
@@ -97,7 +98,7 @@ func LoopValues(l Loop) iter.Seq2[string, any] {
 // Validate reports the first value that cannot be meant.
 func (s Sample) Validate() error {
 	switch {
-	case s.Prompt == "":
+	case s.Prompt == "" && len(s.Begin) == 0:
 		return fmt.Errorf("train: sample: prompt: empty, want at least one token")
 	case s.Tokens < 1:
 		return fmt.Errorf("train: sample: tokens: %d, want at least 1", s.Tokens)

@@ -23,16 +23,9 @@ import (
 // tokenizer_config.json is the tokenizer's own. Files that say it already stay as they are. from is the directory that training began with; "":
 // none.
 func (t Tokens) sayEnds(c *state.Config, text *texts.Corpus, from string) error {
-	if !slices.ContainsFunc(text.Tallies, func(t texts.Tally) bool { return t.Template != "" }) || t.Tokenizer == nil || t.Chats.Template == nil {
-		return nil
-	}
-	encoder, err := chat.NewEncoder(t.Tokenizer, t.Chats.Template, t.Chats.Options)
-	if err != nil {
+	ends, err := t.answerEnds(text)
+	if err != nil || len(ends) == 0 {
 		return err
-	}
-	ends := encoder.Ends()
-	if len(ends) == 0 {
-		return nil
 	}
 	if learns, err := learns(text.Train, c.Sequence, ends[0]); err != nil || !learns {
 		return err
@@ -53,6 +46,18 @@ func (t Tokens) sayEnds(c *state.Config, text *texts.Corpus, from string) error 
 	}
 	c.Companions, err = drawnUntil(c.Companions, own, ends[0], c.Ends != nil)
 	return err
+}
+
+// answerEnds are the tokens that end the answers of conversations, the template's own first; nil: the text has none that a template wrote.
+func (t Tokens) answerEnds(text *texts.Corpus) ([]int32, error) {
+	if !slices.ContainsFunc(text.Tallies, func(t texts.Tally) bool { return t.Template != "" }) || t.Tokenizer == nil || t.Chats.Template == nil {
+		return nil, nil
+	}
+	encoder, err := chat.NewEncoder(t.Tokenizer, t.Chats.Template, t.Chats.Options)
+	if err != nil {
+		return nil, err
+	}
+	return encoder.Ends(), nil
 }
 
 // looked is how many windows tell whether a token is learned.

@@ -78,12 +78,8 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 		Settings: begin.Tokens.explain(Settings(cfg)), Given: given(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
 	}
 	run.Tokenizer = begin.Tokens.Text()
-	run.Sample.Prompt, run.Sample.Stop, run.Sample.Seed = prompt(cfg), begin.Tokens.Ends(), cfg.Train.Seed
-	if run.Tokenizer != nil && cfg.Train.Sample.Prompt == "" {
-		run.Sample.Prompt = known(run.Tokenizer, run.Sample.Prompt)
-	}
-	if run.Tokenizer == nil || begin.Tokens.Tokenizer == nil && text.Tokens != byteTokens { // nothing makes text of tokens
-		run.Sample.Tokens = 0
+	if err := ask(&run, cfg, text, begin.Tokens); err != nil {
+		return run, nil, err
 	}
 	return run, undo, nil
 }
