@@ -109,7 +109,7 @@ func TestProgressKinds(t *testing.T) {
 	assert.ErrorContains(t, err, `"tqdm"`)
 	auto, err := NewProgress("auto", io.Discard, 0)
 	require.NoError(t, err)
-	assert.IsType(t, &plainProgress{}, auto, "not a terminal")
+	assert.IsType(t, &plainProgress{}, auto.(*clocked).screen, "not a terminal")
 }
 
 func TestTexts(t *testing.T) {

@@ -126,7 +126,7 @@ func TestForecastFollowsTheRun(t *testing.T) {
 	c := tinyRun(t, t.TempDir()).withDefaults().withRows(t.Context())
 	c.Steps = 100
 	var out bytes.Buffer
-	d := &display{Progress: lineProgress{&out}, config: c, times: newTimes(time.Now), forecast: forecast{
+	d := &display{Progress: newClocked(lineProgress{&out}), config: c, times: newTimes(time.Now), forecast: forecast{
 		steps: errand{100, time.Second}, evaluations: errand{25, 2 * time.Second}, checkpoints: errand{34, 0},
 	}}
 	at := func(step int64, ms ...Number) forecast {

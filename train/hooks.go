@@ -44,6 +44,7 @@ type Event struct {
 	Err        error        // Ended: what the run ends with; nil when it is done
 	BestStep   int64        // Ended: whose evaluation had the lowest loss; 0: none had one
 	State      State        // a *state.TrainState in a run on one device
+	Progress   Progress     // for work of a hook that takes its time, and to be cleared before a hook writes to the same terminal
 
 	seen    seen
 	replace func(ctx context.Context, with State) error
@@ -80,7 +81,7 @@ func (t *trainer) tell(ctx context.Context, e Event) (err error) {
 	if e.Kind != Saved {
 		e.Step = t.state.Step()
 	}
-	e.replace = t.replace
+	e.replace, e.Progress = t.replace, t.display.Progress
 	end := func() {}
 	if len(t.config.Hooks) > 0 {
 		end = t.times.span(spanHooks)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,16 +16,20 @@ import (
 	"gputrain/internal/terminal"
 )
 
-// Progress shows a run to a person or a program. The methods are called from one goroutine.
+// Progress shows a run to a person or a program.
 type Progress interface {
 	// Line says something that is to stay: what was restored, an evaluation, a decision.
 	Line(text string)
 	// Phase shows work before the first step, such as the compilation of kernels.
 	Phase(name string, done, total int)
+	// Busy shows work that has taken a second, and from then on every second how far it is; 0 of 0 where nobody counts, "" where it is over.
+	Busy(name string, done, total int)
 	// Step shows where training is.
 	Step(s Status)
 	// Times tells, after the last step, where the time went.
 	Times(spans []Span)
+	// Clear takes from the screen what moves there, so that other text may be written to it.
+	Clear()
 	// Close ends the display. Lines can still be written.
 	Close()
 }
@@ -43,13 +48,13 @@ func NewProgress(kind string, w io.Writer, interval time.Duration) (Progress, er
 	}
 	switch kind {
 	case "bar":
-		return newBarProgress(w), nil
+		return newClocked(newBarProgress(w)), nil
 	case "plain":
-		return &plainProgress{w: w, interval: interval, now: time.Now}, nil
+		return newClocked(&plainProgress{w: w, interval: interval, now: time.Now}), nil
 	case "json":
-		return &jsonProgress{w: w}, nil
+		return newClocked(&jsonProgress{w: w}), nil
 	case "none":
-		return lineProgress{w}, nil
+		return newClocked(lineProgress{w}), nil
 	}
 	return nil, fmt.Errorf("train: progress: %q, want one of %q", kind, ProgressKinds)
 }
@@ -60,11 +65,12 @@ func moves(env func(string) string) bool { return env("TERM") != "dumb" && env("
 // lineProgress shows lines only.
 type lineProgress struct{ w io.Writer }
 
-func (p lineProgress) Line(text string)     { fmt.Fprintln(p.w, terminal.Visible(text)) }
-func (p lineProgress) Times(spans []Span)   { p.Line(timesText(spans)) }
-func (lineProgress) Phase(string, int, int) {}
-func (lineProgress) Step(Status)            {}
-func (lineProgress) Close()                 {}
+func (p lineProgress) Line(text string)   { fmt.Fprintln(p.w, terminal.Visible(text)) }
+func (p lineProgress) Times(spans []Span) { p.Line(timesText(spans)) }
+func (lineProgress) Phase(phase)          {}
+func (lineProgress) Step(Status)          {}
+func (lineProgress) Clear()               {}
+func (lineProgress) Close()               {}
 
 // plainProgress shows the first step, the last and one every interval, a line each: for logs.
 type plainProgress struct {
@@ -72,10 +78,13 @@ type plainProgress struct {
 	interval time.Duration
 	now      func() time.Time
 	last     time.Time
+	phase    string        // the last that was shown
+	gap      time.Duration // until it is shown again
 }
 
 func (p *plainProgress) Line(text string)   { fmt.Fprintln(p.w, terminal.Visible(text)) }
 func (p *plainProgress) Times(spans []Span) { p.Line(timesText(spans)) }
+func (p *plainProgress) Clear()             {}
 func (p *plainProgress) Close()             {}
 
 func (p *plainProgress) due(always bool) bool {
@@ -87,37 +96,42 @@ func (p *plainProgress) due(always bool) bool {
 	return true
 }
 
-func (p *plainProgress) Phase(name string, done, total int) {
-	if done == total || p.due(false) {
-		fmt.Fprintf(p.w, "%s %d/%d\n", name, done, total)
+// Phase shows a phase when it is new, after a second, two, four and so on up to the interval, and when it is over. Steps have the interval alone.
+func (p *plainProgress) Phase(f phase) {
+	if f.name == spanSteps {
+		p.gap = p.interval
+	} else if f.name != p.phase {
+		p.gap = 0
 	}
-	if done == total {
-		p.last = time.Time{}
+	p.phase = f.name
+	if p.gap == 0 || f.over() || p.now().Sub(p.last) >= p.gap {
+		p.last, p.gap = p.now(), min(max(tick, 2*p.gap), p.interval)
+		fmt.Fprintln(p.w, f.text())
+	}
+	if f.over() {
+		p.last, p.phase = time.Time{}, ""
 	}
 }
 
 func (p *plainProgress) Step(s Status) {
+	p.phase = ""
 	if p.due(s.Step == s.Steps) {
 		fmt.Fprintln(p.w, s.text())
 	}
 }
 
 // jsonProgress writes one object a line.
-type jsonProgress struct {
-	w  io.Writer
-	mu sync.Mutex
-}
+type jsonProgress struct{ w io.Writer }
 
 func (p *jsonProgress) write(v any) {
 	data, err := json.Marshal(v)
 	if err != nil {
 		data = fmt.Appendf(nil, `{"event":"line","text":%q}`, err)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	_, _ = p.w.Write(append(data, '\n'))
 }
 
+func (p *jsonProgress) Clear() {}
 func (p *jsonProgress) Close() {}
 
 func (p *jsonProgress) Line(text string) {
@@ -127,13 +141,14 @@ func (p *jsonProgress) Line(text string) {
 	}{"line", text})
 }
 
-func (p *jsonProgress) Phase(name string, done, total int) {
+func (p *jsonProgress) Phase(f phase) {
 	p.write(struct {
-		Event string `json:"event"`
-		Name  string `json:"name"`
-		Done  int    `json:"done"`
-		Total int    `json:"total"`
-	}{"phase", name, done, total})
+		Event   string  `json:"event"`
+		Name    string  `json:"name"`
+		Done    int     `json:"done"`
+		Total   int     `json:"total"`
+		Seconds float64 `json:"seconds"`
+	}{"phase", f.name, f.done, f.total, f.spent.Seconds()})
 }
 
 func (p *jsonProgress) Step(s Status) {
@@ -167,6 +182,7 @@ type barProgress struct {
 	draw *mpb.Progress // nil while nothing is shown
 	bar  *mpb.Bar
 	name string
+	last *Status // of the newest step; nil before the first
 
 	mu     sync.Mutex
 	status func(width int) string // shown behind the bar
@@ -187,21 +203,30 @@ func (b *barProgress) Line(text string) {
 	fmt.Fprintln(b.w, text)
 }
 
-// Phase shows a bar of its own, which goes away when the phase is over.
-func (b *barProgress) Phase(name string, done, total int) {
-	b.show(name, int64(done), int64(total), func(int) string { return fmt.Sprintf("%d/%d", done, total) })
-	if done == total {
+// Phase shows a bar of its own, which goes away when the phase is over. Steps have theirs.
+func (b *barProgress) Phase(p phase) {
+	if p.name == spanSteps && b.last != nil {
+		b.Step(*b.last)
+		return
+	}
+	count := strings.TrimPrefix(p.text(), p.name)
+	b.show(p.name, int64(p.done), int64(p.total), func(int) string { return strings.TrimLeft(count, " ,") })
+	if p.over() {
 		b.end(true)
 	}
 }
 
 // Step moves the bar.
 func (b *barProgress) Step(s Status) {
+	b.last = &s
 	b.show("train", s.Step, s.Steps, s.fit)
 }
 
 // Times writes where the time went.
 func (b *barProgress) Times(spans []Span) { b.Line(timesText(spans)) }
+
+// Clear takes the bar from the screen.
+func (b *barProgress) Clear() { b.end(true) }
 
 // Close leaves the bar as it is on the screen.
 func (b *barProgress) Close() { b.end(false) }

@@ -22,6 +22,8 @@ type rehearsal struct {
 	flops      float64       // of an update, but for the optimizer's
 	peak       float64       // of the devices, a second; 0: nobody knows
 	pass       time.Duration // about what the passes that are measured take, by counts alone
+
+	runs, done int // what is run: each kind of work at first and again
 }
 
 // run tells how long the run will take, before its first step: each kind of work is done once for what drivers compile at its first use,
@@ -37,15 +39,16 @@ func (r *rehearsal) run(ctx context.Context) error {
 	defer r.times.span(spanForecast)()
 	f := &r.display.forecast
 	f.count(c, from)
-	kinds, done := 1, 0
+	r.runs = 1
 	for _, e := range []errand{f.evaluations, f.samples} {
-		kinds += int(min(1, e.many))
+		r.runs += int(min(1, e.many))
 	}
-	r.display.Phase(spanForecast, 0, kinds)
+	r.runs *= runsOfKind
+	r.display.Phase(spanForecast, 0, r.runs)
 	measured := func(once func() (time.Duration, error)) (time.Duration, error) {
 		each, err := r.measured(once)
-		if done++; err == nil {
-			r.display.Phase(spanForecast, done, kinds)
+		if err == nil {
+			r.count((r.done/runsOfKind + 1) * runsOfKind)
 		}
 		return each, err
 	}
@@ -96,6 +99,17 @@ func (r *rehearsal) recall(m measured, step int64) {
 	r.tell()
 }
 
+// runsOfKind is how many runs of each kind of work are counted.
+const runsOfKind = 2
+
+// count shows how many runs are made.
+func (r *rehearsal) count(done int) {
+	if done > r.done && r.runs > 0 {
+		r.done = done
+		r.display.Phase(spanForecast, done, r.runs)
+	}
+}
+
 // tell tells the forecast.
 func (r *rehearsal) tell() {
 	f := &r.display.forecast
@@ -142,6 +156,7 @@ func (r *rehearsal) measured(once func() (time.Duration, error)) (time.Duration,
 	if r.team.note(err) != nil || r.long() && first < 2*r.pass {
 		return told, err
 	}
+	r.count(r.done + 1)
 	begin = time.Now()
 	sum, n := time.Duration(0), 0
 	again := func() bool { return n == 0 || n < measureMost && time.Since(begin) < measureAgain && !r.long() }

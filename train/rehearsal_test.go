@@ -65,7 +65,7 @@ func TestRehearsalOfARunThatGoesOn(t *testing.T) {
 		require.ErrorIs(t, err, ErrStopped)
 		return out.String()
 	}
-	const rehearsed = "estimate the time 0/3\nestimate the time 3/3\n"
+	const rehearsed = "estimate the time 0/6\nestimate the time 6/6\n"
 	assert.Contains(t, once(2, nil), rehearsed)
 	text := once(3, func(m *measured) {
 		assert.Positive(t, m.Step)

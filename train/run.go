@@ -78,6 +78,7 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 	}
 	defer progress.Close()
 	spent := newTimes(time.Now)
+	spent.watch = func(name string) { progress.Busy(name, 0, 0) }
 	for _, s := range c.Before {
 		spent.spent[s.Name] += s.Spent
 	}

@@ -42,10 +42,13 @@ type times struct {
 	open   []string
 	spent  map[string]time.Duration
 	beside map[string]time.Duration
+	watch  func(name string) // is told of the innermost span, "" for none
 }
 
 func newTimes(now func() time.Time) *times {
-	return &times{now: now, mark: now(), open: []string{spanOther}, spent: map[string]time.Duration{}, beside: map[string]time.Duration{}}
+	return &times{
+		now: now, mark: now(), open: []string{spanOther}, spent: map[string]time.Duration{}, beside: map[string]time.Duration{}, watch: func(string) {},
+	}
 }
 
 // settle gives the time since the last call to the innermost span.
@@ -60,9 +63,15 @@ func (t *times) span(name string) (end func()) {
 	t.settle()
 	depth := len(t.open)
 	t.open = append(t.open, name)
+	t.watch(name)
 	return func() {
 		t.settle()
 		t.open = t.open[:min(depth, len(t.open))]
+		if name := t.open[len(t.open)-1]; name != spanOther {
+			t.watch(name)
+		} else {
+			t.watch("")
+		}
 	}
 }
 

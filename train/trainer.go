@@ -281,12 +281,7 @@ func (t *trainer) evaluate(ctx context.Context) error {
 	}
 	defer t.times.span(spanEvaluation)()
 	begin := time.Now()
-	long := t.display.forecast.evaluations.each >= measureFor
-	show := func(done, all int) {
-		if long || time.Since(begin) >= measureFor {
-			t.display.Phase(spanEvaluation, done, all)
-		}
-	}
+	show := func(done, all int) { t.display.Busy(spanEvaluation, done, all) }
 	show(0, t.validation.Batches())
 	r, err := t.team.evaluate(ctx, t.state, t.validation, show)
 	if err != nil {
@@ -314,8 +309,11 @@ func (t *trainer) sample(ctx context.Context) error {
 	c := t.config
 	begin := time.Now()
 	var text strings.Builder
+	drawn := 0
 	err := Continue(t.team.uncancelled(ctx), c.Sample, c.Tokenizer, t.state, func(more string) bool {
 		text.WriteString(more)
+		drawn = min(drawn+1, c.Sample.Tokens-1)
+		t.display.Busy(spanSamples, drawn, c.Sample.Tokens)
 		return true
 	})
 	if errors.Is(err, errLogits) { // whether the run has diverged is for its steps to say

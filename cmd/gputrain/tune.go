@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"gputrain/checkpoint"
 	"gputrain/data/texts"
@@ -138,13 +139,19 @@ func (c *tuneCmd) best(r train.Result) string {
 
 // askBest puts the questions to the best checkpoint, which is not the last.
 func (c *tuneCmd) askBest(ctx context.Context, a *asker, base string, r train.Result) error {
+	p, err := train.NewProgress(c.Progress, os.Stderr, 10*time.Second)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	p.Busy("open the best checkpoint", 0, 0)
 	f := modelFlags{baseFlag: baseFlag{Base: base}, Model: c.best(r), Adapter: c.Adapter}
 	m, release, err := f.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return a.put(ctx, after, m)
+	return a.put(ctx, after, m, p)
 }
 
 // farewell says what may be done with the result.
@@ -211,30 +218,35 @@ func (a *asker) ask(run *train.Config) error {
 	run.Hooks = append(run.Hooks, train.HookFunc(func(ctx context.Context, e train.Event) error {
 		switch {
 		case e.Kind == train.Started && e.Step == 0:
-			return a.put(ctx, before, e.State)
+			return a.put(ctx, before, e.State, e.Progress)
 		case e.Kind != train.Ended || e.Err != nil || e.State == nil:
 		case e.BestStep > 0 && e.BestStep != e.Step:
 			a.best = true
 		default:
-			return a.put(ctx, after, e.State)
+			return a.put(ctx, after, e.State, e.Progress)
 		}
 		return nil
 	}))
 	return nil
 }
 
-// put writes the questions with the answers of a model, beside those of the conversations.
-func (a *asker) put(ctx context.Context, when string, m train.Decoder) error {
-	for _, q := range a.questions {
+// put writes the questions with the answers of a model, beside those of the conversations, and counts tokens meanwhile.
+func (a *asker) put(ctx context.Context, when string, m train.Decoder, p train.Progress) error {
+	defer p.Clear()
+	for i, q := range a.questions {
 		c, t := a.sample, a.tokens
 		c.Begin, c.Stop = q.Prompt, append(slices.Clone(c.Stop), q.Answer[len(q.Answer)-1]) // what ends the turn
 		var answer strings.Builder
+		drawn, all := i*c.Tokens, len(a.questions)*c.Tokens
 		if err := train.Continue(ctx, c, t, m, func(more string) bool {
 			answer.WriteString(more)
+			p.Busy("answers "+when, min(drawn, all-1), all)
+			drawn++
 			return true
 		}); err != nil {
 			return err
 		}
+		p.Clear()
 		if _, err := fmt.Fprintf(a.out, "%s\n  question  %s\n  answer    %s\n  held out  %s\n", when,
 			line(setup.Spoken(t, q.Prompt)), line(answer.String()), line(said(t, q.Prompt, q.Answer))); err != nil {
 			return err

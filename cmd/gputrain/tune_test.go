@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -242,7 +243,9 @@ func TestBestCheckpointAnswers(t *testing.T) {
 		run := train.Config{Tokenizer: train.Bytes, Validation: &texts.Documents{}}
 		run.Sample.Tokens = 3
 		require.NoError(t, a.ask(&run))
-		e := train.Event{Kind: train.Ended, Step: row.step, BestStep: row.best, State: struct{ train.State }{}}
+		none, err := train.NewProgress("none", io.Discard, 0)
+		require.NoError(t, err)
+		e := train.Event{Kind: train.Ended, Step: row.step, BestStep: row.best, State: struct{ train.State }{}, Progress: none}
 		require.NoError(t, run.Hooks[0].Event(t.Context(), e))
 		assert.Equal(t, row.later, a.best, row)
 		a.questions = []texts.Question{{Prompt: []int32{1, 2}, Answer: []int32{3, 0}}}
