@@ -16,7 +16,7 @@ func TestEvalHasTheWindowsOfTheRun(t *testing.T) {
 	p := newPlace(t)
 	p.runDir(t, "first")
 	p.runDir(t, "run")
-	short := []string{"--set", "train.steps=2", "--set", "optimizer.schedule.warmup_steps=0", "--set", "train.eval_every=0", "--set", "train.eval_tokens=0", "--set", "data.text=text.txt", "--set", "train.sample_tokens=0"}
+	short := []string{"--set", "train.steps=2", "--set", "optimizer.schedule.warmup_steps=0", "--set", "train.eval_every=2", "--set", "train.eval_tokens=0", "--set", "data.text=text.txt", "--set", "train.sample_tokens=0"}
 	ok(t, p.train("first", append(short, "--set", "model.context=1024", "--set", "data.validation=0", "--set", "train.batch=1")...))
 	from := append(short, "--set", "model.from=first")
 	ok(t, p.train("run", append(from, "--set", "model.context=32")...))

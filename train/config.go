@@ -36,7 +36,7 @@ type Config struct {
 	Drawn    []string // those of Params that were not found where the others are from but drawn (model.OpenPartial), to be told
 
 	Train       data.Source
-	Validation  data.Source   // nil: no evaluation
+	Validation  data.Source   // nil: no evaluation, as with an EvalEvery of 0
 	Fingerprint string        // of the text (texts.Corpus.Fingerprint); a resumed run compares it
 	Earlier     data.Earlier  // what earlier programs made of the text (texts.Corpus.Earlier)
 	Data        *Amounts      // how much text there is; nil: nobody has counted
@@ -139,7 +139,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.State.MeasureUpdates = c.Spikes.UpdateNorm > 0
 	c.State.Sampling = c.Sample.Tokens > 0
-	if c.Validation == nil {
+	if !c.evaluates() {
 		c.State.Evaluation = 0
 	}
 	if c.Settings == nil {

@@ -9,6 +9,9 @@ import (
 	"gputrain/state"
 )
 
+// evaluates tells whether there are evaluations.
+func (c Config) evaluates() bool { return c.Validation != nil && c.EvalEvery > 0 }
+
 // evaluation is over the windows of the validation data that are to be evaluated.
 func (c Config) evaluation() (*data.Evaluation, error) {
 	return data.NewEvaluation(c.Validation, c.State.Sequence, c.State.Evaluation, evaluationWindows(c.State, c.EvalTokens))
@@ -20,6 +23,21 @@ func evaluationWindows(c state.Config, tokens int64) int {
 		return 0
 	}
 	return int(max(1, tokens/int64(c.Sequence)))
+}
+
+// EvaluationTokens is how many tokens an evaluation reads at most where nobody says it: no more than most, and in all evaluations of a run half of what its
+// training reads, so that they take about a sixth of its time, as a forward pass is a third of a step. 0: there is no evaluation.
+func EvaluationTokens(c state.Config, steps, every, most int64) int64 {
+	if every == 0 {
+		return 0
+	}
+	read := steps * int64(c.Batch*c.Microbatches*c.Sequence)
+	tokens := read / 2 / max(1, timesDue(0, steps, every))
+	piece := int64(c.Sequence)
+	if c.Preference != nil { // whole pairs
+		piece *= 2
+	}
+	return min(most, max(piece, tokens/piece*piece))
 }
 
 // evaluationTokens is what a batch of an evaluation has: with fewer, processors wait more between kernels than they compute.
@@ -54,7 +72,7 @@ func EvaluationRows(ctx context.Context, c state.Config, tokens int64) int {
 
 // withRows is the configuration with the batches of its evaluations.
 func (c Config) withRows(ctx context.Context) Config {
-	if c.Validation != nil && c.State.Evaluation == 0 {
+	if c.evaluates() && c.State.Evaluation == 0 {
 		c.State.Evaluation = EvaluationRows(ctx, c.State, c.EvalTokens)
 	}
 	return c

@@ -141,7 +141,7 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 	if err := t.openBatches(); err != nil {
 		return err
 	}
-	if c.Validation != nil {
+	if c.evaluates() {
 		if t.validation, err = c.evaluation(); err != nil {
 			return err
 		}

@@ -469,6 +469,8 @@ func TestRoomForAllCheckpoints(t *testing.T) {
 	assert.Equal(t, 4, c.savesAfter(0), "40, 80, 90 and 100")
 	assert.Equal(t, 2, c.savesAfter(80))
 	c.Validation = tinyRun(t, "").Validation
+	assert.Equal(t, 4, c.mostCheckpoints(), "without evaluations none is the best")
+	c.EvalEvery = 10
 	assert.Equal(t, 6, c.mostCheckpoints(), "and the best")
 	c.SaveEvery = Every(0)
 	assert.Equal(t, 1, c.savesAfter(0), "at the end")

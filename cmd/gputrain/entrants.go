@@ -123,6 +123,9 @@ func (c *compareCmd) common() (*runfile.Config, error) {
 	if cfg.Data.Validation == 0 {
 		return nil, fmt.Errorf("data.validation (%s): found 0, wanted a part of the text to compare by", cfg.Origin("data.validation"))
 	}
+	if cfg.Train.EvalEvery == 0 {
+		return nil, fmt.Errorf("train.eval_every (%s): found 0, wanted 1 or more to compare by; a number beyond train.steps evaluates at the end alone", cfg.Origin("train.eval_every"))
+	}
 	return cfg, cfg.Validate()
 }
 

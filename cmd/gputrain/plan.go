@@ -180,7 +180,7 @@ func plannedState(ctx context.Context, cfg *runfile.Config, out io.Writer) (stat
 	}
 	st = st.WithDefaults()
 	st.Sampling = cfg.Train.Sample.Tokens > 0
-	if cfg.Data.Validation > 0 {
+	if cfg.Data.Validation > 0 && cfg.Train.EvalEvery > 0 {
 		st.Evaluation = train.EvaluationRows(ctx, st, cfg.Train.EvalTokens)
 	}
 	return st, nil

@@ -332,7 +332,7 @@ func (h *choosing) fits(ctx context.Context, r tuning.Recipe) (bool, error) {
 	begin.Release()
 	c = c.WithDefaults()
 	c.Sampling = cfg.Train.Sample.Tokens > 0
-	if cfg.Data.Validation > 0 {
+	if cfg.Data.Validation > 0 && cfg.Train.EvalEvery > 0 {
 		c.Evaluation = train.EvaluationRows(ctx, c, cfg.Train.EvalTokens)
 	}
 	dry, err := state.Dry(ctx, c, h.device.AsDry())

@@ -14,7 +14,7 @@ func TestZerosThatKeysDoNotTake(t *testing.T) {
 	assert.Equal(t, []any{kept.Steps, 7, kept.KeepBest, kept.LogEvery, kept.NaNPatience}, []any{l.Steps, l.Keep, l.KeepBest, l.LogEvery, l.NaNPatience})
 	assert.Equal(t, Spikes{Window: kept.Spikes.Window, Patience: 2}, l.Spikes)
 	assert.Equal(t, Sample{RepetitionPenalty: kept.Sample.RepetitionPenalty}, l.Sample, "none are drawn")
-	assert.Zero(t, l.EvalEvery, "only at the end")
+	assert.Zero(t, l.EvalEvery, "none")
 	assert.False(t, l.SaveAsync)
 	require.NoError(t, l.Validate())
 	for says, breaks := range map[string]func(l *Loop){

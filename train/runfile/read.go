@@ -20,6 +20,8 @@ const (
 	endKey     = "optimizer.schedule.learning_rate_end"
 	ratioKey   = "optimizer.schedule.learning_rate_end_ratio"
 	contextKey = "model.context"
+
+	evalTokensKey = "train.eval_tokens" // whose default is another for a short run
 )
 
 // layRead lays the defaults for a model that was read. The context is then the default too, where the model has more: published ones have a context that
@@ -78,13 +80,16 @@ func (c *Config) AsBegun(dir string, reschedule bool) error {
 	if err != nil {
 		return err
 	}
-	for _, key := range []string{rateKey, endKey, contextKey} {
+	for _, key := range []string{rateKey, endKey, contextKey, evalTokensKey} {
 		if !c.Origin(key).IsDefault() || !was.Origin(key).IsDefault() {
 			continue
 		}
 		f, _ := find(key)
 		reflect.ValueOf(&c.Run).Elem().FieldByIndex(f.index).Set(reflect.ValueOf(was.Run).FieldByIndex(f.index))
 		c.origin[key] = was.origin[key]
+	}
+	if c.Origin(evalTokensKey) == byDefault { // however long the run is to be now
+		c.origin[evalTokensKey] = byDefault + ": as the run began"
 	}
 	c.begun = !reschedule
 	return nil

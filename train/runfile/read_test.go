@@ -93,6 +93,8 @@ func TestDefaultsOfARunThatBegan(t *testing.T) {
 	assert.Equal(t, 0.0015, c.Optimizer.LearningRate)
 	assert.Equal(t, 0.00015, c.Optimizer.RateEnd())
 	assert.Equal(t, Origin("default"), c.Origin("model.context"), "which is the model's own")
+	assert.Equal(t, int64(32768), c.Train.EvalTokens)
+	assert.Equal(t, Origin("default: as the run began"), c.Origin("train.eval_tokens"), "however long the run is to be now")
 
 	c = readAll(t, "model.from=/m", "optimizer.learning_rate=5e-5", "model.context=64")
 	require.NoError(t, c.AsBegun(dir, false))

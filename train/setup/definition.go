@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"strconv"
 	"sync"
 
 	"gputrain/buffers"
@@ -13,6 +14,7 @@ import (
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/state"
+	"gputrain/train"
 	"gputrain/train/runfile"
 )
 
@@ -220,15 +222,33 @@ func described(cfg *runfile.Config, out io.Writer, open func(*runfile.Config, io
 		begin.Release()
 		return state.Config{}, Weights{}, &UsageError{err}
 	}
-	for _, v := range []struct {
-		key   string
-		found any
-	}{{"optimizer.learning_rate", cfg.Optimizer.LearningRate}, {"model.context", c.Sequence}} {
-		if from := cfg.Origin(v.key); from.IsDefault() && from != "default" {
-			fmt.Fprintf(out, "gputrain: %s %v (%s)\n", v.key, v.found, from)
+	tellDefault(cfg, out, "optimizer.learning_rate", cfg.Optimizer.LearningRate)
+	tellDefault(cfg, out, "model.context", c.Sequence)
+	if cfg.Data.Epochs == 0 { // else the text says how many steps there are
+		err = layEvaluations(cfg, c, out)
+	}
+	return c, begin, err
+}
+
+// tellDefault tells of a default that is made for other values.
+func tellDefault(cfg *runfile.Config, out io.Writer, key string, found any) {
+	if from := cfg.Origin(key); from.IsDefault() && from != "default" {
+		fmt.Fprintf(out, "gputrain: %s %v (%s)\n", key, found, from)
+	}
+}
+
+// layEvaluations lays the tokens of an evaluation that suit the length of the run, unless somebody has said them, or the run has begun.
+func layEvaluations(cfg *runfile.Config, c state.Config, out io.Writer) error {
+	const key = "train.eval_tokens"
+	t := cfg.Train
+	n := train.EvaluationTokens(c.WithDefaults(), t.Steps, t.EvalEvery, t.EvalTokens)
+	if cfg.Origin(key) == "default" && cfg.Data.Validation > 0 && n > 0 && n < t.EvalTokens {
+		if err := cfg.Lay(key, strconv.FormatInt(n, 10), "default: all evaluations together read at most half of what training reads"); err != nil {
+			return err
 		}
 	}
-	return c, begin, nil
+	tellDefault(cfg, out, key, cfg.Train.EvalTokens)
+	return nil
 }
 
 // training is how a run file trains a model.

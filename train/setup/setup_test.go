@@ -85,6 +85,45 @@ func TestEpochsGiveTheSteps(t *testing.T) {
 	assert.ErrorContains(t, err, "train.steps (--set): found 9, wanted nothing beside data.epochs (--set): 3 epochs are 8 steps")
 }
 
+// A short run has short evaluations, however its steps are said; a run that has begun keeps those that it began with, and the user's are the user's.
+func TestEvaluationsSuitTheRun(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "text")
+	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("x", 100*16+1)), 0o666))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "run.yaml"), []byte("train:\n  eval_tokens: 32768 # default\n"), 0o666))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "checkpoints", "step-00000001"), 0o777))
+	for name, c := range map[string]struct {
+		sets  []string
+		begun bool
+		want  int64
+		says  string
+	}{
+		"steps":           {[]string{"train.steps=10"}, false, 10 * 64 / 2, "gputrain: train.eval_tokens 320 (default: "},
+		"epochs":          {[]string{"data.epochs=3"}, false, 60 * 64 / 2, "gputrain: train.eval_tokens 1920 (default: "}, // 80 windows, 4 a step
+		"a long run":      {[]string{"train.steps=2000"}, false, 2000 * 64 / 2 / 5 / 16 * 16, "gputrain: train.eval_tokens 12800 (default: "},
+		"a longer one":    {[]string{"train.steps=2000", "train.eval_every=1000"}, false, 32000, "eval_tokens 32000"},
+		"the most":        {[]string{"train.steps=4000", "train.eval_every=2000"}, false, 32768, ""},
+		"said":            {[]string{"train.steps=10", "train.eval_tokens=32768"}, false, 32768, ""},
+		"begun":           {[]string{"train.steps=10"}, true, 32768, "gputrain: train.eval_tokens 32768 (default: as the run began)"},
+		"no evaluation":   {[]string{"train.steps=10", "train.eval_every=0"}, false, 32768, ""},
+		"nothing is held": {[]string{"train.steps=10", "data.validation=0"}, false, 32768, ""},
+	} {
+		cfg, err := runfile.ReadAll(nil, nil, append([]string{"data.text=" + file, "data.validation=0.2", "train.batch=2", "train.accumulate=2", "model.context=16", "model.width=8", "model.layers=1"}, c.sets...))
+		require.NoError(t, err)
+		if c.begun {
+			require.NoError(t, AsBegun(cfg, dir, false))
+		}
+		var said bytes.Buffer
+		run, release, err := Train(t.Context(), cfg, &said)
+		require.NoError(t, err, name)
+		release()
+		assert.Equal(t, c.want, run.EvalTokens, name)
+		if assert.Contains(t, said.String(), c.says, name); c.says == "" {
+			assert.NotContains(t, said.String(), "eval_tokens", name)
+		}
+	}
+}
+
 // A model with fewer rows than the text has tokens is a mistake in the run file.
 func TestRowsForTheText(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "text")

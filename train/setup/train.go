@@ -60,6 +60,9 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 		if err := layEpochs(cfg, text, c); err != nil {
 			return run, nil, &UsageError{err}
 		}
+		if err := layEvaluations(cfg, c, out); err != nil {
+			return run, nil, err
+		}
 		if c.Optimizer, err = fittingOptimizer(cfg, c.Definition); err != nil { // its schedule ends with the run
 			return run, nil, &UsageError{err}
 		}
