@@ -34,7 +34,7 @@ func (d *display) observe(e Event) error {
 		if pairs := e.seen.eval.Pairs; d.config.State.Preference != nil {
 			told = fmt.Sprintf("margin %.4f, accuracy %s", pairs.Margin(), percent(pairs.Accuracy))
 		}
-		d.say("step %d: validation loss %.4f (%s, %s %s)", e.Step, e.seen.eval.Loss, told, grouped(e.seen.eval.Tokens), countedName(d.config.State.Preference != nil))
+		d.say("step %d: validation loss %.4f (%s, %s %s)", e.Step, e.seen.eval.Loss, told, grouped(e.seen.eval.Tokens), named(e.seen.eval.Tokens, countedName(d.config.State.Preference != nil)))
 	case Sampled:
 		d.forecast.samples.each = e.seen.took
 		d.say("step %d: a sample:\n%s", e.Sample.Step, indented(e.Sample.Prompt+e.Sample.Text))

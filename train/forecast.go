@@ -47,10 +47,7 @@ func (f forecast) text() string {
 }
 
 func (e errand) text(name string) string {
-	if e.many != 1 {
-		name += "s"
-	}
-	return fmt.Sprintf("%s %s of %s", grouped(e.many), name, durationText(e.each))
+	return fmt.Sprintf("%s %s of %s", grouped(e.many), named(e.many, name+"s"), durationText(e.each))
 }
 
 // durationText is a duration for people: two digits of seconds, or whole units.

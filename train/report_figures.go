@@ -229,7 +229,7 @@ func (h *history) speedPanels() []svg.Panel {
 	if h.lines == 0 {
 		return nil
 	}
-	tokens := svg.Panel{XLabel: "step", YLabel: "tokens a second", Top: h.usualComputed.usual(), Series: []svg.Series{
+	tokens := svg.Panel{XLabel: "step", YLabel: countedName(h.last.Pairs != nil) + " a second", Top: h.usualComputed.usual(), Series: []svg.Series{
 		{Color: light, Faint: true, Points: h.counted.points},
 		{Name: fmt.Sprintf("in the loss, mean of %d", windowSize), Color: blue, Points: h.meanCounted.points},
 	}}

@@ -82,6 +82,14 @@ func countedName(pairs bool) string {
 	return "tokens"
 }
 
+// named is the name of so many things.
+func named(n int64, things string) string {
+	if n == 1 {
+		return strings.TrimSuffix(things, "s")
+	}
+	return things
+}
+
 // mean makes the means of lines of metrics; NaN and 0 where there are none.
 func (s *Status) mean(lines []Metrics) {
 	var all sums

@@ -96,6 +96,9 @@ func (c *trainTokenizeCmd) texts() (texts []io.Reader, err error) {
 	}
 	for _, name := range c.Text {
 		f, err := openText(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("tokenize: train: --text %q: found no such file, wanted one; patterns are the shell's: --text a.txt --text b.txt", name)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -221,7 +221,7 @@ func longestRun(learned []bool) (most int) {
 func describe(tallies []texts.Tally) string {
 	var parts []string
 	for _, t := range tallies {
-		text := fmt.Sprintf("%d documents (%s), longest %d tokens, %.0f %% of the tokens learned", t.Documents, strings.Join(t.Forms, ", "), t.Longest, 100*float64(t.Learned)/float64(max(t.Tokens, 1)))
+		text := fmt.Sprintf("%s, longest %d tokens, %.0f %% of the tokens learned", t.Counted(), t.Longest, 100*float64(t.Learned)/float64(max(t.Tokens, 1)))
 		if t.Unlearned > 0 {
 			text += fmt.Sprintf(", %d left out", t.Unlearned)
 		}

@@ -22,7 +22,7 @@ type Corpus struct {
 	Files      int
 	Paths      []string // of these files
 	Bytes      int64    // of text, whose tokens are bytes or made of them; 0 for documents and for ids
-	Split      string   // how validation was parted: "by file", "tail", "by document", "none"
+	Split      string   // how validation was parted: "by file", "tail", "by document", "by pair", "none"
 	Notes      []string // what a person should know of it, such as documents without a label
 	Tallies    []Tally  // of each source of documents
 	// Fingerprint is the SHA-256, in hexadecimal, of sizes and contents of the files in their

@@ -51,10 +51,7 @@ func (d *Documents) has(i int64) bool {
 
 // enough refuses a share of the documents that is none of them.
 func (d *Documents) enough(share float64) error {
-	n, what := d.tokens.parts.count, "documents"
-	if d.paired {
-		n, what = n/2, "pairs"
-	}
+	n, what := d.counted(int64(d.tokens.parts.count))
 	if int64(float64(n)*share) > 0 {
 		return nil
 	}
@@ -63,7 +60,15 @@ func (d *Documents) enough(share float64) error {
 		step := math.Pow10(int(math.Floor(-math.Log10(float64(n)))) - 1) // the second digit
 		way = fmt.Sprintf("data.validation %.2g or more, or 0, which keeps none", math.Ceil(1/float64(n)/step)*step)
 	}
-	return fmt.Errorf("validation %v of %d %s leaves 0 for validation, wanted 1 or more: %s", share, n, what, way)
+	return fmt.Errorf("validation %v of %d %ss leaves 0 for validation, wanted 1 or more: %s", share, n, what, way)
+}
+
+// counted is so many documents as they are counted: in pairs, if they are that.
+func (d *Documents) counted(documents int64) (n int64, what string) {
+	if d.paired {
+		return documents / 2, "pair"
+	}
+	return documents, "document"
 }
 
 // each takes one document after the other, until take says that it has enough.

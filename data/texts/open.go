@@ -136,13 +136,14 @@ func (c *Corpus) splitDocuments(r *reading, config Config, all *Documents) error
 		return fmt.Errorf("data: jsonl %s: found no rows, wanted at least one", c.Name)
 	}
 	train, validation := all, (*Documents)(nil)
+	count, what := all.counted(int64(all.tokens.parts.count))
 	c.Split = "none"
 	if config.Validation > 0 {
 		if err := all.enough(config.Validation); err != nil {
 			return fmt.Errorf("data: jsonl %s: %w", c.Name, err)
 		}
 		train, validation = all.split(config.Validation)
-		c.Split = "by document"
+		c.Split = "by " + what
 	}
 	known := all.tokens.account
 	tally := Tally{Source: c.Name, Forms: known.Forms.names(), Unread: known.Unread}
@@ -158,8 +159,8 @@ func (c *Corpus) splitDocuments(r *reading, config Config, all *Documents) error
 		}
 		laid, err := part.documents.pack(r, config.Context)
 		if err != nil {
-			return fmt.Errorf("data: jsonl %s: validation %v of %d documents leaves %d for %s: %w",
-				c.Name, config.Validation, all.tokens.parts.count, part.documents.count(r), part.name, err)
+			left, _ := all.counted(int64(part.documents.count(r)))
+			return fmt.Errorf("data: jsonl %s: validation %v of %d %ss leaves %d for %s: %w", c.Name, config.Validation, count, what, left, part.name, err)
 		}
 		part.documents.laid = laid
 		tally.of(laid)

@@ -35,6 +35,7 @@ var fivePairs = []string{
 func TestPairsStayTogether(t *testing.T) {
 	corpus, err := pairsOf(t, Config{Vocab: 64, Context: 4}, fivePairs...)
 	require.NoError(t, err)
+	assert.Contains(t, corpus.Notes[0], "pairs.jsonl: 5 pairs (tokens) of 30 tokens in 10 windows of 4", "and not documents, twice as many")
 	config := data.LoaderConfig{Context: 4, Batch: 4, Seed: 3}
 	loader, err := data.NewLoader(corpus.Train, config)
 	require.NoError(t, err)

@@ -14,10 +14,11 @@ type Tally struct {
 	Template  string   `json:"template,omitempty"` // of conversations
 	Forms     []string `json:"forms"`              // of its rows
 	Documents int      `json:"documents"`
-	Tokens    int64    `json:"tokens"`  // of all documents
-	Longest   int      `json:"longest"` // tokens of the longest document
-	Cut       int      `json:"cut"`     // documents of which Layout.Long leaves tokens out
-	Divided   int      `json:"divided"` // documents that several windows share
+	Pairs     int      `json:"pairs,omitempty"` // that the documents are, two each
+	Tokens    int64    `json:"tokens"`          // of all documents
+	Longest   int      `json:"longest"`         // tokens of the longest document
+	Cut       int      `json:"cut"`             // documents of which Layout.Long leaves tokens out
+	Divided   int      `json:"divided"`         // documents that several windows share
 	Unlearned int      `json:"unlearned"`
 	Unread    []string `json:"unread,omitempty"` // keys of rows that nothing reads, as far as they were noted
 	Windows   int64    `json:"windows"`
@@ -30,6 +31,9 @@ type Tally struct {
 func (t *Tally) of(p *packed) {
 	t.Documents, t.Tokens, t.Longest = t.Documents+int(p.documents), t.Tokens+p.tokens, max(t.Longest, int(p.longest))
 	t.Cut, t.Divided, t.Unlearned = t.Cut+int(p.cut), t.Divided+int(p.divided), t.Unlearned+int(p.left)
+	if p.paired {
+		t.Pairs = t.Documents / 2
+	}
 	t.Windows, t.Room = t.Windows+p.Windows(), t.Room+p.Windows()*int64(p.size)
 	t.Filled, t.Learned = t.Filled+p.filled, t.Learned+p.learned
 }
@@ -37,11 +41,8 @@ func (t *Tally) of(p *packed) {
 // String is the line that a run begins with.
 func (t Tally) String() string {
 	parts := []string{
-		fmt.Sprintf("%s: %d documents of %d tokens in %d windows of %d, %.0f %% full", t.Source, t.Documents, t.Tokens, t.Windows, t.Room/max(t.Windows, 1), share(t.Filled, t.Room)),
+		fmt.Sprintf("%s: %s of %d tokens in %d windows of %d, %.0f %% full", t.Source, t.Counted(), t.Tokens, t.Windows, t.Room/max(t.Windows, 1), share(t.Filled, t.Room)),
 		fmt.Sprintf("%.0f %% of the tokens learned", share(t.Learned, t.Tokens)), fmt.Sprintf("longest %d", t.Longest), fmt.Sprintf("%d cut", t.Cut),
-	}
-	if len(t.Forms) > 0 {
-		parts[0] = strings.Replace(parts[0], "documents of", "documents ("+strings.Join(t.Forms, ", ")+") of", 1)
 	}
 	if t.Template != "" {
 		parts = slices.Insert(parts, 1, t.Template)
@@ -56,6 +57,18 @@ func (t Tally) String() string {
 		parts = append(parts, unreadText(t.Unread))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// Counted says how many documents there are, or pairs of them, and of which forms.
+func (t Tally) Counted() string {
+	text := fmt.Sprintf("%d documents", t.Documents)
+	if t.Pairs > 0 {
+		text = fmt.Sprintf("%d pairs", t.Pairs)
+	}
+	if len(t.Forms) > 0 {
+		text += " (" + strings.Join(t.Forms, ", ") + ")"
+	}
+	return text
 }
 
 // share is a part in percent.

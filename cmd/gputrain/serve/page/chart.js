@@ -52,9 +52,9 @@ export class Chart {
     p.addEventListener('blur', () => { this.inside = false; this.share.hover(null); });
   }
 
-  // set takes lines {name, own, colour, raw, mean, dots, focus, live} and marks {x, text, colour}, and draws.
-  set(lines, marks) {
-    Object.assign(this, { lines, marks });
+  // set takes lines {name, own, colour, raw, mean, dots, focus, live}, marks {x, text, colour} and whether lines are yet to come, and draws.
+  set(lines, marks, loading) {
+    Object.assign(this, { lines, marks, loading });
     this.draw();
   }
 
@@ -108,12 +108,15 @@ export class Chart {
     this.scale.textContent = this.log ? 'log' : 'lin';
     this.pulse.hidden = true;
     c.font = `11px ${css('--sans')}`;
+    c.textAlign = 'left'; // not as the last drawing left it
     if (!this.extent) {
       c.fillStyle = css('--faint');
-      c.fillText('nothing measured here', pad.left, this.height / 2);
+      this.plot.dataset.empty = this.loading ? 'loading …' : 'nothing measured here';
+      c.fillText(this.plot.dataset.empty, pad.left, this.height / 2);
       this.overlay();
       return;
     }
+    delete this.plot.dataset.empty;
     this.grid(c);
     c.save();
     c.beginPath();
@@ -152,7 +155,12 @@ export class Chart {
     c.strokeStyle = m.colour;
     c.setLineDash([3, 3]);
     c.beginPath(); c.moveTo(x, pad.top); c.lineTo(x, this.height - pad.bottom); c.stroke();
-    if (this.height > 200) { c.fillStyle = m.colour; c.fillText(m.text, x + 5, pad.top + 9); }
+    if (this.height > 200) { // beside the line, where there is room for all of it
+      const room = x + 5 + c.measureText(m.text).width <= this.width - pad.right;
+      c.textAlign = room ? 'left' : 'right';
+      c.fillStyle = m.colour;
+      c.fillText(m.text, room ? x + 5 : x - 5, pad.top + 9);
+    }
     c.restore();
   }
 

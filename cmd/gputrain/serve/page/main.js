@@ -59,7 +59,7 @@ const newest = (all) => all.reduce((a, b) => !a || b.changed > a.changed ? b : a
 // choice is what of the curves of the shown runs is drawn: in charts in order, beside others in the same chart, and the rest, offered below.
 function choice(shown) {
   const specs = new Map(), single = shown.length === 1;
-  for (const r of shown) for (const name of r.series) { const s = about(name); if (s) specs.set(name, s); }
+  for (const r of shown) for (const name of r.series) { const s = about(name, r); if (s) specs.set(name, s); }
   const beside = new Map();
   if (single) for (const s of [...specs.values()]) beside.set(s.key, Object.entries(s.beside || {}).filter(([name]) => specs.delete(name)));
   let order = [...specs.values()].sort((a, b) => a.rank - b.rank || a.title.localeCompare(b.title));
@@ -92,7 +92,7 @@ function drawCharts(shown, run) {
       .filter((l) => !lines.length || !alike(l.raw, lines[0].raw)).map((l) => ({ ...l, name: text, own: true, colour: css(k ? '--good' : '--warm'), fill: false, live: false })));
     if (others.length) lines.forEach((l) => Object.assign(l, { name: s.own, own: true }));
     lines.push(...others);
-    c.set(lines, marks);
+    c.set(lines, marks, shown.some((r) => r.series.includes(s.key) && !curveOf(r, s) && (asking(r) || r.curves?.x !== view.x)));
   });
 }
 
@@ -105,8 +105,10 @@ function drawMore(rest) {
 
 const matches = (s) => s.key.toLowerCase().includes($('more-filter').value.trim().toLowerCase());
 
+const curveOf = (r, s) => r.curves?.x === view.x && r.curves.raw[s.key];
+
 function line(r, s, focus, many) {
-  const raw = r.curves?.x === view.x && r.curves.raw[s.key];
+  const raw = curveOf(r, s);
   if (!raw) return [];
   const mean = view.span > 1 && !s.raw ? r.curves.mean[s.key] : null;
   const live = stateOf(r)[1] === 'live';
