@@ -162,7 +162,7 @@ func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string) 
 	run, release, err := setup.Train(ctx, cfg, c.out)
 	cfg.Model.From, cfg.LoRA.From, cfg.Data.Tokenizer = from, adapters, tokenizer
 	if run.Settings != nil {
-		run.Settings = setup.Settings(cfg)
+		run.Settings = setup.Settings(cfg, run.State.Definition)
 	}
 	return run, release, err
 }

@@ -254,7 +254,7 @@ func breachOf(key, at string, v reflect.Value) *breach {
 // the key, where its value came from, what was found and what was wanted.
 func (c *Config) Validate() error {
 	for _, f := range fields {
-		if b := breachOf(f.key, f.key, reflect.ValueOf(c.value(f))); b != nil {
+		if b := breachOf(f.key, f.key, reflect.ValueOf(c.value(f))); b != nil && !c.ofRead(f.key) {
 			return c.invalid(b.at, b.found, b.wanted)
 		}
 	}
@@ -280,6 +280,16 @@ func (c *Config) Validate() error {
 		return err
 	}
 	return c.validateOptimizer()
+}
+
+// ofRead tells that a value is what a record says of a model that was read, which a new one may not have: a kind that none is made of, 0 for what its family
+// has no use for.
+func (c *Config) ofRead(key string) bool {
+	m := c.Model
+	none, sized := map[string]bool{
+		"model.layers": m.Layers == 0, "model.heads": m.Heads == 0, "model.width": m.Width == 0, "model.rope_theta": m.RopeTheta == 0,
+	}[key]
+	return m.From != "" && (sized && none || key == "model.kind" && model.Reads(m.Kind))
 }
 
 // invalid is the error for a value, whose key may go on with its place in a list.

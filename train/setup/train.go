@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -78,7 +77,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 		Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Earlier: text.Earlier, Prefetch: cfg.Data.Prefetch,
 		Before:      []train.Span{{Name: "read the model's description", Spent: described.Sub(begun)}, {Name: "read the text", Spent: read.Sub(described)}},
 		DataTimeout: from.Timeout, Data: amounts(cfg, text), Notes: append([]string{provenance(text, begin.Tokens)}, text.Notes...),
-		Settings: begin.Tokens.explain(Settings(cfg)), Given: given(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
+		Settings: begin.Tokens.explain(Settings(cfg, c.Definition)), Given: given(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
 	}
 	run.Tokenizer = begin.Tokens.Text()
 	if err := ask(&run, cfg, text, begin.Tokens); err != nil {
@@ -174,23 +173,6 @@ func given(cfg *runfile.Config) []train.Given {
 	var out []train.Given
 	for _, f := range cfg.Read {
 		out = append(out, train.Given{Name: f.Path, Text: f.Text})
-	}
-	return out
-}
-
-// Settings are the values that a resumed run must share, and those it may
-// change.
-func Settings(cfg *runfile.Config) []train.Setting {
-	var out []train.Setting
-	for key, value := range cfg.Values() {
-		path, text := value.(string)
-		file := slices.Contains([]string{"model.from", "lora.from", "data.tokenizer"}, key) || key == "data.template" && strings.HasSuffix(path, ".jinja")
-		if text && path != "" && file {
-			if abs, err := filepath.Abs(path); err == nil { // a run goes on from any directory
-				value = abs
-			}
-		}
-		out = append(out, train.NewSetting(key, value, string(cfg.Origin(key))))
 	}
 	return out
 }
