@@ -168,6 +168,8 @@ func (c *Corpus) splitDocuments(r *reading, config Config, all *Documents) error
 	c.Train = train
 	if validation != nil {
 		c.Validation = validation
+		held, _ := all.counted(validation.laid.documents)
+		tally.Held = int(held)
 	}
 	c.Tallies, c.Notes = append(c.Tallies, tally), append(c.Notes, tally.String())
 	return nil

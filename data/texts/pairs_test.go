@@ -75,6 +75,9 @@ func TestPairsStayTogether(t *testing.T) {
 func TestPairsApart(t *testing.T) {
 	corpus, err := pairsOf(t, Config{Vocab: 64, Context: 4, Validation: 0.4}, fivePairs...)
 	require.NoError(t, err)
+	assert.Contains(t, corpus.Notes[0], "5 pairs (tokens)")
+	assert.Contains(t, corpus.Notes[0], "0 cut, 2 held out", "two fifths")
+	assert.Equal(t, "by pair", corpus.Split)
 	for limit, want := range map[int][]int32{0: {20, 20, 40, 40}, 3: {20, 20}, 1: {20, 20}} {
 		e, err := data.NewEvaluation(corpus.Validation, 4, 4, limit)
 		require.NoError(t, err)

@@ -15,6 +15,7 @@ type Tally struct {
 	Forms     []string `json:"forms"`              // of its rows
 	Documents int      `json:"documents"`
 	Pairs     int      `json:"pairs,omitempty"` // that the documents are, two each
+	Held      int      `json:"held,omitempty"`  // documents, or pairs, that are held out
 	Tokens    int64    `json:"tokens"`          // of all documents
 	Longest   int      `json:"longest"`         // tokens of the longest document
 	Cut       int      `json:"cut"`             // documents of which Layout.Long leaves tokens out
@@ -46,6 +47,9 @@ func (t Tally) String() string {
 	}
 	if t.Template != "" {
 		parts = slices.Insert(parts, 1, t.Template)
+	}
+	if t.Held > 0 {
+		parts = append(parts, fmt.Sprintf("%d held out", t.Held))
 	}
 	if t.Divided > 0 {
 		parts = append(parts, fmt.Sprintf("%d in several windows", t.Divided))
