@@ -25,8 +25,8 @@ func evaluationWindows(c state.Config, tokens int64) int {
 	return int(max(1, tokens/int64(c.Sequence)))
 }
 
-// EvaluationTokens is how many tokens an evaluation reads at most where nobody says it: no more than most, and in all evaluations of a run half of what its
-// training reads, so that they take about a sixth of its time, as a forward pass is a third of a step. 0: there is no evaluation.
+// EvaluationTokens is how many tokens an evaluation reads at most where nobody says it: no more than most, and in all evaluations of a run half of what
+// its training reads, so that they take about a sixth of its time, as a forward pass is a third of a step. 0: there is no evaluation.
 func EvaluationTokens(c state.Config, steps, every, most int64) int64 {
 	if every == 0 {
 		return 0

@@ -12,8 +12,8 @@ type Question struct{ Prompt, Answer []int32 }
 // looked is how many documents are looked at for a question.
 const looked = 50
 
-// Question is the first that is held out, else the first that is trained on: one that stands in a window of so many tokens with all of its document, if
-// there is any, else one that stands there alone. Where no document begins with what is not learned there is none.
+// Question is the first that is held out, else the first that is trained on: one that stands in a window of so many tokens with all of its document,
+// if there is any, else one that stands there alone. Where no document begins with what is not learned there is none.
 func (c *Corpus) Question(context int) (q Question, ok bool, err error) {
 	for _, part := range c.parts {
 		if q, ok, err = part.Question(context); ok || err != nil {
