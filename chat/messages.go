@@ -2,6 +2,7 @@ package chat
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -191,7 +192,11 @@ func oneCall(one any) (any, error) {
 // arguments are an object, or the text of one in JSON, which templates may take for either; any other text stays.
 func arguments(value any) (any, error) {
 	if s, ok := value.(string); ok {
-		return template.Encoded(s)
+		made, err := template.Encoded(s)
+		if err != nil {
+			return nil, errors.New(err.Error()) // apart from what rows are told, as in parsed
+		}
+		return made, nil
 	}
 	return value, nil
 }

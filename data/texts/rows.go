@@ -212,7 +212,7 @@ func (j *jsonl) file(ctx context.Context, name string, from io.ReaderAt, size in
 				continue
 			}
 			number := some.first + i
-			made, err := read(row)
+			made, err := read(j.mended(row))
 			if err != nil {
 				return nil, fmt.Errorf("%s %d: %w%s", file.row, number, err, wayOut(err))
 			}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"gputrain/chat/template"
 	"gputrain/data"
 	"gputrain/tokenizer"
 )
@@ -245,10 +246,11 @@ func textError(path string, err error) error {
 	return fmt.Errorf("data: text %q: %w%s", path, err, wayOut(err))
 }
 
-// wayOut is what helps where text is not UTF-8.
+// wayOut is what helps where text has what is no character.
 func wayOut(err error) string {
 	var invalid *tokenizer.UTF8Error
-	if errors.As(err, &invalid) {
+	var half *template.SurrogateError
+	if errors.As(err, &invalid) || errors.As(err, &half) {
 		return ": data.invalid=replace puts U+FFFD in its place"
 	}
 	return ""
