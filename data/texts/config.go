@@ -62,6 +62,8 @@ type Config struct {
 type Progress struct {
 	Phase     string // "reading", "tokenizing" or "packing"
 	Bytes, Of int64  // of files in this phase; Of is 0 where nobody knows
+	OfRows    bool   // files have rows
+	Rows      int64  // that have become tokens
 	Took      time.Duration
 }
 

@@ -46,7 +46,8 @@ type jsonl struct {
 	learn     int // documents with a label that counts
 	files     int // that have been read
 	account
-	keys *keys // that nothing reads
+	keys    *keys  // that nothing reads
+	rowDone func() // is called after each row; may be nil
 }
 
 // newJSONL reads as a configuration says.

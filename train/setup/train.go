@@ -37,8 +37,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 	if err := FitsMachine(ahead, cfg.Data.Prefetch, c.Batch*c.Microbatches, c.Sequence); err != nil {
 		return run, nil, err
 	}
-	from := Data(cfg, begin.Tokens, c.Definition, c.Sequence)
-	from.Timeout = cfg.Data.Timeout.Time()
+	from := within(cfg, Data(cfg, begin.Tokens, c.Definition, c.Sequence))
 	described := time.Now()
 	text, err := OpenText(ctx, from, out)
 	if err != nil {
