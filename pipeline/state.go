@@ -50,7 +50,10 @@ func Create(ctx context.Context, devices []*gpu.Device, c Config, params []buffe
 
 // create is Create of what fits.
 func (c Config) create(ctx context.Context, devices []*gpu.Device, kernels [][]*gpu.Kernel, params []buffers.Host) (_ *State, err error) {
-	if c.State, err = c.State.WithBase(params); err != nil {
+	if c.State, err = c.State.WithBase(params); err == nil {
+		params, err = c.State.Held(params)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return c.build(ctx, devices, kernels, c.State.Told(params))

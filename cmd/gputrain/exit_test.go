@@ -32,7 +32,7 @@ func TestExitCodes(t *testing.T) {
 	}
 	for want, errs := range map[int][]error{
 		1:   {errors.New("x"), stage(gpu.ErrDeviceLost), stage(fmt.Errorf("%w: x", gpu.ErrTimeout)), stage(pipeline.ErrLinkClosed)},
-		2:   {usageError{errors.New("x")}, &setup.UsageError{Err: errors.New("x")}, &train.DirError{Err: errors.New("x")}, &train.ChangedError{}},
+		2:   {usageError{errors.New("x")}, &setup.UsageError{Err: errors.New("x")}, &train.DirError{Err: errors.New("x")}, &train.ChangedError{}, &state.ProductError{}},
 		3:   {fmt.Errorf("%w: signal", train.ErrStopped)},
 		4:   {&train.DivergedError{}},
 		5:   {gpu.ErrOutOfMemory, stage(gpu.ErrOutOfMemory), stage(&gpu.LimitError{}), &state.MemoryError{}},
