@@ -36,8 +36,8 @@ func (t Transform) scenes(model []buffers.Spec, do func(o Operator, on Scene) er
 		return err
 	}
 	model = t.model(model)
-	leaves, _ := unplaced(model)
-	r, err := p.resolve(leaves, model)
+	leaves, paths := unplaced(model)
+	r, err := p.resolve(leaves, paths)
 	if err != nil {
 		return err
 	}
@@ -59,6 +59,23 @@ func (t Transform) scenes(model []buffers.Spec, do func(o Operator, on Scene) er
 // InitStage is Init for a tree that is one stage of a model; whole is the leaves of all stages, which masks and rates
 // speak of, and by which blocks are counted. Frozen leaves may be among them.
 func (t Transform) InitStage(params *buffers.Tree, whole []buffers.Spec) (*State, error) {
+	return t.initStage(params, t.whole(whole))
+}
+
+// wholeModel is the leaves of all stages in canonical order, made once for them.
+type wholeModel struct {
+	leaves, trained []buffers.Spec
+	paths, own      []string // of both
+}
+
+func (t Transform) whole(leaves []buffers.Spec) wholeModel {
+	w := wholeModel{leaves: t.model(leaves)}
+	w.trained = t.Trained(w.leaves)
+	w.paths, w.own = pathsOf(w.leaves), pathsOf(w.trained)
+	return w
+}
+
+func (t Transform) initStage(params *buffers.Tree, whole wholeModel) (*State, error) {
 	p, err := newPlan(t)
 	if err != nil {
 		return nil, err
@@ -66,16 +83,15 @@ func (t Transform) InitStage(params *buffers.Tree, whole []buffers.Spec) (*State
 	if d := params.DType(); d != buffers.F32 && d != buffers.BF16 {
 		return nil, fmt.Errorf("optim: %s: params: dtype %s, wanted f32 or bf16", t.name, d)
 	}
-	whole = t.model(whole)
-	r, err := p.resolve(params.Layout().Leaves(), whole)
+	r, err := p.resolve(params.Layout().Leaves(), whole.paths)
 	if err != nil {
 		return nil, err
 	}
-	s := &State{plan: p, device: params.Device(), layout: params.Layout(), counts: p.newCounts(), kernels: map[job]*fused{}}
-	if s.whole, s.places, err = places(params.Layout().Leaves(), t.Trained(whole)); err != nil {
+	s := &State{plan: p, device: params.Device(), layout: params.Layout(), counts: p.newCounts(), kernels: map[job]*fused{}, whole: whole.own}
+	if s.places, err = whole.places(params.Layout().Leaves()); err != nil {
 		return nil, fmt.Errorf("optim: %s: params: %w", t.name, err)
 	}
-	if err := s.allocate(r, whole); err != nil {
+	if err := s.allocate(r, whole.leaves); err != nil {
 		s.Release()
 		return nil, fmt.Errorf("optim: %s: %w", t.name, err)
 	}
@@ -223,15 +239,23 @@ func byPath(whole []buffers.Spec) []buffers.Spec {
 	return slices.SortedFunc(slices.Values(whole), func(a, b buffers.Spec) int { return strings.Compare(a.Path, b.Path) })
 }
 
-// places tells where the leaves of a stage stand among the leaves of the whole model, and the paths of all leaves.
-func places(leaves []buffers.Leaf, whole []buffers.Spec) (paths []string, places []int, err error) {
-	_, paths = unplaced(whole)
+// pathsOf are the paths of leaves.
+func pathsOf(leaves []buffers.Spec) []string {
+	paths := make([]string, len(leaves))
+	for i, l := range leaves {
+		paths[i] = l.Path
+	}
+	return paths
+}
+
+// places tells where the leaves of a stage stand among the trained leaves of the whole model.
+func (w wholeModel) places(leaves []buffers.Leaf) (places []int, err error) {
 	for _, l := range leaves {
-		at, found := slices.BinarySearch(paths, l.Path)
-		if !found || !slices.Equal(whole[at].Shape, l.Shape) {
-			return nil, nil, fmt.Errorf("leaf %q of shape %v: found no such leaf in the whole model of %d", l.Path, l.Shape, len(whole))
+		at, found := slices.BinarySearch(w.own, l.Path)
+		if !found || !slices.Equal(w.trained[at].Shape, l.Shape) {
+			return nil, fmt.Errorf("leaf %q of shape %v: found no such leaf in the whole model of %d", l.Path, l.Shape, len(w.trained))
 		}
 		places = append(places, at)
 	}
-	return paths, places, nil
+	return places, nil
 }

@@ -51,7 +51,7 @@ func NewTwin(t Transform, params []buffers.Host, whole ...buffers.Spec) (*Twin, 
 		whole = specs(w.leaves)
 	}
 	whole = t.model(whole)
-	if w.table, err = p.resolve(w.leaves, whole); err != nil {
+	if w.table, err = p.resolve(w.leaves, pathsOf(whole)); err != nil {
 		return nil, err
 	}
 	for _, s := range p.steps {

@@ -31,12 +31,12 @@ func (c Config) Held(params []buffers.Host) ([]buffers.Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	held := slices.Clone(params)
+	held, frozen := slices.Clone(params), setOf(c.Frozen)
 	for i, h := range held {
 		if !read[h.Path] {
 			continue
 		}
-		narrow := c.FrozenDType != buffers.F32 && slices.Contains(c.Frozen, h.Path)
+		narrow := c.FrozenDType != buffers.F32 && frozen[h.Path]
 		if h.Data != nil || h.Read == nil {
 			if count, _ := beyondF16(h.Data, narrow); count > 0 {
 				return nil, productError(h, narrow)
