@@ -247,7 +247,7 @@ func (t *Template) choose(variables *template.Object) (*template.Template, error
 		strings.Join(slices.Sorted(maps.Keys(t.all)), ", "))
 }
 
-// Within sets how long all renderings together may take beside what each may: 0 is as long as they take; it begins with ten minutes.
+// Within sets how long all renderings together may take beside what each may: 0 is as long as they take; it begins with a minute.
 func (t *Template) Within(limit time.Duration) { t.account.Within(limit) }
 
 // Render writes messages as text. With generation the text ends where an answer begins. Variables are what else the

@@ -98,6 +98,6 @@ func TestMergeKeepsFiniteNumbersFinite(t *testing.T) {
 	}
 	assert.NoError(t, a.merge([]float32{1, 2e38, 3, 4}, false, read))
 	assert.NoError(t, a.merge([]float32{float32(math.NaN()), 3, 3, 4}, false, read), "which its reader tells")
-	assert.ErrorContains(t, a.merge([]float32{1, 3e38, 3, 4}, false, read), "m: found 1 of 4 numbers")
-	assert.ErrorContains(t, a.merge([]float32{1, 2, 0, 0}, true, read), "m: found 2 of 4 numbers")
+	assert.ErrorContains(t, a.merge([]float32{1, 3e38, 3, 4}, false, read), "found 1 of 4 numbers")
+	assert.ErrorContains(t, a.merge([]float32{1, 2, 0, 0}, true, read), "found 2 of 4 numbers")
 }

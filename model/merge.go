@@ -140,7 +140,7 @@ func (a adapter) merge(w []float32, dora bool, read func(path string) ([]float32
 		}
 	})
 	if n := notFinite(w); n > 0 && sound { // where an input is not, its reader has said so
-		return fmt.Errorf("%s: found %d of %d numbers that are finite apart and not as a sum, wanted adapters that fit their base", a.module, n, len(w))
+		return fmt.Errorf("found %d of %d numbers that are finite apart and not as a sum, wanted adapters that fit their base", n, len(w))
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ type Account struct {
 // What an account bounds: the time of all renderings by Within, eachTime for each and byteTime for each byte of variables, and texts by what is beyond eachText
 // and byteText of a rendering. Templates of models take a tenth of eachTime, and less than both for a text.
 const (
-	usualWithin = 10 * time.Minute
+	usualWithin = time.Minute
 	eachTime    = 10 * time.Millisecond
 	byteTime    = time.Second / 100_000
 	eachText    = 64 << 10
@@ -33,7 +33,7 @@ const (
 	light       = 8 << 20 // bytes made, above which a rendering is alone
 )
 
-// Within sets how long all renderings may take beside what each may; 0: as long as they take. Without it that is ten minutes.
+// Within sets how long all renderings may take beside what each may; 0: as long as they take. Without it that is a minute.
 func (a *Account) Within(limit time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -23,6 +23,9 @@ import (
 // ggufSuffix is what the name of a GGUF file ends with.
 const ggufSuffix = ".gguf"
 
+// namesGGUF tells whether a path is to be such a file, as gguf.Is reads names.
+func namesGGUF(path string) bool { return strings.EqualFold(filepath.Ext(path), ggufSuffix) }
+
 // wholeShards is --shard-size where none is given.
 const wholeShards = "5GB"
 
@@ -85,7 +88,10 @@ func ggufName(dir string) string {
 	if at := filepath.Dir(dir); filepath.Base(at) == "checkpoints" {
 		dir = filepath.Dir(at)
 	}
-	return strings.TrimSuffix(filepath.Base(dir), ggufSuffix)
+	if name := filepath.Base(dir); namesGGUF(name) {
+		return name[:len(name)-len(ggufSuffix)]
+	}
+	return filepath.Base(dir)
 }
 
 // ggufAdapter are the adapters of a directory as they are written.

@@ -24,7 +24,7 @@ func (c *mergeCmd) Run(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, train.StopSignals()...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	if strings.HasSuffix(c.To, ggufSuffix) {
+	if namesGGUF(c.To) {
 		return usageError{fmt.Errorf("merge: --to: found %s, wanted a directory: gputrain export writes a GGUF file of it", c.To)}
 	}
 	from := c.Model

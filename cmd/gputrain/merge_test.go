@@ -226,13 +226,16 @@ func TestExportsNameWhatIsNotFinite(t *testing.T) {
 		return writeFlags{To: filepath.Join(dir, name), DType: "auto", ShardSize: wholeShards}
 	}
 	for _, c := range []interface{ Run(context.Context) error }{
-		&exportCmd{Model: adapter, writeFlags: to("a.gguf")}, &exportCmd{Model: adapter, writeFlags: to("a")}, &mergeCmd{Model: adapter, writeFlags: to("merged")},
+		&exportCmd{Model: adapter, writeFlags: to("a.GGUF")}, &exportCmd{Model: adapter, writeFlags: to("a")}, &mergeCmd{Model: adapter, writeFlags: to("merged")},
 	} {
 		var out bytes.Buffer
 		was := told
 		told = &out
 		require.NoError(t, c.Run(t.Context()))
 		told = was
+		info, err := os.Stat(filepath.Join(dir, "a.GGUF"))
+		require.NoError(t, err)
+		assert.True(t, info.Mode().IsRegular(), "whichever case the name's end has")
 		assert.Contains(t, out.String(), "found 2 of 16 numbers NaN or infinite, wanted none ("+adapter+"): gputrain inspect counts them")
 	}
 }

@@ -25,8 +25,11 @@ type newFile struct {
 // makeNew makes files in one directory, and that: all of them or none. A file that is there already is refused, and stays.
 func makeNew(files ...*newFile) error {
 	for _, f := range files {
-		if _, err := os.Lstat(f.to); !errors.Is(err, fs.ErrNotExist) {
-			return usageError{fmt.Errorf("%s: found something there, wanted a new file: %w", f.to, errors.Join(err, fs.ErrExist))}
+		switch _, err := os.Lstat(f.to); {
+		case err == nil:
+			return usageError{fmt.Errorf("%s: found something there, wanted a new file: %w", f.to, fs.ErrExist)}
+		case !errors.Is(err, fs.ErrNotExist):
+			return usageError{err}
 		}
 	}
 	dir := filepath.Dir(files[0].to)
