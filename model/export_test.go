@@ -80,7 +80,8 @@ func TestExportIsWholeOrNotThere(t *testing.T) {
 	require.ErrorContains(t, err, `"no.such" is no parameter`)
 }
 
-// What a type makes an infinity of is refused, and the largest numbers that it holds are not: half a step above these rounds to the next, which is none.
+// What a type makes an infinity of is refused, and the largest numbers that it holds are not: half a step above these rounds to
+// the next, which is none.
 func TestExportKeepsFiniteNumbersFinite(t *testing.T) {
 	for dtype, numbers := range map[string][2]float32{"BF16": {0x1.fefffep127, 0x1.ffp127}, "F16": {65519, 65520}} {
 		for _, sign := range []float32{1, -1} {

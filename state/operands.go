@@ -18,11 +18,12 @@ type ProductError struct {
 
 // Error says which, and what may be done.
 func (e *ProductError) Error() string {
-	return fmt.Sprintf("params: tensor %q: found %d of %d numbers that products of f16 take for infinities, up to %g, wanted magnitudes of at most 65504: "+
-		"train.products f32 reads them as they are", e.Path, e.Count, e.Of, e.Largest)
+	return fmt.Sprintf("params: tensor %q: found %d of %d numbers that products of f16 take for infinities, up to %g, "+
+		"wanted magnitudes of at most 65504: train.products f32 reads them as they are", e.Path, e.Count, e.Of, e.Largest)
 }
 
-// Held are parameters that products of f16 can read: of one that f16 does not hold, which would be a loss of NaN in every step, reading is a *ProductError.
+// Held are parameters that products of f16 can read: of one that f16 does not hold, which would be a loss of NaN in every step,
+// reading is a *ProductError.
 func (c Config) Held(params []buffers.Host) ([]buffers.Host, error) {
 	if !c.RoundProducts {
 		return params, nil

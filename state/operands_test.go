@@ -11,8 +11,9 @@ import (
 	"gputrain/model"
 )
 
-// Parameters that products of f16 read are refused where f16 has an infinity for a finite number: from half a step beyond 65504 on, 65520, and where devices keep
-// them in bf16 from half a step below 65536 on, 65408. Embeddings that are no head, norms and biases may be larger, and so may all with products of f32.
+// Parameters that products of f16 read are refused where f16 has an infinity for a finite number: from half a step beyond 65504
+// on, 65520, and where devices keep them in bf16 from half a step below 65536 on, 65408. Embeddings that are no head, norms and
+// biases may be larger, and so may all with products of f32.
 func TestParametersBeyondF16(t *testing.T) {
 	keys := model.Keys{Layers: 1, Heads: 2, Width: 8, Vocab: 13, Context: 6}
 	nan := float32(math.NaN())

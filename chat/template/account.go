@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// An Account bounds what all renderings of a command take together, as Limits bound each: rows may be any number. Those of several goroutines share it. The zero
-// value has the usual bounds.
+// An Account bounds what all renderings of a command take together, as Limits bound each: rows may be any number. Several
+// goroutines share it. The zero value has the usual bounds.
 type Account struct {
 	mu         sync.Mutex
 	within     time.Duration
@@ -21,8 +21,9 @@ type Account struct {
 	clock func() time.Time
 }
 
-// What an account bounds: the time of all renderings by Within, eachTime for each and byteTime for each byte of variables, and texts by what is beyond eachText
-// and byteText of a rendering. Templates of models take a tenth of eachTime, and less than both for a text.
+// What an account bounds: the time of all renderings by Within, eachTime for each and byteTime for each byte of variables, and
+// texts by what is beyond eachText and byteText of a rendering. Templates of models take a tenth of eachTime, and less than both
+// for a text.
 const (
 	usualWithin = time.Minute
 	eachTime    = 10 * time.Millisecond
@@ -68,11 +69,11 @@ func (a *Account) end(begun time.Time, waited time.Duration, bytes, text int) er
 	switch {
 	case a.over != nil:
 	case within > 0 && a.took > may:
-		a.over = fmt.Errorf("chat/template: %d renderings of %d bytes: found %v, wanted at most %v together: a faster template, or more time (data.timeout)",
-			a.renderings, a.bytes, a.took.Round(time.Second/10), may.Round(time.Second/10))
+		a.over = fmt.Errorf("chat/template: %d renderings of %d bytes: found %v, wanted at most %v together: "+
+			"a faster template, or more time (data.timeout)", a.renderings, a.bytes, a.took.Round(time.Second/10), may.Round(time.Second/10))
 	case a.beyond > mostBeyond:
-		a.over = fmt.Errorf("chat/template: %d renderings of %d bytes: found texts that are %d MiB longer than %d KiB and %d times what they are of, wanted at most %d MiB together",
-			a.renderings, a.bytes, a.beyond>>20, eachText>>10, byteText, mostBeyond>>20)
+		a.over = fmt.Errorf("chat/template: %d renderings of %d bytes: found texts that are %d MiB longer "+
+			"than %d KiB and %d times what they are of, wanted at most %d MiB together", a.renderings, a.bytes, a.beyond>>20, eachText>>10, byteText, mostBeyond>>20)
 	}
 	return a.over
 }

@@ -79,7 +79,8 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 		defer fmt.Printf("%s written; in its directory:\n  ollama create %s -f %s\n  ollama run %s\n", files[1].to, c.Ollama, modelfileName, c.Ollama)
 	}
 	tellNotFinite(m.weights.NotFinite())
-	_, err = fmt.Printf("%s,%s %d parameters in %s, from %s to %s: %.1f MB at %.0f MB/s\n", m.def.Kind(), what, parameters, kind, m.dir, c.To, written/1e6, written/1e6/seconds)
+	_, err = fmt.Printf("%s,%s %d parameters in %s, from %s to %s: %.1f MB at %.0f MB/s\n",
+		m.def.Kind(), what, parameters, kind, m.dir, c.To, written/1e6, written/1e6/seconds)
 	return err
 }
 

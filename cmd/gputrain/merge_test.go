@@ -226,7 +226,8 @@ func TestExportsNameWhatIsNotFinite(t *testing.T) {
 		return writeFlags{To: filepath.Join(dir, name), DType: "auto", ShardSize: wholeShards}
 	}
 	for _, c := range []interface{ Run(context.Context) error }{
-		&exportCmd{Model: adapter, writeFlags: to("a.GGUF")}, &exportCmd{Model: adapter, writeFlags: to("a")}, &mergeCmd{Model: adapter, writeFlags: to("merged")},
+		&exportCmd{Model: adapter, writeFlags: to("a.GGUF")}, &exportCmd{Model: adapter, writeFlags: to("a")},
+		&mergeCmd{Model: adapter, writeFlags: to("merged")},
 	} {
 		var out bytes.Buffer
 		was := told

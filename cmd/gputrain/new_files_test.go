@@ -27,18 +27,21 @@ func TestNewFilesAreAllOrNothing(t *testing.T) {
 		err    error
 		left   map[string]string
 	}{
-		"both":           {"", func(_ string, w io.Writer) error { return says("b")(w) }, nil, map[string]string{"a": "a", "b": "b"}},
-		"first there":    {"a", nil, fs.ErrExist, map[string]string{"a": "mine"}},
-		"second there":   {"b", nil, fs.ErrExist, map[string]string{"b": "mine"}},
-		"second fails":   {"", func(string, io.Writer) error { return failed }, failed, map[string]string{}},
-		"second is made": {"", func(to string, _ io.Writer) error { return os.WriteFile(to, []byte("theirs"), 0o666) }, fs.ErrExist, map[string]string{"b": "theirs"}},
+		"both":         {"", func(_ string, w io.Writer) error { return says("b")(w) }, nil, map[string]string{"a": "a", "b": "b"}},
+		"first there":  {"a", nil, fs.ErrExist, map[string]string{"a": "mine"}},
+		"second there": {"b", nil, fs.ErrExist, map[string]string{"b": "mine"}},
+		"second fails": {"", func(string, io.Writer) error { return failed }, failed, map[string]string{}},
+		"second is made": {"", func(to string, _ io.Writer) error {
+			return os.WriteFile(to, []byte("theirs"), 0o666)
+		}, fs.ErrExist, map[string]string{"b": "theirs"}},
 	} {
 		dir := t.TempDir()
 		if c.before != "" {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, c.before), []byte("mine"), 0o666))
 		}
 		second := filepath.Join(dir, "b")
-		err := makeNew(&newFile{to: filepath.Join(dir, "a"), write: says("a")}, &newFile{to: second, write: func(w io.Writer) error { return c.second(second, w) }})
+		last := &newFile{to: second, write: func(w io.Writer) error { return c.second(second, w) }}
+		err := makeNew(&newFile{to: filepath.Join(dir, "a"), write: says("a")}, last)
 		require.ErrorIs(t, err, c.err, name)
 		entries, err := os.ReadDir(dir)
 		require.NoError(t, err)

@@ -154,10 +154,12 @@ func TestConversationsAreKept(t *testing.T) {
 	assert.Len(t, files, 10)
 }
 
-// Half of a surrogate pair is no character, wherever a row has it; a whole pair is one, and an escaped backslash before a u begins neither. data.invalid replaces it
-// but in JSON inside of a text.
+// Half of a surrogate pair is no character, wherever a row has it; a whole pair is one, and an escaped backslash before a u
+// begins neither. data.invalid replaces it but in JSON inside of a text.
 func TestHalvesOfSurrogatePairs(t *testing.T) {
 	const other = `{"role": "assistant", "content": "b"}`
+	const both = `{"messages": [{"role": "user", "content": "a"}, ` + other + `]`
+	const call = `{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "tool_calls": [{"function": {"name": "f", `
 	for row, nested := range map[string]bool{
 		`{"messages": [{"role": "user", "content": "aX"}, ` + other + `]}`:                                                                false,
 		`{"conversations": [{"from": "human", "value": "aX"}, {"from": "gpt", "value": "b"}]}`:                                            false,
@@ -165,11 +167,11 @@ func TestHalvesOfSurrogatePairs(t *testing.T) {
 		`{"prompt": "aX", "completion": "b"}`:                                                                                             false,
 		`{"prompt": "a", "chosen": "bX", "rejected": "c"}`:                                                                                false,
 		`{"prompt": [{"role": "user", "content": "a"}], "chosen": [` + other + `], "rejected": [{"role": "assistant", "content": "Xc"}]}`: false,
-		`{"messages": [{"role": "user", "content": "a"}, ` + other + `], "tools": [{"type": "function", "function": {"name": "fX"}}]}`:    false,
-		`{"messages": [{"role": "user", "content": "a"}, ` + other + `], "chat_template_kwargs": {"xX": 1}}`:                              false,
+		both + `, "tools": [{"type": "function", "function": {"name": "fX"}}]}`:                                                           false,
+		both + `, "chat_template_kwargs": {"xX": 1}}`:                                                                                     false,
 		`{"text": "aX"}`: false,
-		`{"messages": [{"role": "user", "content": "a"}, ` + other + `], "tools": "[{\"type\": \"function\", \"function\": {\"name\": \"f\X\"}}]"}`:                            true,
-		`{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "tool_calls": [{"function": {"name": "f", "arguments": "{\"k\": \"\X\"}"}}]}]}`: true,
+		both + `, "tools": "[{\"type\": \"function\", \"function\": {\"name\": \"f\X\"}}]"}`: true,
+		call + `"arguments": "{\"k\": \"\X\"}"}}]}]}`:                                        true,
 	} {
 		open := func(escapes, invalid string) error {
 			config := chatting(t, chat.Options{})

@@ -76,7 +76,8 @@ func convertAdapter(a Adapter, as gguf.Type) ([]gguf.Key, []gguf.Tensor, error) 
 		}})
 	}
 	if float32(alpha) == 0 && alpha != 0 {
-		return nil, nil, fmt.Errorf("adapter.lora.alpha: found %g, which is 0 in f32, and llama.cpp takes 0 for a scale of 1: gputrain merge writes the whole model", alpha)
+		return nil, nil, fmt.Errorf("adapter.lora.alpha: found %g, which is 0 in f32, and llama.cpp takes 0 for a scale of 1: "+
+			"gputrain merge writes the whole model", alpha)
 	}
 	return []gguf.Key{
 		{Name: "general.architecture", Value: f.arch},
