@@ -238,19 +238,28 @@ func wantedCard(text string) (a gpu.Adapter, bytes uint64, err error) {
 		a.Name = "a card with " + gpu.SizeText(bytes)
 		return a, bytes, nil
 	}
+	if c, ok := namedCard(text); ok {
+		if c.unified {
+			a.Type = "integrated"
+		}
+		a.Name = fmt.Sprintf("%s with %s", c.Name, gpu.SizeText(c.memory))
+		return a, c.room(), nil
+	}
 	var names, known []string
 	for _, c := range cards {
-		if strings.HasSuffix(squashed(c.Name), squashed(text)) {
-			if c.unified {
-				a.Type = "integrated"
-			}
-			a.Name = fmt.Sprintf("%s with %s", c.Name, gpu.SizeText(c.memory))
-			return a, c.room(), nil
-		}
 		_, name, _ := strings.Cut(strings.ToLower(c.Name), " ")
 		names, known = append(names, name), append(known, fmt.Sprintf("%s (%s)", name, gpu.SizeText(c.memory)))
 	}
 	return a, 0, usageError{fmt.Errorf("--memory: found %q%s: wanted bytes, such as 24GiB, or one of %s", text, suggest.DidYouMean(text, names), strings.Join(known, ", "))}
+}
+
+// namedCard is the card of the table whose name ends so.
+func namedCard(text string) (card, bool) {
+	i := slices.IndexFunc(cards, func(c card) bool { return strings.HasSuffix(squashed(c.Name), squashed(text)) })
+	if i < 0 {
+		return card{}, false
+	}
+	return cards[i], true
 }
 
 // squashed is a name without blanks and capitals.

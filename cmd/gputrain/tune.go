@@ -16,17 +16,19 @@ import (
 	"gputrain/internal/terminal"
 	"gputrain/train"
 	"gputrain/train/runfile"
+	"gputrain/train/tuning"
 )
 
 // tuneFile is the run file that tune writes into the run directory.
-const tuneFile = "tune.yaml"
+const tuneFile = tuning.File
 
 type tuneCmd struct {
 	Model    string   `arg:"" help:"Model directory in the Hugging Face layout, or GGUF file, with its tokenizer and chat template." type:"model"`
 	Data     []string `arg:"" help:"Files of conversations: a JSON object a line, an array of objects (both also .gz), or Parquet." placeholder:"DATA"`
 	Set      []string `help:"Override one value of the run file, such as --set lora.rank=4." placeholder:"KEY=VALUE" sep:"none"`
 	RunDir   string   `help:"Run directory; by default one below runs/, named for the model, the first file and the changes of --set, so that the same command resumes its run." type:"path" placeholder:"DIR"`
-	Adapter  string   `help:"Index, part of a name, or backend:part." placeholder:"SEL"`
+	Adapter  string   `help:"Index, part of a name, or backend:part." placeholder:"SEL" xor:"adapter"`
+	Memory   string   `help:"Say what would be chosen for a card that is not here, of so much memory or by its name, and train nothing." placeholder:"24GiB|CARD" xor:"adapter"`
 	Progress string   `help:"auto, bar, plain, json or none." default:"auto" enum:"auto,bar,plain,json,none"`
 	Fresh    bool     `help:"Choose anew, and start over: remove an earlier run's files from the run directory."`
 }
@@ -48,6 +50,9 @@ func (c *tuneCmd) Run(ctx context.Context) error {
 		}
 	}
 	path := filepath.Join(c.RunDir, tuneFile)
+	if c.Memory != "" {
+		return c.choose(ctx, path, model, rows)
+	}
 	switch _, err := os.Stat(path); {
 	case err == nil && !c.Fresh:
 		err = c.recorded(path, model, rows)

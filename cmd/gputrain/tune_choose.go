@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"gputrain/chat"
@@ -32,6 +34,7 @@ import (
 // choosing is what tune knows when it chooses.
 type choosing struct {
 	set         []string
+	card        string // that is not here, to choose for
 	given       tuning.Given
 	device      *gpu.Device
 	planned     state.Config // what was last asked about
@@ -40,42 +43,20 @@ type choosing struct {
 	description string // of the conversations
 }
 
-// choose chooses, says so, and writes the run file.
+// choose chooses, says so, and writes the run file; for a card that is not here it only says so.
 func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string) error {
-	h := &choosing{set: c.Set, given: tuning.Given{Model: model, Rows: rows}}
-	text, begun, err := h.read(ctx)
+	h := &choosing{set: c.Set, card: c.Memory, given: tuning.Given{Model: model, Rows: rows}}
+	recipe, cfg, err := h.chosen(ctx, c.Adapter)
 	if err != nil {
-		return err
-	}
-	defer text.Close()
-	facts, err := h.measure(text, begun)
-	if err != nil {
-		return err
-	}
-	if err := h.open(ctx, c.Adapter, &facts); err != nil {
 		return err
 	}
 	defer h.device.Release()
-	recipe, err := tuning.Choose(facts, func(r tuning.Recipe) (bool, error) { return h.fits(ctx, r) })
-	if err != nil {
-		return err
-	}
-	cfg, err := h.config(&recipe)
-	if err != nil {
-		return err
-	}
-	if recipe.Epochs > 0 {
-		steps, err := data.Steps(text.Train, h.planned.Sequence, h.planned.Batch*h.planned.Microbatches, h.planned.Seed, cfg.Data.Epochs)
-		if err != nil {
-			return usageError{err}
-		}
-		recipe.Last(steps)
-	}
-	if err := h.tell(ctx, os.Stdout, c.Model, recipe); err != nil {
+	choices := recipe.Choices(cfg)
+	if err := h.tell(ctx, os.Stdout, c.Model, recipe, choices); err != nil || c.Memory != "" {
 		return err
 	}
 	var file bytes.Buffer
-	if err := recipe.Write(&file, h.given); err != nil {
+	if err := tuning.Write(&file, choices); err != nil {
 		return err
 	}
 	fmt.Printf("run file   %s\n\n", terminal.Text(path))
@@ -83,6 +64,40 @@ func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string)
 		return err
 	}
 	return train.ReplaceFile(path, file.Bytes())
+}
+
+// chosen is the recipe, and the run file in force with it. The device is open then, if there is no error.
+func (h *choosing) chosen(ctx context.Context, sel string) (r tuning.Recipe, cfg *runfile.Config, err error) {
+	text, begun, err := h.read(ctx)
+	if err != nil {
+		return r, nil, err
+	}
+	defer text.Close()
+	facts, err := h.measure(text, begun)
+	if err != nil {
+		return r, nil, err
+	}
+	if err := h.open(ctx, sel, &facts); err != nil {
+		return r, nil, err
+	}
+	defer func() {
+		if err != nil {
+			h.device.Release()
+		}
+	}()
+	if r, err = tuning.Choose(facts, func(r tuning.Recipe) (bool, error) { return h.fits(ctx, r) }); err != nil {
+		return r, nil, err
+	}
+	if cfg, err = h.config(&r); err != nil || r.Epochs == 0 {
+		return r, cfg, err
+	}
+	steps, err := data.Steps(text.Train, h.planned.Sequence, h.planned.Batch*h.planned.Microbatches, h.planned.Seed, cfg.Data.Epochs)
+	if err != nil {
+		return r, nil, usageError{err}
+	}
+	r.Last(steps)
+	cfg, err = h.config(&r)
+	return r, cfg, err
 }
 
 // replaceable refuses to choose anew in the place of a file that this command has not written, and of a run that another process trains.
@@ -102,33 +117,41 @@ func (c *tuneCmd) replaceable(path string) error {
 
 // config is the run file of a recipe, nil for none yet, with what the user sets over it.
 func (h *choosing) config(r *tuning.Recipe) (*runfile.Config, error) {
-	var text bytes.Buffer
-	var err error
-	if r != nil {
-		err = r.Write(&text, h.given)
-	} else {
-		err = h.given.Write(&text)
-	}
-	if err != nil {
-		return nil, err
-	}
-	cfg := runfile.New()
-	err = cfg.Parse(tuneFile, text.Bytes())
+	cfg, err := tuning.Config(h.given, r, os.Environ(), h.set)
 	if err == nil {
-		err = cfg.Environment(os.Environ())
-	}
-	for _, s := range h.set {
-		if err == nil {
-			err = cfg.Set(s)
-		}
-	}
-	if err == nil {
-		err = cfg.Validate()
+		err = h.own(cfg)
 	}
 	if err != nil {
 		return nil, usageError{err}
 	}
 	return cfg, nil
+}
+
+// own refuses what tune does not leave to --set.
+func (h *choosing) own(cfg *runfile.Config) error {
+	switch {
+	case cfg.Model.From != h.given.Model:
+		return fmt.Errorf("tune: model.from (%s): found %s, wanted nothing: the model is the first argument", cfg.Origin("model.from"), cfg.Model.From)
+	case !slices.Equal(cfg.Data.JSONL, h.given.Rows):
+		return fmt.Errorf("tune: data.jsonl (%s): found %s, wanted nothing: files of conversations are arguments", cfg.Origin("data.jsonl"), strings.Join(cfg.Data.JSONL, ", "))
+	case cfg.Preference.On():
+		return fmt.Errorf("tune: preference.loss (%s): found %s, wanted nothing: %s", cfg.Origin("preference.loss"), cfg.Preference.Loss, preferring(h.given.Model, h.given.Rows))
+	case !cfg.LoRA.On():
+		return fmt.Errorf("tune: lora.rank (%s): found 0, wanted 1 or more: gputrain train --set model.from=%s trains all of a model", cfg.Origin("lora.rank"), shellWord(h.given.Model))
+	case cfg.Pipeline.Stages > 1:
+		return errors.New("tune: pipeline.stages: found more than 1, wanted 1: gputrain train takes a run file with stages")
+	}
+	return nil
+}
+
+// preferring says how a model learns from pairs.
+func preferring(model string, rows []string) string {
+	words := make([]string, len(rows))
+	for i, file := range rows {
+		words[i] = strconv.Quote(file)
+	}
+	return fmt.Sprintf("docs/preferences.md says how pairs are learned: gputrain train --set model.from=%s --set %s --set preference.loss=sigmoid --set lora.rank=16 --set lora.target=all-linear",
+		shellWord(model), shellWord("data.jsonl=["+strings.Join(words, ", ")+"]"))
 }
 
 // read reads the model's description and the conversations, as the run file that it gives says.
@@ -180,11 +203,11 @@ func (h *choosing) measure(text *texts.Corpus, cfg *runfile.Config) (f tuning.Fa
 			f.Answer = max(f.Answer, longestRun(s.Learned))
 		}
 	}
-	f.Wanted = wanted(cfg)
+	f.Wanted = tuning.WantedOf(cfg)
 	if f.Model, err = h.facts(); err != nil {
 		return f, err
 	}
-	if h.description = describe(text.Tallies); h.given.LastOnly {
+	if h.description = describe(text.Tallies); cfg.Data.LearnLast {
 		h.description += ": the last answers"
 	}
 	return f, nil
@@ -230,33 +253,6 @@ func describe(tallies []texts.Tally) string {
 	return strings.Join(parts, "; ")
 }
 
-// wanted are the choices that the user has made.
-func wanted(cfg *runfile.Config) (w tuning.Wanted) {
-	given := func(key string) bool {
-		from := string(cfg.Origin(key))
-		return from != "default" && !strings.HasPrefix(from, tuneFile+":")
-	}
-	for key, lay := range map[string]func(){
-		"lora.rank":               func() { w.Rank = cfg.LoRA.Rank },
-		"lora.target":             func() { w.Target = cfg.LoRA.Target },
-		"lora.from":               func() { w.From = cfg.LoRA.From },
-		"model.base":              func() { w.Base = cfg.Model.Base },
-		"model.context":           func() { w.Context = cfg.Model.Context },
-		"train.batch":             func() { w.Batch = cfg.Train.Batch },
-		"train.accumulate":        func() { w.Accumulate = cfg.Train.Accumulate },
-		"train.recompute":         func() { w.Recompute = cfg.Train.Recompute },
-		"data.epochs":             func() { w.Epochs = cfg.Data.Epochs },
-		"train.steps":             func() { w.Steps = cfg.Train.Steps },
-		"optimizer.name":          func() { w.Optimizer = cfg.Optimizer.Name },
-		"optimizer.learning_rate": func() { w.Rate = cfg.Optimizer.LearningRate },
-	} {
-		if given(key) {
-			lay()
-		}
-	}
-	return w
-}
-
 // facts are the model's sizes.
 func (h *choosing) facts() (tuning.Model, error) {
 	def := h.definition
@@ -295,15 +291,13 @@ func (h *choosing) open(ctx context.Context, sel string, f *tuning.Facts) error 
 	if err != nil {
 		return err
 	}
-	adapters, err := setup.Adapters(cfg, sel)
-	if err != nil {
-		return err
-	}
-	options, err := setup.DeviceOptions(cfg, adapters...)
-	if err != nil {
-		return err
-	}
-	if h.device, err = gpu.Open(ctx, adapters[0], options); err != nil {
+	if h.card != "" {
+		devices, err := devicesOn(cfg, h.card)
+		if err != nil {
+			return err
+		}
+		h.device = devices[0]
+	} else if h.device, err = opened(ctx, cfg, sel); err != nil {
 		return err
 	}
 	f.Machine.Memory, _, _ = h.device.Available()
@@ -316,24 +310,35 @@ func (h *choosing) open(ctx context.Context, sel string, f *tuning.Facts) error 
 	return nil
 }
 
+// opened is the adapter of a run file.
+func opened(ctx context.Context, cfg *runfile.Config, sel string) (*gpu.Device, error) {
+	adapters, err := setup.Adapters(cfg, sel)
+	if err != nil {
+		return nil, err
+	}
+	options, err := setup.DeviceOptions(cfg, adapters...)
+	if err != nil {
+		return nil, err
+	}
+	return gpu.Open(ctx, adapters[0], options)
+}
+
 // fits tells whether the plan of a recipe fits the adapter.
 func (h *choosing) fits(ctx context.Context, r tuning.Recipe) (bool, error) {
 	cfg, err := h.config(&r)
 	if err != nil {
 		return false, err
 	}
-	if cfg.Pipeline.Stages > 1 {
-		return false, usageError{errors.New("tune: pipeline.stages: found more than 1, wanted 1: gputrain train takes a run file with stages")}
+	if h.card == "" { // which trains, so the weights are there
+		_, begin, err := setup.State(cfg, io.Discard)
+		if err != nil {
+			return false, err
+		}
+		begin.Release()
 	}
-	c, begin, err := setup.State(cfg, io.Discard)
+	c, err := plannedState(ctx, cfg, io.Discard)
 	if err != nil {
 		return false, err
-	}
-	begin.Release()
-	c = c.WithDefaults()
-	c.Sampling = cfg.Train.Sample.Tokens > 0
-	if cfg.Data.Validation > 0 {
-		c.Evaluation = train.EvaluationRows(ctx, c, cfg.Train.EvalTokens)
 	}
 	dry, err := state.Dry(ctx, c, h.device.AsDry())
 	if err != nil {
@@ -348,8 +353,8 @@ func (h *choosing) fits(ctx context.Context, r tuning.Recipe) (bool, error) {
 }
 
 // tell says what was chosen, and how long it takes.
-func (h *choosing) tell(ctx context.Context, out io.Writer, name string, r tuning.Recipe) error {
-	peak, err := pipeline.Peak(ctx, []*gpu.Device{h.device})
+func (h *choosing) tell(ctx context.Context, out io.Writer, name string, r tuning.Recipe, choices []tuning.Choice) error {
+	peak, err := h.peak(ctx)
 	if err != nil {
 		return err
 	}
@@ -366,8 +371,10 @@ func (h *choosing) tell(ctx context.Context, out io.Writer, name string, r tunin
 		"data       " + h.description,
 		fmt.Sprintf("adapter    %s", h.device.Adapter()),
 	}
-	for _, c := range r.Choices() {
-		lines = append(lines, c.Text)
+	for _, c := range choices {
+		if c.Text != "" {
+			lines = append(lines, c.Text)
+		}
 	}
 	lines = append(lines, fmt.Sprintf("takes      %s of %s memory, and about %s at half of its peak; measured before the first step", gpu.SizeText(h.memory), of, takes))
 	for _, line := range lines {
@@ -380,6 +387,17 @@ func (h *choosing) tell(ctx context.Context, out io.Writer, name string, r tunin
 		}
 	}
 	return nil
+}
+
+// peak is how many operations a second the adapter makes at best: by its published figure, or typical of its kind, where it is not here.
+func (h *choosing) peak(ctx context.Context) (float64, error) {
+	if h.card == "" {
+		return pipeline.Peak(ctx, []*gpu.Device{h.device})
+	}
+	if c, ok := namedCard(h.card); ok && c.FLOPS > 0 {
+		return c.FLOPS, nil
+	}
+	return gpu.Typical(h.device.Adapter()).FLOPS, nil
 }
 
 // widest is how many characters a line of choices has at most.

@@ -97,6 +97,10 @@ func TestTuneRefuses(t *testing.T) {
 		{sound, chats, []string{"lora.rank=9"}, "rank", 2},
 		{sound, chats, []string{"lora.rang=4"}, `did you mean "lora.rank"`, 2},
 		{sound, chats, []string{"train.memory_limit=10KiB"}, "found no way that fits, down to model.base ", 5},
+		{sound, chats, []string{"lora.rank=0"}, "gputrain train --set model.from=" + sound + " trains all of a model", 2},
+		{sound, chats, []string{"model.from=" + t.TempDir()}, "tune: model.from (--set): ", 2},
+		{sound, chats, []string{"data.jsonl=other.jsonl"}, "tune: data.jsonl (--set): found other.jsonl", 2},
+		{sound, chats, []string{"preference.loss=orpo"}, `'data.jsonl=["` + chats + `"]' --set preference.loss=sigmoid`, 2},
 		{sound, chats, []string{"pipeline.stages=2"}, "pipeline.stages: found more than 1", 2},
 	} {
 		dir := filepath.Join(t.TempDir(), "run")
@@ -105,6 +109,23 @@ func TestTuneRefuses(t *testing.T) {
 		assert.Equal(t, c.code, exitCode(err), "%v: %v", c, err)
 		assert.NoDirExists(t, dir)
 		assert.NotContains(t, err.Error(), "\n")
+	}
+}
+
+// What is chosen for a card that is not here needs neither it nor the weights, and nothing is written.
+func TestTuneForMemoryThatIsNotHere(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	t.Setenv("GPUTRAIN_ADAPTER", "none of these")
+	base, dir := speaker(t), filepath.Join(t.TempDir(), "run")
+	require.NoError(t, os.Remove(filepath.Join(base, "model.safetensors")))
+	for memory, want := range map[string]string{"8GiB": "", "rtx 4060": "", "10KiB": "found no way that fits", "rtx 4061": "did you mean"} {
+		err := (&tuneCmd{Model: base, Data: []string{chatsFile(t, 30)}, Memory: memory, RunDir: dir}).Run(t.Context())
+		if want == "" {
+			require.NoError(t, err, memory)
+		} else {
+			require.ErrorContains(t, err, want)
+		}
+		assert.NoDirExists(t, dir)
 	}
 }
 
@@ -208,7 +229,7 @@ func TestTuneFreshRefuses(t *testing.T) {
 	require.ErrorContains(t, err, path+": found a file of others, wanted one that tune has written")
 	assert.Equal(t, 2, exitCode(err))
 	var written strings.Builder
-	require.NoError(t, tuning.Given{}.Write(&written))
+	require.NoError(t, tuning.Write(&written, nil))
 	require.NoError(t, os.WriteFile(path, []byte(written.String()), 0o666))
 	require.NoError(t, c.replaceable(path))
 
