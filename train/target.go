@@ -62,9 +62,10 @@ type Target interface {
 
 // Planned is what a state would take.
 type Planned struct {
-	Stages []StagePlan // one where the model is not cut
-	Fits   bool        // there is room for it
-	Host   state.HostPlan
+	Stages   []StagePlan // one where the model is not cut
+	Fits     bool        // there is room for it
+	Host     state.HostPlan
+	Commands int // that a step gives to a device; 0: nobody has counted
 }
 
 // bytes is what the stages take together.
@@ -102,8 +103,16 @@ func (o oneDevice) Plan(ctx context.Context, c state.Config) (p Planned, err err
 	a := o.device.Adapter()
 	return Planned{
 		Stages: []StagePlan{{Adapter: a.String() + ", driver " + a.Driver, Bytes: memory[0].Total(), Memory: memory[0].String()}},
-		Fits:   state.FitsMemory(o.Devices(), memory), Host: state.PlanHost(o.Devices(), memory, copied),
+		Fits:   state.FitsMemory(o.Devices(), memory), Host: state.PlanHost(o.Devices(), memory, copied), Commands: commandsOf(dry.Submits()[0]),
 	}, err
+}
+
+// commandsOf is how many commands the submits of a step have.
+func commandsOf(submits []gpu.Planned) (n int) {
+	for _, s := range submits {
+		n += s.Times * s.Dispatches
+	}
+	return n
 }
 
 func (o oneDevice) Adapter() string { return state.AdapterName(o.device) }

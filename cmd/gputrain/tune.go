@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"gputrain/checkpoint"
 	"gputrain/data/texts"
@@ -40,6 +41,7 @@ func (*tuneCmd) Help() string {
 }
 
 func (c *tuneCmd) Run(ctx context.Context) error {
+	begin := time.Now()
 	model, rows, err := c.places()
 	if err != nil {
 		return err
@@ -71,7 +73,11 @@ func (c *tuneCmd) Run(ctx context.Context) error {
 	}
 	t := trainCmd{runFlags: runFlags{Files: []string{path}, Set: c.Set}, RunDir: c.RunDir, Adapter: c.Adapter, Progress: c.Progress, Fresh: c.Fresh}
 	a := &asker{out: os.Stdout}
-	t.extend = a.ask
+	chosen := train.Span{Name: "choose", Spent: time.Since(begin)}
+	t.extend = func(run *train.Config) error {
+		run.Before = append([]train.Span{chosen}, run.Before...)
+		return a.ask(run)
+	}
 	if err := t.Run(ctx); err != nil {
 		return err
 	}
@@ -213,7 +219,7 @@ func (a *asker) ask(run *train.Config) error {
 			a.questions = append(a.questions, q)
 		}
 	}
-	a.sample, a.tokens = run.Sample, run.Tokenizer
+	a.sample, a.tokens, run.Answers = run.Sample, run.Tokenizer, len(a.questions)
 	if len(a.questions) > 0 { // the run's own samples go on from one too
 		run.Sample.Prompt = said(a.tokens, nil, a.questions[0].prompt)
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"gputrain/chat"
 	"gputrain/data"
@@ -38,21 +39,25 @@ type choosing struct {
 	given       tuning.Given
 	device      *gpu.Device
 	planned     state.Config // what was last asked about
-	memory      uint64       // that it takes
+	memory      uint64       // that it takes of the device
+	host        uint64       // that it takes of the machine beside, where the device is a processor
+	submits     []gpu.Planned
+	begun       time.Time
+	takes       string // how long, as far as is known
 	definition  model.Definition
 	description string // of the conversations
 }
 
 // choose chooses, says so, and writes the run file; for a card that is not here it only says so.
 func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string) error {
-	h := &choosing{set: c.Set, card: c.Memory, given: tuning.Given{Model: model, Rows: rows}}
+	h := &choosing{set: c.Set, card: c.Memory, begun: time.Now(), given: tuning.Given{Model: model, Rows: rows}}
 	recipe, cfg, err := h.chosen(ctx, c.Adapter)
 	if err != nil {
 		return err
 	}
 	defer h.device.Release()
 	choices := recipe.Choices(cfg)
-	if err := h.tell(ctx, os.Stdout, c.Model, recipe, choices); err != nil || c.Memory != "" {
+	if err := h.tell(os.Stdout, c.Model, recipe, choices); err != nil || c.Memory != "" {
 		return err
 	}
 	var file bytes.Buffer
@@ -88,16 +93,34 @@ func (h *choosing) chosen(ctx context.Context, sel string) (r tuning.Recipe, cfg
 	if r, err = tuning.Choose(facts, func(r tuning.Recipe) (bool, error) { return h.fits(ctx, r) }); err != nil {
 		return r, nil, err
 	}
-	if cfg, err = h.config(&r); err != nil || r.Epochs == 0 {
-		return r, cfg, err
+	if cfg, err = h.config(&r); err != nil {
+		return r, nil, err
 	}
-	steps, err := data.Steps(text.Train, h.planned.Sequence, h.planned.Batch*h.planned.Microbatches, h.planned.Seed, cfg.Data.Epochs)
-	if err != nil {
-		return r, nil, usageError{err}
+	steps := cfg.Train.Steps
+	if cfg.Data.Epochs > 0 {
+		if steps, err = data.Steps(text.Train, h.planned.Sequence, h.planned.Batch*h.planned.Microbatches, h.planned.Seed, cfg.Data.Epochs); err != nil {
+			return r, nil, usageError{err}
+		}
+		r.Last(steps)
+		if cfg, err = h.config(&r); err != nil {
+			return r, nil, err
+		}
 	}
-	r.Last(steps)
-	cfg, err = h.config(&r)
+	h.takes, err = h.expected(ctx, cfg, text, steps)
 	return r, cfg, err
+}
+
+// expected is about how long a run of so many steps takes.
+func (h *choosing) expected(ctx context.Context, cfg *runfile.Config, text *texts.Corpus, steps int64) (string, error) {
+	peak, err := h.peak(ctx)
+	if err != nil {
+		return "", err
+	}
+	run := train.Config{Options: cfg.Train.Loop, State: h.planned, Validation: text.Validation}
+	if run.Steps = steps; run.Validation != nil && run.Sample.Tokens > 0 {
+		run.Answers = asked
+	}
+	return train.Expected(run, time.Since(h.begun), h.device.Adapter(), peak, h.submits)
 }
 
 // replaceable refuses to choose anew in the place of a file that this command has not written, and of a run that another process trains.
@@ -345,23 +368,23 @@ func (h *choosing) fits(ctx context.Context, r tuning.Recipe) (bool, error) {
 		return false, err
 	}
 	defer dry.Release()
-	h.planned, h.memory = c, 0
-	for _, m := range dry.Memory() {
-		h.memory += m.Total()
+	devices, memory := []*gpu.Device{h.device}, dry.Memory()
+	h.planned, h.memory, h.host, h.submits = c, memory[0].Total(), 0, dry.Submits()[0]
+	if h.device.Adapter().Class() != gpu.Hardware {
+		copied, err := dry.CopyBytes()
+		if err != nil {
+			return false, err
+		}
+		host := state.PlanHost(devices, memory, copied)
+		if h.host = host.Program + host.Staging; host.Copies(cfg.Train.SaveAsync) {
+			h.host += host.Copy
+		}
 	}
-	return state.FitsMemory([]*gpu.Device{h.device}, dry.Memory()), nil
+	return state.FitsMemory(devices, memory), nil
 }
 
 // tell says what was chosen, and how long it takes.
-func (h *choosing) tell(ctx context.Context, out io.Writer, name string, r tuning.Recipe, choices []tuning.Choice) error {
-	peak, err := h.peak(ctx)
-	if err != nil {
-		return err
-	}
-	takes, err := train.Expected(h.planned, r.Steps, h.device.Adapter(), peak)
-	if err != nil {
-		return err
-	}
+func (h *choosing) tell(out io.Writer, name string, r tuning.Recipe, choices []tuning.Choice) error {
 	of := "unknown"
 	if bytes, _, known := h.device.Available(); known {
 		of = gpu.SizeText(bytes)
@@ -376,7 +399,11 @@ func (h *choosing) tell(ctx context.Context, out io.Writer, name string, r tunin
 			lines = append(lines, c.Text)
 		}
 	}
-	lines = append(lines, fmt.Sprintf("takes      %s of %s memory, and about %s at half of its peak; measured before the first step", gpu.SizeText(h.memory), of, takes))
+	takes := fmt.Sprintf("takes      %s of %s memory", gpu.SizeText(h.memory+h.host), of)
+	if h.host > 0 {
+		takes += fmt.Sprintf(": buffers %s, program and checkpoints %s", gpu.SizeText(h.memory), gpu.SizeText(h.host))
+	}
+	lines = append(lines, takes, fmt.Sprintf("time       at least %s at half of the adapter's peak; what its driver has yet to compile is not in it", h.takes))
 	for _, line := range lines {
 		text := []rune(terminal.Text(line))
 		if len(text) > widest {
