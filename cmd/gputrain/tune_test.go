@@ -118,7 +118,7 @@ func TestTuneForMemoryThatIsNotHere(t *testing.T) {
 	t.Setenv("GPUTRAIN_ADAPTER", "none of these")
 	base, dir := speaker(t), filepath.Join(t.TempDir(), "run")
 	require.NoError(t, os.Remove(filepath.Join(base, "model.safetensors")))
-	for memory, want := range map[string]string{"8GiB": "", "rtx 4060": "", "10KiB": "found no way that fits", "rtx 4061": "did you mean"} {
+	for memory, want := range map[string]string{"8GiB": "", "rtx 4060": "", "10KiB": "smaller model: the smallest cards of the list of --memory that hold it have 8.00 GiB: ", "rtx 4061": "did you mean"} {
 		err := (&tuneCmd{Model: base, Data: []string{chatsFile(t, 30)}, Memory: memory, RunDir: dir}).Run(t.Context())
 		if want == "" {
 			require.NoError(t, err, memory)
@@ -127,6 +127,28 @@ func TestTuneForMemoryThatIsNotHere(t *testing.T) {
 		}
 		assert.NoDirExists(t, dir)
 	}
+}
+
+// Where nothing fits, the error says what does: without samples there are no keys and values of them.
+func TestTuneAdvises(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	h := &choosing{card: "1GiB", given: tuning.Given{Model: speaker(t), Rows: []string{chatsFile(t, 30)}}}
+	r, _, err := h.chosen(t.Context(), "")
+	require.NoError(t, err)
+	with := h.memory
+	h.set = []string{noSamples}
+	fits, err := h.fits(t.Context(), r)
+	require.NoError(t, err)
+	assert.True(t, fits)
+	assert.Less(t, h.memory, with)
+	h.device.AssumeMemory(h.memory)
+	h.set = nil
+	large := &tuning.TooLargeError{Least: r}
+	require.NoError(t, h.advise(t.Context(), large))
+	assert.Regexp(t, "^it fits with --set train.sample_tokens=0; the smallest cards", large.Advice)
+	h.device.AssumeMemory(h.memory / 2)
+	require.NoError(t, h.advise(t.Context(), large))
+	assert.Regexp(t, "^the smallest cards", large.Advice)
 }
 
 // Of a template that drops the thoughts of earlier answers the last answers learn alone, unless the user says otherwise.

@@ -138,13 +138,15 @@ func (f inForce) window() string {
 
 // again says what is computed again.
 var again = map[string]string{
-	"none": "nothing is computed again", "attention": "attention is computed again, to fit", "layers": "layers are computed again, to fit", "auto": "the run says what is computed again",
+	"none": "nothing is computed again", "attention": "attention is computed again, to fit", "layers": "layers are computed again, to fit",
+	"auto": "the run says what is computed again",
 }
 
 // batch says what an update has.
 func (f inForce) batch() string {
 	t := f.run.Train
-	return fmt.Sprintf("%d x %d windows, about %d conversations an update; %s", t.Batch, t.Accumulate, f.conversations(t.Batch*t.Accumulate), again[t.Recompute])
+	return fmt.Sprintf("%d x %d windows, about %d conversations an update; %s",
+		t.Batch, t.Accumulate, f.conversations(t.Batch*t.Accumulate), again[t.Recompute])
 }
 
 // rate says what the rate suits.

@@ -82,6 +82,7 @@ type TooLargeError struct {
 	Least  Recipe // the one that takes least
 	Needed uint64 // by its base alone
 	Memory uint64 // 0: nothing tells
+	Advice string // what else there is to say; "": nothing
 }
 
 // Error says what is needed and what there is.
@@ -90,8 +91,12 @@ func (e *TooLargeError) Error() string {
 	if e.Memory > 0 {
 		there = "the adapter has " + gpu.SizeText(e.Memory)
 	}
-	return fmt.Sprintf("tune: memory: found no way that fits, down to model.base %s (%s for the weights alone), a window of %d and a batch of %d, where %s; "+
+	text := fmt.Sprintf("tune: memory: found no way that fits, down to model.base %s (%s for the weights alone), a window of %d and a batch of %d, where %s; "+
 		"wanted more memory or a smaller model", e.Least.Base, gpu.SizeText(e.Needed), e.Least.Context, e.Least.Batch, there)
+	if e.Advice != "" {
+		text += ": " + e.Advice
+	}
+	return text
 }
 
 // Unwrap says that it is memory that is lacking.
@@ -117,7 +122,7 @@ func Choose(f Facts, fits func(Recipe) (bool, error)) (Recipe, error) {
 			return last, err
 		}
 	}
-	return last, &TooLargeError{last, last.kept(), f.Machine.Memory}
+	return last, &TooLargeError{Least: last, Needed: last.kept(), Memory: f.Machine.Memory}
 }
 
 // enough is how many tokens a batch needs to keep an adapter busy, which is rather reached than that nothing is computed again.
@@ -191,7 +196,7 @@ func (f Facts) bases() []string {
 	if f.Wanted.Base != "" {
 		return []string{f.Wanted.Base}
 	}
-	wanted := []string{"f32", "bf16", "nf4"}
+	wanted := []string{"f32", "bf16", "nf4", "nf4-nested"}
 	if f.Model.Stored == "bf16" && !f.Machine.Software {
 		wanted = wanted[1:]
 	}

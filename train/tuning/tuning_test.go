@@ -64,6 +64,7 @@ func TestChoose(t *testing.T) {
 		{"Llama-3.1-8B", 24, false, all, "bf16", "layers"},
 		{"Llama-3.1-8B", 8, false, all, "nf4", "layers"},
 		{"Llama-3.1-8B", 8, false, all[:2], "", ""},
+		{"Llama-3.1-8B", 5.3, false, append(all, "nf4-nested"), "nf4-nested", "layers"}, // 3.9 GiB and 1.2 of activations, where nf4 takes 4.2
 		{"Llama-3.1-8B", 2, false, all, "", ""},
 	} {
 		memory := uint64(c.memory * gib)

@@ -28,9 +28,10 @@ func key(name string, value any) Key {
 func (r Recipe) keys() []Key {
 	w := r.facts.Wanted
 	all := []Key{
-		key("model.base", r.Base), key("model.context", r.Context), key("train.batch", r.Batch), key("train.accumulate", r.Accumulate), key("train.recompute", r.Recompute),
-		key("optimizer.name", r.Optimizer), key("optimizer.learning_rate", r.Rate), key("optimizer.schedule.type", "cosine"), key("optimizer.schedule.warmup_steps", r.Warmup),
-		key("optimizer.schedule.learning_rate_end_ratio", endRatio), key("optimizer.weight_decay", 0),
+		key("model.base", r.Base), key("model.context", r.Context),
+		key("train.batch", r.Batch), key("train.accumulate", r.Accumulate), key("train.recompute", r.Recompute),
+		key("optimizer.name", r.Optimizer), key("optimizer.learning_rate", r.Rate), key("optimizer.schedule.type", "cosine"),
+		key("optimizer.schedule.warmup_steps", r.Warmup), key("optimizer.schedule.learning_rate_end_ratio", endRatio), key("optimizer.weight_decay", 0),
 		key("train.eval_every", r.Every), key("train.save_every", r.Every), key("train.sample_tokens", r.Answer), key("train.temperature", 0),
 	}
 	if w.From == "" {
