@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
 	"gputrain/gguf"
+	"gputrain/gguf/modeldir"
 )
 
 // isAdapter tells whether dir has adapters: a PEFT directory, or a checkpoint of them.
@@ -71,7 +71,8 @@ func namedBase(dir string) (string, error) {
 	if found != "" {
 		return found, nil
 	}
-	return "", &BaseError{Dir: dir, Base: p.base, Err: fmt.Errorf("found no directory %q, wanted the model that the adapter was trained on: download it, and name it", tried)}
+	return "", &BaseError{Dir: dir, Base: p.base, Err: fmt.Errorf("found no directory %q, wanted the model that the adapter was trained on: download it, and name it%s",
+		tried, modeldir.Download(p.base))}
 }
 
 // baseDir is the directory that p names as the base of the adapters in dir; "": where it was looked for there is none.
@@ -88,13 +89,10 @@ func (p peft) baseDir(dir string) (found string, tried []string) {
 	return "", tried
 }
 
-// onHub is the form of names on Hugging Face's hub.
-var onHub = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[\w.-]+$`)
-
 // AdapterBaseOnHub is what the hub calls the base of the adapters in dir, where their configuration has such a name and no directory; else "".
 func AdapterBaseOnHub(dir string) string {
 	p, err := readPEFT(dir)
-	if err != nil || !onHub.MatchString(p.base) {
+	if err != nil || !modeldir.IsHubName(p.base) {
 		return "" // reading the model says what is wrong
 	}
 	if found, _ := p.baseDir(dir); found != "" {

@@ -220,10 +220,14 @@ func somePath(ctx *kong.DecodeContext, target reflect.Value) error {
 
 // someModel takes an argument that names a directory, or a GGUF file in the place of one.
 func someModel(ctx *kong.DecodeContext, target reflect.Value) error {
+	given, _ := ctx.Scan.Peek().Value.(string)
 	if err := somePath(ctx, target); err != nil {
 		return err
 	}
 	_, err := os.Stat(target.String())
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w%s", err, modeldir.Download(given))
+	}
 	if err == nil && !modeldir.Is(target.String()) {
 		err = fmt.Errorf("%q: found a file, wanted a directory, or a GGUF file", target.String())
 	}

@@ -8,6 +8,7 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/gguf"
+	"gputrain/gguf/modeldir"
 	"gputrain/model"
 )
 
@@ -35,7 +36,8 @@ func HoldModel(path string, out io.Writer) (dir string, release func(), err erro
 		if files, _ := filepath.Glob(filepath.Join(path, "*.gguf")); len(files) > 0 {
 			what = fmt.Sprintf("; name the GGUF file in it, such as %s", filepath.Base(files[0]))
 		}
-		return "", nil, &UsageError{fmt.Errorf("%s: found neither config.json nor checkpoints, wanted a run directory, a checkpoint or a model directory%s", path, what)}
+		return "", nil, &UsageError{fmt.Errorf("%s: found neither config.json nor checkpoints, wanted a run directory, a checkpoint or a model directory%s",
+			path, what+modeldir.Download(path))}
 	}
 	for _, r := range found.Rejected {
 		fmt.Fprintf(out, "gputrain: %s\n", r)
