@@ -97,6 +97,7 @@ func TestTuneRefuses(t *testing.T) {
 		{sound, chats, []string{"lora.rank=9"}, "rank", 2},
 		{sound, chats, []string{"lora.rang=4"}, `did you mean "lora.rank"`, 2},
 		{sound, chats, []string{"train.memory_limit=10KiB"}, "found no way that fits, down to model.base ", 5},
+		{sound, chats, []string{"model.context=65"}, "model.context (--set): found 65, wanted at most 64, the context of " + sound, 2},
 		{sound, chats, []string{"lora.rank=0"}, "gputrain train --set model.from=" + sound + " trains all of a model", 2},
 		{sound, chats, []string{"model.from=" + t.TempDir()}, "tune: model.from (--set): ", 2},
 		{sound, chats, []string{"data.jsonl=other.jsonl"}, "tune: data.jsonl (--set): found other.jsonl", 2},

@@ -32,7 +32,8 @@ type Config struct {
 	Run
 	Read   []Text // the files that were laid, as they were
 	origin map[string]Origin
-	begun  bool // it is of a run that has begun: AsBegun
+	begun  bool // it is of a run that goes on with its rates: AsBegun
+	goesOn bool // it is of a run that goes on
 }
 
 // Text is a file as it was read.

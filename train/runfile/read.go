@@ -86,6 +86,19 @@ func (c *Config) AsBegun(dir string, reschedule bool) error {
 		reflect.ValueOf(&c.Run).Elem().FieldByIndex(f.index).Set(reflect.ValueOf(was.Run).FieldByIndex(f.index))
 		c.origin[key] = was.origin[key]
 	}
-	c.begun = !reschedule
+	c.begun, c.goesOn = !reschedule, true
+	return nil
+}
+
+// FitContext lays the most that model.from has in place of a default above it, and refuses more where somebody has named it. A run that goes on keeps what it has
+// recorded, which an earlier program took for the most.
+func (c *Config) FitContext(most int) error {
+	switch from := c.Origin(contextKey); {
+	case c.Model.From == "" || c.goesOn || c.Model.Context <= most || from == byDefault:
+		return nil
+	case !from.IsDefault():
+		return c.invalid(contextKey, c.Model.Context, fmt.Sprintf("at most %d, the context of %s", most, c.Model.From))
+	}
+	c.Model.Context = most
 	return nil
 }

@@ -50,6 +50,9 @@ func Text(ctx context.Context, cfg *runfile.Config, out io.Writer) (text *texts.
 		return nil, tokens, 0, err
 	}
 	defer begin.Release()
+	if err := cfg.FitContext(def.Context()); err != nil {
+		return nil, tokens, 0, &UsageError{err}
+	}
 	context = Context(cfg, def)
 	from := Data(cfg, begin.Tokens, def, context)
 	from.Timeout = cfg.Data.Timeout.Time()
