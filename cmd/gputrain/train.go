@@ -42,6 +42,7 @@ type trainCmd struct {
 	begun    atomic.Bool                   // a step
 	extend   func(run *train.Config) error // nil: the run is as the run file says
 	result   train.Result                  // of the run
+	again    func(set, next string) string // the command with a key, in another run directory; nil: that is easily said
 }
 
 // Run trains, on several ranks where mpirun or srun has started them.
@@ -121,7 +122,7 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 		return err
 	}
 	defer unserve()
-	return train.Stopping(ctx, c.around(run, body))
+	return grown(train.Stopping(ctx, c.around(run, body)), run, cfg, dir, c.again)
 }
 
 // startedOver tells whether the launch that this process is of has removed the earlier run, so that what is there now is wanted.

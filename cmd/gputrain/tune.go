@@ -73,6 +73,7 @@ func (c *tuneCmd) Run(ctx context.Context) error {
 	}
 	t := trainCmd{runFlags: runFlags{Files: []string{path}, Set: c.Set}, RunDir: c.RunDir, Adapter: c.Adapter, Progress: c.Progress, Fresh: c.Fresh}
 	a := &asker{out: os.Stdout}
+	t.again = c.again
 	chosen := train.Span{Name: "choose", Spent: time.Since(begin)}
 	t.extend = func(run *train.Config) error {
 		run.Before = append([]train.Span{chosen}, run.Before...)
@@ -173,7 +174,7 @@ func (c *tuneCmd) farewell(out io.Writer, r train.Result) error {
 // shellWord is a path as a shell takes it.
 func shellWord(path string) string {
 	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+,:@%", r)
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+,:@%=", r)
 	}
 	if path != "" && !strings.ContainsFunc(path, func(r rune) bool { return !plain(r) }) {
 		return path

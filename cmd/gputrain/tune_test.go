@@ -241,6 +241,26 @@ func TestTuneAsChosenBefore(t *testing.T) {
 	assert.Equal(t, chosen, again, "whatever was refused")
 }
 
+// A file that has more rows by now is not the run's, and the error says with which command tuning goes on from its adapters.
+func TestTuneGoesOnWithMoreRows(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	gputest.Device(t)
+	base, chats, dir := speaker(t), chatsFile(t, 30), filepath.Join(t.TempDir(), "run")
+	tune := func(dir string, set ...string) error {
+		return (&tuneCmd{Model: base, Data: []string{chats}, Set: append([]string{"data.epochs=1"}, set...), RunDir: dir, Progress: "none"}).Run(t.Context())
+	}
+	require.NoError(t, tune(dir, "lora.rank=2"))
+	require.NotContains(t, fmt.Sprint(tune(dir, "lora.rank=3")), "learned other texts", "of the same rows")
+	more, err := os.ReadFile(chatsFile(t, 80))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(chats, more, 0o666))
+	err = tune(dir, "lora.rank=2")
+	assert.Equal(t, 2, exitCode(err))
+	require.ErrorContains(t, err, fmt.Sprintf("gputrain tune %s %s --set data.epochs=1 --set lora.from=%s --run-dir %s-2", base, chats, dir, dir))
+	require.NoError(t, tune(nextDir(dir), "lora.from="+dir))
+	assert.Equal(t, dir+"-3", nextDir(dir))
+}
+
 // Choosing anew replaces what tune has written, not a file of others, and not below a run that goes on.
 func TestTuneFreshRefuses(t *testing.T) {
 	dir := t.TempDir()
