@@ -158,12 +158,16 @@ func (h *choosing) own(cfg *runfile.Config) error {
 
 // preferring says how a model learns from pairs.
 func preferring(model string, rows []string) string {
-	words := make([]string, len(rows))
-	for i, file := range rows {
-		words[i] = strconv.Quote(file)
+	files := rows[0]
+	if len(rows) > 1 {
+		words := make([]string, len(rows))
+		for i, file := range rows {
+			words[i] = strconv.Quote(file)
+		}
+		files = "[" + strings.Join(words, ", ") + "]"
 	}
 	return fmt.Sprintf("docs/preferences.md says how pairs are learned: gputrain train --set model.from=%s --set %s --set preference.loss=sigmoid "+
-		"--set lora.rank=16 --set lora.target=all-linear", shellWord(model), shellWord("data.jsonl=["+strings.Join(words, ", ")+"]"))
+		"--set lora.rank=16 --set lora.target=all-linear", shellWord(model), shellWord("data.jsonl="+files))
 }
 
 // open opens the adapter, and says what it can give.

@@ -92,6 +92,8 @@ func TestTuneRefuses(t *testing.T) {
 		{sound, filepath.Join(t.TempDir(), "none.jsonl"), nil, "none.jsonl", 2},
 		{sound, file("a.jsonl", `{"question": "a", "reply": "b"}`+"\n"), nil, "found", 2},
 		{sound, file("a.jsonl", strings.Repeat(`{"messages": [{"role": "user", "content": "a"}]}`+"\n", 9)), nil, "a.jsonl", 2},
+		{sound, file("p.jsonl", `{"prompt": "a", "chosen": "b", "rejected": "c"}`+"\n"), nil, "it is a row of preferences, of which one side is not to be learned; wanted preference.loss, " +
+			"or data.format to read the row without that key; docs/preferences.md says how pairs are learned: gputrain train --set model.from=" + sound + " --set data.jsonl=", 2},
 		{sound, chatsFile(t, 1), nil, "found 1, wanted 2 or more", 2},
 		{sound, chats, []string{"lora.target=q_prj"}, "q_prj", 2},
 		{sound, chats, []string{"lora.rank=9"}, "rank", 2},
@@ -101,7 +103,7 @@ func TestTuneRefuses(t *testing.T) {
 		{sound, chats, []string{"lora.rank=0"}, "gputrain train --set model.from=" + sound + " trains all of a model", 2},
 		{sound, chats, []string{"model.from=" + t.TempDir()}, "tune: model.from (--set): ", 2},
 		{sound, chats, []string{"data.jsonl=other.jsonl"}, "tune: data.jsonl (--set): found other.jsonl", 2},
-		{sound, chats, []string{"preference.loss=orpo"}, `'data.jsonl=["` + chats + `"]' --set preference.loss=sigmoid`, 2},
+		{sound, chats, []string{"preference.loss=orpo"}, " --set data.jsonl=" + chats + " --set preference.loss=sigmoid", 2},
 		{sound, chats, []string{"pipeline.stages=2"}, "pipeline.stages: found more than 1", 2},
 	} {
 		dir := filepath.Join(t.TempDir(), "run")
