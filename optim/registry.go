@@ -105,6 +105,7 @@ func ParseConfig(data []byte) (Config, error) {
 	if c.Parameters, err = json.Marshal(p); err != nil {
 		return c, fmt.Errorf("optim: config: %s: parameters: %w", c.Name, err)
 	}
+	c.Options.Schedule = c.Options.Schedule.Complete()
 	return c, nil
 }
 

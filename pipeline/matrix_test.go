@@ -149,7 +149,7 @@ func steep(def model.Definition, optimizer, parameters string, batch, m int) sta
 	return state.Config{
 		Definition: def, Batch: batch, Microbatches: m, Seed: 7, Optimizer: optim.Config{
 			Name: optimizer, Parameters: json.RawMessage(parameters), Options: optim.Options{
-				Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 2e-2, LearningRateEnd: 1e-3, Steps: 40}, ClipGrad: &clip, WeightDecay: 0.1,
+				Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 2e-2, LearningRateEnd: new(1e-3), Steps: 40}, ClipGrad: &clip, WeightDecay: 0.1,
 				WeightDecayMask: optim.MaskMatrices(),
 			},
 		},

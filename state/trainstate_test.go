@@ -46,7 +46,7 @@ func wideModel(t testing.TB) model.Definition {
 func tinyOptimizer() optim.Config {
 	clip := 1.0
 	return optim.Config{Name: "adamw", Options: optim.Options{
-		Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: 1e-2, LearningRateEnd: 1e-3, WarmupSteps: 2, Steps: 20},
+		Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: 1e-2, LearningRateEnd: new(1e-3), WarmupSteps: 2, Steps: 20},
 		ClipGrad: &clip, WeightDecay: 0.1, WeightDecayMask: optim.MaskMatrices(),
 	}}
 }

@@ -144,7 +144,8 @@ func TestMetadataCannotBeChanged(t *testing.T) {
 	clip := 0.5
 	extra := map[string]any{"a": 1}
 	c := optim.Config{Name: "adamw", Options: optim.Options{
-		Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 1, Steps: 4}, ClipGrad: &clip, WeightDecay: 0.1, WeightDecayMask: optim.MaskPatterns("w"), AccumulationSteps: 3,
+		Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 1, LearningRateEnd: new(0.0), Steps: 4},
+		ClipGrad: &clip, WeightDecay: 0.1, WeightDecayMask: optim.MaskPatterns("w"), AccumulationSteps: 3,
 	}}
 	tx, err := eformer.NewStageLocal(c, extra)
 	require.NoError(t, err)

@@ -44,7 +44,7 @@ func (c *Config) OptimizerConfig() (optim.Config, error) {
 		Parameters: parameters,
 		Options: optim.Options{
 			Schedule: optim.ScheduleConfig{
-				Type: s.Type, LearningRate: o.LearningRate, LearningRateEnd: o.RateEnd(), WarmupSteps: warmup, Steps: steps, Exponent: s.Exponent,
+				Type: s.Type, LearningRate: o.LearningRate, LearningRateEnd: new(o.RateEnd()), WarmupSteps: warmup, Steps: steps, Exponent: s.Exponent,
 			},
 			ClipGrad: o.ClipGrad, WeightDecay: o.WeightDecay, WeightDecayMask: mask, Rates: rates, Numerics: optim.Numerics(o.Numerics),
 		},
