@@ -107,7 +107,7 @@ func (s StageLocal) Metadata() Metadata { return s.metadata }
 // succeeds.
 func (s StageLocal) ApplyGradientsStageLocal(ctx context.Context, a Application) error {
 	if s.apply == nil {
-		return errors.New("eformer: apply: found the zero value, wanted one of NewStageLocal, MakeStageLocal or Unsupported")
+		return fmt.Errorf("eformer: apply: found the zero value, wanted one of NewStageLocal, MakeStageLocal or Unsupported: %w", errors.ErrUnsupported)
 	}
 	if err := s.apply(ctx, s.metadata, a); err != nil {
 		return err
