@@ -135,7 +135,7 @@ func (c Config) upload(dev *gpu.Device, params []buffers.Host) (trained, frozen 
 	}
 	var leaves []buffers.Spec
 	for _, h := range own {
-		leaves = append(leaves, buffers.Spec{Path: h.Path, Shape: h.Shape})
+		leaves = append(leaves, h.Spec())
 	}
 	layout, err := c.Layout(leaves, dev.Limits())
 	if err != nil {
@@ -178,7 +178,7 @@ func (f Fields) freeze(tx optim.Transform) optim.Transform {
 func specsOf(trees ...*buffers.Tree) (out []buffers.Spec) {
 	for _, tree := range trees {
 		for _, leaf := range tree.Layout().Leaves() {
-			out = append(out, buffers.Spec{Path: leaf.Path, Shape: leaf.Shape})
+			out = append(out, leaf.Spec())
 		}
 	}
 	return out

@@ -51,7 +51,7 @@ func union(stages []state.Resident) ([]buffers.Spec, error) {
 			return nil, fmt.Errorf("stage %d: found no params or no state, wanted both", i)
 		}
 		for _, leaf := range r.Params.Layout().Leaves() {
-			model = append(model, buffers.Spec{Path: leaf.Path, Shape: leaf.Shape})
+			model = append(model, leaf.Spec())
 		}
 	}
 	for i, r := range stages {
