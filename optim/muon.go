@@ -12,11 +12,14 @@ import (
 func init() {
 	builtin(Optimizer{
 		Name: "muon", Doc: "Muon: orthogonalised momentum for matrices, AdamW for the rest; its floating-point operations count matrices of side 768", Rate: 0.01,
-		New: func() Parameters { return new(muon) },
+		New:   func() Parameters { return new(muon) },
+		First: map[Numerics]string{Stable: inOutText, EFormer: inOutText},
 		// Five products of matrices whose singular values are near one, and what four calls of them add up to.
 		Tolerance: 1e-4, CountedFor: "matrices of side 768",
 	})
 }
+
+const inOutText = "every matrix is taken for [inputs, outputs]"
 
 // muon are the parameters of optax.contrib.muon, with its names and defaults; see ScaleByMuon for the equations.
 type muon struct {
@@ -56,7 +59,7 @@ func (c *muon) Transform(lr Schedule, o Options) (Transform, error) {
 	}, o.Numerics), map[string]string{"mu": "adam_mu", "nu": "adam_nu"})
 	matrices := ScaleByMuon(MuonOptions{
 		Coefficients: c.NSCoeffs, Steps: c.NSSteps, Beta: c.Beta, Eps: c.Eps, MuDType: storage(c.MuDType), Nesterov: c.Nesterov, Adaptive: c.Adaptive,
-		ConsistentRMS: c.ConsistentRMS, Numerics: o.Numerics,
+		ConsistentRMS: c.ConsistentRMS, Numerics: o.Numerics, inOut: o.Edition == First,
 	})
 	if c.WeightDecay > 0 {
 		matrices = Chain(matrices, AddDecayedWeights(c.WeightDecay, o.innerMask(c.WeightDecayMask)))

@@ -51,6 +51,16 @@ func (n Numerics) rules() rules {
 	return stableRules
 }
 
+// Edition is which rules the numerics had: a run goes on with those that it began with.
+type Edition int
+
+const (
+	// First is what a record without an edition means. Muon took every matrix for [inputs, outputs].
+	First Edition = 1
+	// Newest is what the zero value stands for.
+	Newest Edition = 2
+)
+
 // Validate accepts the two names and "", which is Stable.
 func (n Numerics) Validate() error {
 	switch n {

@@ -16,6 +16,7 @@ type Options struct {
 	SkipNonFinite     bool           `json:"skip_non_finite" doc:"an update with a gradient that is not finite changes nothing"`
 	MeasureNorm       bool           `json:"measure_norm" doc:"measure the global norm of the gradient even if nothing needs it"`
 	Numerics          Numerics       `json:"numerics" doc:"stable (default) or eformer"`
+	Edition           Edition        `json:"edition,omitempty" doc:"which rules the numerics had: 1 of runs whose records name none, 2 since; 0 = the newest"`
 	Rates             []PathRate     `json:"rates" doc:"multipliers of the rate by path pattern; the first match holds"`
 }
 
@@ -23,6 +24,9 @@ type Options struct {
 func (o Options) Validate() error {
 	if err := o.Numerics.Validate(); err != nil {
 		return err
+	}
+	if o.Edition < 0 || o.Edition > Newest {
+		return fmt.Errorf("edition: found %d, wanted %d or %d, or 0 for the newest", o.Edition, First, Newest)
 	}
 	if err := o.Schedule.Validate(); err != nil {
 		return err

@@ -2,6 +2,7 @@ package optim
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -24,6 +25,8 @@ type Optimizer struct {
 	Small string
 	// Tolerance is how far the device may be from the twin after four updates, relative to the largest number of a leaf; 0 = 1e-5.
 	Tolerance float64
+	// First says what is other in the first edition, by the numerics; nil: nothing.
+	First map[Numerics]string
 	// CountedFor names the shapes that Cost is counted for; "" where it holds for all.
 	CountedFor string
 }
@@ -105,8 +108,40 @@ func ParseConfig(data []byte) (Config, error) {
 	if c.Parameters, err = json.Marshal(p); err != nil {
 		return c, fmt.Errorf("optim: config: %s: parameters: %w", c.Name, err)
 	}
+	c.Options.Edition = cmp.Or(c.Options.Edition, Newest)
 	c.Options.Schedule = c.Options.Schedule.Complete()
 	return c, nil
+}
+
+// AsRecorded is the configuration that a record means: one without an edition is of the first, unless that is as the newest.
+func (c Config) AsRecorded() Config {
+	if c.Options.Edition != 0 {
+		return c
+	}
+	c.Options.Edition = Newest
+	if c.first() != "" {
+		c.Options.Edition = First
+	}
+	return c
+}
+
+// Earlier says what the configuration's edition has other than the newest; "": nothing.
+func (c Config) Earlier() string {
+	if c.Options.Edition != First {
+		return ""
+	}
+	return c.first()
+}
+
+func (c Config) first() string {
+	row, _ := Find(c.Name)
+	return row.First[cmp.Or(c.Options.Numerics, Stable)]
+}
+
+// Following is the configuration of a run that began with another: of its edition, where this one names none.
+func (c Config) Following(begun Config) Config {
+	c.Options.Edition = cmp.Or(c.Options.Edition, begun.Options.Edition)
+	return c
 }
 
 // Decode reads the parameters over their defaults: the struct that the optimizer's row makes.

@@ -33,6 +33,9 @@ func Train(ctx context.Context, v Value, c Config) (*TrainState, error) {
 		}
 		return nil, fmt.Errorf("state: train: %w", &FieldsError{"Optimizer", found, "a registered one, the value's or the configuration's"})
 	}
+	if h.OptimizerState != nil {
+		c.Optimizer = c.Optimizer.Following(h.Optimizer)
+	}
 	if c.Base != "" {
 		return nil, fmt.Errorf("state: train: base: found %q, wanted none: a value saves all that it has", c.Base)
 	}

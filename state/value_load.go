@@ -104,7 +104,7 @@ func (f *Fields) loadOptimizer(dir string, record checkpoint.Record) error {
 			return err
 		}
 	}
-	s, err := f.initOptimizer(f.Params, specsOf(f.Params))
+	s, err := f.initOptimizer(f.Params, f.leaves(f.Params))
 	if err != nil {
 		return err
 	}

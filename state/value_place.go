@@ -124,7 +124,7 @@ func (f Fields) copyTo(ctx context.Context, p Placement) (_ Fields, err error) {
 		if len(states(from)) == 0 {
 			continue
 		}
-		if to[i].State, err = f.initOptimizer(to[i].Params, specsOf(params...)); err != nil {
+		if to[i].State, err = f.initOptimizer(to[i].Params, f.leaves(params...)); err != nil {
 			return f, fmt.Errorf("stage %d: %w", i, err)
 		}
 	}

@@ -114,6 +114,7 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 	}
 	t.say("planning a %s of %s parameters", t.config.State.Definition.Kind(), grouped(model.Parameters(t.config.State.Definition)))
 	t.config = t.config.withRows(ctx)
+	t.followEdition()
 	if err := t.fit(ctx); err != nil {
 		return err
 	}
