@@ -27,6 +27,7 @@ func updated(t *testing.T, c optim.Config, grads []buffers.Host, whole ...buffer
 
 // What a record means that names no edition, and what runs that go on with it follow.
 func TestRecordsOfTheFirstEdition(t *testing.T) {
+	damped, still := []byte(`{"damping":0.5}`), []byte(`{"noise_scale":0.5}`)
 	for _, c := range []struct {
 		config  optim.Config
 		edition optim.Edition
@@ -34,6 +35,9 @@ func TestRecordsOfTheFirstEdition(t *testing.T) {
 	}{
 		{optim.Config{Name: "adamw"}, optim.Newest, ""},
 		{optim.Config{Name: "quad"}, optim.Newest, ""},
+		{optim.Config{Name: "quad", Parameters: damped}, optim.Newest, ""},
+		{optim.Config{Name: "quad", Parameters: still}, optim.First, "parameters that its numerics do not read"},
+		{optim.Config{Name: "skew", Parameters: damped, Options: optim.Options{Numerics: optim.EFormer}}, optim.First, "parameters"},
 		{optim.Config{Name: "muon"}, optim.First, "[inputs, outputs]"},
 		{optim.Config{Name: "muon", Options: optim.Options{Numerics: optim.EFormer}}, optim.First, "[inputs, outputs]"},
 		{optim.Config{Name: "muon", Options: optim.Options{Edition: optim.Newest}}, optim.Newest, ""},
@@ -49,7 +53,7 @@ func TestRecordsOfTheFirstEdition(t *testing.T) {
 	}
 	_, err := optim.Build("sgd", optim.Options{Edition: 3}, nil)
 	assert.EqualError(t, err, "optim: sgd: edition: found 3, wanted 1 or 2, or 0 for the newest")
-	// It did not matter what a leaf says.
+	// A parameter that is let pass does what it did: nothing. Nor did it matter what a leaf says.
 	grads := []buffers.Host{{Path: "w", Shape: []int{3, 2}, Data: []float32{1, 2, 3, 5, 7, 9}}}
 	outIn := []buffers.Host{{Path: "w", Shape: []int{3, 2}, OutIn: true, Data: grads[0].Data}}
 	first := optim.Options{Schedule: rate(1), Edition: optim.First}
@@ -59,4 +63,15 @@ func TestRecordsOfTheFirstEdition(t *testing.T) {
 	}
 	assert.Equal(t, muon(newest, grads), muon(first, outIn))
 	assert.NotEqual(t, muon(newest, grads), muon(newest, outIn))
+	decay := optim.Config{Name: "muon", Parameters: []byte(`{"adam_weight_decay":0.5,"adamw":["w"]}`), Options: first}
+	decay.Options.Numerics = optim.EFormer
+	ones := []buffers.Host{{Path: "w", Shape: []int{1, 1}, Data: []float32{1}}}
+	tx, err := decay.Build()
+	require.NoError(t, err)
+	twin, err := optim.NewTwin(tx, ones)
+	require.NoError(t, err)
+	require.NoError(t, twin.Update([]buffers.Host{{Path: "w", Data: []float32{0}}}))
+	assert.Equal(t, ones[0].Data, twin.Params()[0].Data)
+	plain := optim.Config{Name: "quad", Options: first}
+	assert.Equal(t, updated(t, plain, grads), updated(t, optim.Config{Name: "quad", Options: first, Parameters: still}, grads))
 }

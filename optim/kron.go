@@ -34,8 +34,8 @@ type Kron struct {
 	PreconditionerLR float64      `json:"preconditioner_lr" default:"0.7" doc:"step of the factors"`
 	InitScale        float64      `json:"preconditioner_init_scale" default:"1" doc:"initial factors are this times the identity"`
 	DType            string       `json:"dtype" range:"f32|bf16|" doc:"storage of the factors, with eformer numerics of the momentum too: f32, 16 bytes a parameter with what is derived, or bf16, 4 bytes and a tenth more work; \"\" = f32, with eformer numerics bf16"`
-	Damping          float64      `json:"damping" default:"0.03" doc:"stable numerics: noise on the gradient, relative to its running RMS"`
-	NoiseScale       float64      `json:"noise_scale" default:"1e-9" doc:"eformer numerics: standard deviation of the noise on the gradient"`
+	Damping          float64      `json:"damping" default:"0.03" numerics:"stable" doc:"noise on the gradient, relative to its running RMS"`
+	NoiseScale       float64      `json:"noise_scale" default:"1e-9" numerics:"eformer" doc:"standard deviation of the noise on the gradient"`
 	NormalizeGrads   bool         `json:"normalize_grads" doc:"divide the momentum of each leaf by its norm first"`
 	LRStyle          string       `json:"lr_style" default:"adam" range:"adam|none|" doc:"\"adam\" divides updates by 5, so that rates are like Adam's; \"none\" does not"`
 	Refresh          kron.Cadence `json:"refresh" doc:"updates that refresh the factors; the others only apply them"`

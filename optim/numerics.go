@@ -27,7 +27,6 @@ type rules struct {
 	cosineExponent bool // a cosine without warm-up keeps its exponent; otherwise that is 1
 
 	lionDecay        float64 // inside Lion, of all leaves: optax.lion's default, which eformer's builder leaves on whatever decay it is given
-	muonAdamDecay    bool    // adam_weight_decay is used; otherwise refused
 	muonSparesTables bool    // embeddings and the output head are AdamW's, unless patterns say otherwise
 
 	kron            kron.Rules
@@ -38,8 +37,8 @@ type rules struct {
 
 var stableRules = rules{
 	dither: true, oneDecay: true, innerMask: true, constantWarmup: true, cosineExponent: true,
-	muonAdamDecay: true, muonSparesTables: true,
-	kron: kron.Stable(), kronDType: buffers.F32, kronMomentumF32: true,
+	muonSparesTables: true,
+	kron:             kron.Stable(), kronDType: buffers.F32, kronMomentumF32: true,
 }
 
 var eformerRules = rules{lionDecay: 1e-3, kronDType: buffers.BF16, kronDecay: 0.1}
@@ -55,7 +54,8 @@ func (n Numerics) rules() rules {
 type Edition int
 
 const (
-	// First is what a record without an edition means. Muon took every matrix for [inputs, outputs].
+	// First is what a record without an edition means. Muon took every matrix for [inputs, outputs]. Parameters that the numerics do not read could have
+	// any value.
 	First Edition = 1
 	// Newest is what the zero value stands for.
 	Newest Edition = 2

@@ -119,7 +119,7 @@ func (c Config) AsRecorded() Config {
 		return c
 	}
 	c.Options.Edition = Newest
-	if c.first() != "" {
+	if _, err := c.Build(); err != nil || c.first() != "" {
 		c.Options.Edition = First
 	}
 	return c
@@ -130,7 +130,7 @@ func (c Config) Earlier() string {
 	if c.Options.Edition != First {
 		return ""
 	}
-	return c.first()
+	return cmp.Or(c.first(), "parameters that its numerics do not read are let pass")
 }
 
 func (c Config) first() string {
@@ -181,6 +181,13 @@ func build(name string, p Parameters, o Options) (Transform, error) {
 	if err := checkRanges(p); err != nil {
 		return Transform{}, fmt.Errorf("optim: %s: parameters: %w", name, err)
 	}
+	row, err := Find(name)
+	if err != nil {
+		return Transform{}, err
+	}
+	if err := checkRead(p, row.parameters(), o); err != nil {
+		return Transform{}, fmt.Errorf("optim: %s: parameters: %w", name, err)
+	}
 	lr, err := o.Schedule.Build(o.Numerics)
 	if err != nil {
 		return Transform{}, err
@@ -210,7 +217,9 @@ type Parameter struct {
 	Name    string `json:"name"`
 	Type    string `json:"type"`
 	Default any    `json:"default"`
-	Doc     string `json:"doc"`
+	Doc     string `json:"doc"` // with what its tags say of numerics
+
+	Numerics Numerics `json:"numerics,omitempty"` // the one that reads it; "": both
 }
 
 // Describe tells of an optimizer.
@@ -226,7 +235,11 @@ func Describe(name string) (Description, error) {
 	d := Description{Name: name, Doc: o.Doc, Cost: t.Cost()}
 	values := reflect.ValueOf(o.parameters()).Elem()
 	for _, k := range keys(values.Type()) {
-		d.Parameters = append(d.Parameters, Parameter{k.key, k.typ.String(), values.FieldByIndex(k.index).Interface(), k.tag.Get("doc")})
+		p := Parameter{k.key, k.typ.String(), values.FieldByIndex(k.index).Interface(), k.tag.Get("doc"), Numerics(k.tag.Get("numerics"))}
+		if p.Numerics != "" {
+			p.Doc = string(p.Numerics) + " numerics: " + p.Doc
+		}
+		d.Parameters = append(d.Parameters, p)
 	}
 	return d, nil
 }

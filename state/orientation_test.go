@@ -183,7 +183,8 @@ func TestRunsKeepTheirEdition(t *testing.T) {
 	llama, err := model.NewLlama(model.LlamaConfig{Layers: 11, Heads: 2, Width: 8, Vocab: testV, Context: testT})
 	require.NoError(t, err)
 	for name, o := range map[string]optim.Config{
-		"muon": {Name: "muon"},
+		"muon":     {Name: "muon"},
+		"a number": {Name: "quad", Parameters: []byte(`{"noise_scale":0.5,"block_size":16}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := tinyConfig(t)

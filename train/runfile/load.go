@@ -30,9 +30,10 @@ func (o Origin) IsDefault() bool {
 // Config is a run with the origin of each of its values.
 type Config struct {
 	Run
-	Read   []Text // the files that were laid, as they were
-	origin map[string]Origin
-	begun  bool // it is of a run that has begun: AsBegun
+	Read    []Text // the files that were laid, as they were
+	origin  map[string]Origin
+	begun   bool // it is of a run that has begun, and goes on with its schedule: AsBegun
+	resumed bool // it is of a run that has begun
 }
 
 // Text is a file as it was read.

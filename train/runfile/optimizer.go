@@ -49,7 +49,9 @@ func (c *Config) OptimizerConfig() (optim.Config, error) {
 			ClipGrad: o.ClipGrad, WeightDecay: o.WeightDecay, WeightDecayMask: mask, Rates: rates, Numerics: optim.Numerics(o.Numerics),
 		},
 	}
-	if _, err := out.Build(); err != nil {
+	checked := out
+	checked.Options.Edition = optim.First // whether all is read is known once it is known whether the run began so
+	if _, err := checked.Build(); err != nil {
 		return out, fmt.Errorf("run file: optimizer (%s): %w", c.Origin("optimizer.name"), err)
 	}
 	return out, nil
