@@ -32,7 +32,10 @@ type rules struct {
 	kron            kron.Rules
 	kronDType       buffers.DType // of the factors, where the parameters say nothing
 	kronMomentumF32 bool          // the momentum is; otherwise it has the type of the factors
+	kronRounds      bool          // what the factors multiply is rounded to their type
 	kronDecay       float64       // inside, where the parameters say nothing
+
+	clipStageLocal bool // eformer's stage-local path clips by a rule of its own
 }
 
 var stableRules = rules{
@@ -41,7 +44,7 @@ var stableRules = rules{
 	kron:             kron.Stable(), kronDType: buffers.F32, kronMomentumF32: true,
 }
 
-var eformerRules = rules{lionDecay: 1e-3, kronDType: buffers.BF16, kronDecay: 0.1}
+var eformerRules = rules{lionDecay: 1e-3, kronDType: buffers.BF16, kronRounds: true, kronDecay: 0.1, clipStageLocal: true}
 
 func (n Numerics) rules() rules {
 	if n == EFormer {
@@ -54,12 +57,22 @@ func (n Numerics) rules() rules {
 type Edition int
 
 const (
-	// First is what a record without an edition means. Muon took every matrix for [inputs, outputs]. Parameters that the numerics do not read could have
-	// any value.
+	// First is what a record without an edition means. Muon took every matrix for [inputs, outputs]. In eformer numerics Quad and Skew had blocks of
+	// 128 by default, drew in the order of paths and did not round the corrected momentum, and the stage-local path clipped as whole trees do.
+	// Parameters that the numerics do not read could have any value.
 	First Edition = 1
 	// Newest is what the zero value stands for.
 	Newest Edition = 2
 )
+
+// rules are those of the edition.
+func (o Options) rules() rules {
+	r := o.Numerics.rules()
+	if o.Edition == First {
+		r.kron.ByPath, r.kronRounds, r.clipStageLocal = true, false, false
+	}
+	return r
+}
 
 // Validate accepts the two names and "", which is Stable.
 func (n Numerics) Validate() error {

@@ -52,7 +52,7 @@ func (o Options) assemble(lr Schedule, inner Transform) Transform {
 		parts = append(parts, GlobalNorm())
 	}
 	if o.ClipGrad != nil {
-		parts = append(parts, ClipByGlobalNorm(*o.ClipGrad))
+		parts = append(parts, o.clip(*o.ClipGrad))
 	}
 	parts = append(parts, inner)
 	if o.WeightDecay > 0 {
@@ -67,7 +67,7 @@ func (o Options) assemble(lr Schedule, inner Transform) Transform {
 
 // innerMask is the mask of a decay inside the optimizer: its own, or by the numerics the options' or none.
 func (o Options) innerMask(own *Mask) *Mask {
-	if own == nil && o.Numerics.rules().innerMask {
+	if own == nil && o.rules().innerMask {
 		return o.WeightDecayMask
 	}
 	return own
@@ -75,7 +75,7 @@ func (o Options) innerMask(own *Mask) *Mask {
 
 // oneDecay refuses a decay inside the optimizer besides the one outside, which stable numerics do not have.
 func (o Options) oneDecay(inner float64) error {
-	if inner > 0 && o.WeightDecay > 0 && o.Numerics.rules().oneDecay {
+	if inner > 0 && o.WeightDecay > 0 && o.rules().oneDecay {
 		return errors.New("weight_decay: found one in the options and one in the parameters, wanted one (eformer numerics allow both)")
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 //	json     its name
 //	doc      what it is, in a line
 //	default  its value where none is given, as JSON without quotes; no tag is the zero value
+//	eformer  the same in eformer numerics, where that is another
 //	numerics the one of the two that reads it; no tag is both. With the other it has its default
 //	range    of a number an interval, "[0,1)" or "(0,inf)"; of text the words that it may be, "f32|bf16". null fits every range
 type Parameters interface {
@@ -26,11 +27,14 @@ type Parameters interface {
 }
 
 // setDefaults gives the fields of a struct that are zero their defaults.
-func setDefaults(p any) {
+func setDefaults(p any, o Options) {
 	v := reflect.ValueOf(p).Elem()
 	for _, k := range keys(v.Type()) {
 		field := v.FieldByIndex(k.index)
 		text, given := k.tag.Lookup("default")
+		if other, has := k.tag.Lookup("eformer"); has && o.Numerics == EFormer && o.Edition != First {
+			text = other
+		}
 		if !given || !field.IsZero() {
 			continue
 		}

@@ -48,9 +48,9 @@ func Register(o Optimizer) error {
 }
 
 // parameters are those with which it is built where none are given.
-func (o Optimizer) parameters() Parameters {
+func (o Optimizer) parameters(with Options) Parameters {
 	p := o.New()
-	setDefaults(p)
+	setDefaults(p, with)
 	return p
 }
 
@@ -150,7 +150,7 @@ func (c Config) Decode() (Parameters, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := o.parameters()
+	p := o.parameters(c.Options)
 	if given := bytes.TrimSpace(c.Parameters); len(given) > 0 && !bytes.Equal(given, []byte("null")) {
 		if err := strict(given, p); err != nil {
 			return nil, fmt.Errorf("optim: %s: parameters: %w", c.Name, err)
@@ -185,7 +185,7 @@ func build(name string, p Parameters, o Options) (Transform, error) {
 	if err != nil {
 		return Transform{}, err
 	}
-	if err := checkRead(p, row.parameters(), o); err != nil {
+	if err := checkRead(p, row.parameters(o), o); err != nil {
 		return Transform{}, fmt.Errorf("optim: %s: parameters: %w", name, err)
 	}
 	lr, err := o.Schedule.Build(o.Numerics)
@@ -233,11 +233,14 @@ func Describe(name string) (Description, error) {
 		return Description{}, err
 	}
 	d := Description{Name: name, Doc: o.Doc, Cost: t.Cost()}
-	values := reflect.ValueOf(o.parameters()).Elem()
+	values := reflect.ValueOf(o.parameters(Options{})).Elem()
 	for _, k := range keys(values.Type()) {
 		p := Parameter{k.key, k.typ.String(), values.FieldByIndex(k.index).Interface(), k.tag.Get("doc"), Numerics(k.tag.Get("numerics"))}
 		if p.Numerics != "" {
 			p.Doc = string(p.Numerics) + " numerics: " + p.Doc
+		}
+		if other, has := k.tag.Lookup("eformer"); has {
+			p.Doc += "; with eformer numerics " + other
 		}
 		d.Parameters = append(d.Parameters, p)
 	}

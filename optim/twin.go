@@ -99,7 +99,7 @@ func (w *Twin) Update(grads []buffers.Host) error {
 		}
 	}
 	phase := w.plan.phase(w.counts)
-	scalars := w.plan.evaluate(w.counts, nil, w.scale)
+	scalars := w.plan.evaluate(w.counts, given{scale: w.scale})
 	w.update = uint32(w.counts[updatesCount])
 	at := maps.Clone(w.counts)
 	w.plan.advance(w.counts, phase)

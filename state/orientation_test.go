@@ -184,6 +184,7 @@ func TestRunsKeepTheirEdition(t *testing.T) {
 	require.NoError(t, err)
 	for name, o := range map[string]optim.Config{
 		"muon":     {Name: "muon"},
+		"quad":     {Name: "quad", Options: optim.Options{Numerics: optim.EFormer}},
 		"a number": {Name: "quad", Parameters: []byte(`{"noise_scale":0.5,"block_size":16}`)},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -77,6 +77,10 @@ func TestRunGoesOnWithTheRulesOfItsRecord(t *testing.T) {
 		idle bool
 	}{
 		"muon": {[]string{"optimizer.name=muon"}, "optimizer muon: every matrix is taken for [inputs, outputs], as this run began", false},
+		"quad": {
+			[]string{"optimizer.name=quad", "optimizer.numerics=eformer", "optimizer.block_size=16"},
+			"optimizer quad: leaves draw in the order of their paths", false,
+		},
 		"idle": {[]string{"optimizer.name=quad", "optimizer.noise_scale=0.1"}, "optimizer quad: parameters that its numerics do not read", true},
 	} {
 		p := newPlace(t)
