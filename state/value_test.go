@@ -150,7 +150,7 @@ func TestSpentValues(t *testing.T) {
 			"Place":          func() error { _, err := spent.Place(t.Context(), at(dev)); return err }(),
 			"Placement":      func() error { _, err := spent.Placement(); return err }(),
 			"Save":           spent.Save(t.Context(), t.TempDir()+"/x", SaveOptions{}),
-			"LoadOptimizer":  func() error { _, err := spent.LoadOptimizer(t.Context(), t.TempDir()); return err }(),
+			"LoadOptimizer":  func() error { _, _, err := spent.LoadOptimizer(t.Context(), t.TempDir()); return err }(),
 			"Train":          func() error { _, err := Train(t.Context(), spent, Config{}); return err }(),
 		} {
 			require.ErrorIs(t, err, ErrSpent, "%s of the %s", method, name)
