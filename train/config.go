@@ -29,8 +29,14 @@ type Config struct {
 	// Sampling are set by Run.
 	State  state.Config
 	Params []buffers.Host // where training begins; nil draws the parameters from State.Seed
-	Loaded func()         // is called once Params are on the devices, or not needed: they may be of files that are open until then; may be nil
-	From   string         // the directory that Params are from; "": none, or nobody's business
+	// Value is where training begins and where its end is left; nil: neither. A run that begins takes over what is there, unless it is the
+	// zero Value: parameters, what the optimizer remembers, and the step, which counts among Steps. Of State, Definition, Optimizer and
+	// Frozen may then be left out. A run that goes on from a checkpoint of Dir releases it. When Run has returned, what is there is the
+	// caller's: as it was, if the run was refused before it took it over; otherwise the state at the end, also of a run that was stopped;
+	// spent, if an error has left none.
+	Value  *state.Value
+	Loaded func() // is called once Params are on the devices, or not needed: they may be of files that are open until then; may be nil
+	From   string // the directory that Params are from; "": none, or nobody's business
 	// LoRAFrom is a directory whose adapters are among Params: what they were trained upon is compared with what From has. "": none.
 	LoRAFrom string
 	Drawn    []string // those of Params that were not found where the others are from but drawn (model.OpenPartial), to be told
@@ -152,6 +158,10 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	if c.Steps == 0 {
 		return fmt.Errorf("train: config: train.steps: found 0, wanted 1 or more")
+	}
+	c, err := c.withValue()
+	if err != nil {
+		return err
 	}
 	c = c.withDefaults()
 	if err := c.State.Validate(); err != nil {

@@ -126,7 +126,7 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 	if err := t.plan(ctx); err != nil {
 		return err
 	}
-	if err := t.estimate(reached); err != nil {
+	if err := t.estimate(max(reached, c.begun())); err != nil {
 		return err
 	}
 	t.reporter.facts.add("batch", "%d sequences x %d batches x %d tokens", c.State.Batch, c.State.Microbatches, c.State.Sequence)
@@ -147,7 +147,7 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 			return err
 		}
 	}
-	t.display.resumed, t.reporter.resumed, t.reporter.checkpoint, t.reporter.decided = t.resumed, t.resumed, t.checkpoint, t.decided.decisions
+	t.display.begun, t.reporter.resumed, t.reporter.checkpoint, t.reporter.decided = t.state.Step(), t.resumed, t.checkpoint, t.decided.decisions
 	t.display.config, t.reporter.config = t.config, t.config
 	return t.makeEqual(ctx)
 }
@@ -243,6 +243,7 @@ func (t *opening) restore(ctx context.Context) error {
 	if err := t.tellCheckpoint(ctx, found.Path); err != nil {
 		return err
 	}
+	t.dropValue()
 	loaded, record, err := t.team.target.Load(ctx, t.config.State, found.Path)
 	if err != nil {
 		return err
@@ -274,7 +275,7 @@ func (t *opening) loaded() {
 	}
 }
 
-// begin makes the state of step 0.
+// begin makes the state of step 0, or that of the value that the run begins with.
 func (t *opening) begin(ctx context.Context) error {
 	defer t.times.span(spanCreate)()
 	c := &t.config
@@ -284,7 +285,13 @@ func (t *opening) begin(ctx context.Context) error {
 		return fmt.Errorf("train: %w", err)
 	}
 	t.compareBases()
-	created, err := t.team.target.Create(ctx, c.State, c.Params)
+	var created State
+	if c.begins() {
+		t.say("begins with what it was given: %s", *c.Value)
+		created, err = t.team.target.Begin(ctx, c.State, *c.Value)
+	} else {
+		created, err = t.team.target.Create(ctx, c.State, c.Params)
+	}
 	if err == nil {
 		t.state = created
 	}
@@ -312,7 +319,7 @@ func (t *opening) openLogs() (err error) {
 		return err
 	}
 	t.sampled = t.journal.samples.last
-	if t.journal.metrics.lastOfStep+t.config.LogEvery <= step {
+	if t.resumed > 0 && t.journal.metrics.lastOfStep+t.config.LogEvery <= step {
 		t.say("warning: %s ends at step %d: its lines up to step %d are missing", metricsFile, t.journal.metrics.lastOfStep, step)
 	}
 	var e EvalMetrics

@@ -92,7 +92,7 @@ func TestEvaluationShowsItsBatches(t *testing.T) {
 	c.State.Evaluation = 1
 	of, err := c.evaluation()
 	require.NoError(t, err)
-	s, err := oneDevice{dev}.Create(t.Context(), c.State, nil)
+	s, err := oneDevice{device: dev}.Create(t.Context(), c.State, nil)
 	require.NoError(t, err)
 	defer s.Release()
 	var shown []int

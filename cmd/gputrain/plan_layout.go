@@ -52,7 +52,7 @@ func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Co
 	fits := false
 	err := dryChoices(ctx, run, devices, func(c state.Config, s dryState) (err error) {
 		memory := s.Memory()
-		choice := plannedChoice{Recompute: c.Recompute, Fits: state.FitsMemory(devices, memory)}
+		choice := plannedChoice{Recompute: c.Recompute, Fits: state.FitsMemory(devices, memory, 0)}
 		for _, m := range memory {
 			choice.Activations += m.Step + m.Activations + m.Scratch
 			choice.Planned += m.Total()

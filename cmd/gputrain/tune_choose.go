@@ -344,7 +344,7 @@ func (h *choosing) fits(ctx context.Context, r tuning.Recipe) (bool, error) {
 	for _, m := range dry.Memory() {
 		h.memory += m.Total()
 	}
-	return state.FitsMemory([]*gpu.Device{h.device}, dry.Memory()), nil
+	return state.FitsMemory([]*gpu.Device{h.device}, dry.Memory(), 0), nil
 }
 
 // tell says what was chosen, and how long it takes.
