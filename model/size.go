@@ -47,8 +47,10 @@ func Sized(kind string, parameters float64, vocab, context int) (best Keys, def 
 	if def, err = New(kind, smallest); err != nil {
 		return best, nil, err
 	}
-	return best, nil, fmt.Errorf("model: sized: %s: found %.4g parameters and a vocabulary of %d, wanted %d parameters or more, and no more than widths of %d have",
-		kind, parameters, vocab, Parameters(def), widest)
+	return best, nil, fmt.Errorf(
+		"model: sized: %s: found %.4g parameters and a vocabulary of %d, wanted %d parameters or more, and no more than widths of %d have",
+		kind, parameters, vocab, Parameters(def), widest,
+	)
 }
 
 // widest are the networks that are considered.
