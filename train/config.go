@@ -61,7 +61,7 @@ type Config struct {
 	// Dir is the run directory. A run goes on from the newest whole checkpoint in it.
 	Dir   string
 	Fresh bool   // remove what an earlier run has left in Dir, and begin at step 0
-	Reads []Read // what the run reads, From besides: a fresh start that would remove any of it is refused
+	Reads []Read // what the run reads, From and LoRAFrom besides: a fresh start that would remove any of it is refused
 	// Launch, if any, is noted in the marker once a fresh start has removed what was there: a restart of the same launch is not to be fresh.
 	Launch string
 	// Reschedule lets Steps and the schedule of the rate differ from those of the run in Dir, which there has to be: from the step it has
