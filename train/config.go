@@ -70,6 +70,7 @@ type Config struct {
 	// Settings is what run.yaml records and a resumed run compares; default: what State and this configuration say.
 	Settings []Setting
 	Given    []Given // the files that settings came from, which are kept beside run.yaml as they were
+	Files    []File  // are written into Dir before run.yaml, so that a run that is refused leaves none
 	// Peak tells how many operations a second all devices together make at best, as pipeline.Peak does; nil: lines of metrics have no MFU, nor
 	// where it fails, which is said.
 	Peak  func(ctx context.Context) (float64, error)
@@ -118,6 +119,14 @@ type Amounts struct {
 type Given struct {
 	Name string
 	Text []byte
+}
+
+// File is a file of the caller's in a run directory.
+type File struct {
+	Name string
+	Text []byte
+	// Ours tells a file that the caller has written from others, which are never replaced. Its own are with Fresh.
+	Ours func(text []byte) bool
 }
 
 func (c Config) withDefaults() Config {

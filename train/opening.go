@@ -53,22 +53,21 @@ func (t *opening) takeDirectory() (reached int64, err error) {
 		if err := c.checkBase(); err != nil {
 			return 0, err
 		}
+		for _, f := range c.Files {
+			if err := t.dir.checkFile(f, c.Fresh); err != nil {
+				return 0, err
+			}
+		}
 		if c.Fresh {
 			if err := t.dir.checkFresh(*c); err != nil {
 				return 0, err
-			}
-			if err := t.dir.remove(); err != nil {
-				return 0, err
-			}
-			if err := t.dir.mark(c.Launch); err != nil {
-				return 0, dirError(c.Dir, err)
 			}
 		}
 		c.State.FS = t.dir.held(c.State.FS)
 	}
 	t.store = checkpoint.Store{FS: c.State.FS, Dir: filepath.Join(c.Dir, checkpointsDir)}
 	t.saves.saver = checkpoint.NewSaver(t.store)
-	if !c.leads() {
+	if !c.leads() || c.Fresh { // the earlier run is there until this one can begin
 		return 0, nil
 	}
 	steps, err := t.store.Steps()
@@ -154,15 +153,12 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 
 // openDirectory makes or restores the state, and the files of the run directory; settings are its record's.
 func (t *opening) openDirectory(ctx context.Context, settings []byte) error {
-	removed, err := t.store.Clean()
-	if err != nil {
-		return err
-	}
-	for _, name := range removed {
-		t.say("removed %s, left by an interrupted save", name)
-	}
 	t.noteUnits()
-	if err := t.restore(ctx); err != nil {
+	enter := t.restore
+	if t.config.Fresh {
+		enter = t.startOver
+	}
+	if err := enter(ctx); err != nil {
 		return err
 	}
 	if err := t.checkSpace(ctx); err != nil {
@@ -183,8 +179,30 @@ func (t *opening) openDirectory(ctx context.Context, settings []byte) error {
 	return t.openHistograms(ctx)
 }
 
-// record writes run.yaml, and copies of the files that the settings came from, as they were.
+// startOver begins, and then removes an earlier run: it stays where this one cannot.
+func (t *opening) startOver(ctx context.Context) error {
+	if err := t.tellCheckpoint(ctx, ""); err != nil {
+		return err
+	}
+	if err := t.begin(ctx); err != nil {
+		return err
+	}
+	if err := t.dir.remove(); err != nil {
+		return err
+	}
+	if err := t.dir.mark(t.config.Launch); err != nil {
+		return dirError(t.config.Dir, err)
+	}
+	return nil
+}
+
+// record writes run.yaml, before it the files of the caller's, and copies of the files that the settings came from, as they were.
 func (t *opening) record(settings []byte) error {
+	for _, f := range t.config.Files {
+		if err := t.dir.replace(f.Name, f.Text); err != nil {
+			return err
+		}
+	}
 	head := bytes.NewBuffer(t.decided.text())
 	for _, f := range t.config.Given {
 		name := givenName(f.Text)
@@ -199,6 +217,13 @@ func (t *opening) record(settings []byte) error {
 // restore finds the newest whole checkpoint and goes on from it, or begins.
 func (t *opening) restore(ctx context.Context) error {
 	c := t.config
+	removed, err := t.store.Clean()
+	if err != nil {
+		return err
+	}
+	for _, name := range removed {
+		t.say("removed %s, left by an interrupted save", name)
+	}
 	found, err := t.store.Newest()
 	for _, r := range found.Rejected {
 		t.say("warning: %s", r)

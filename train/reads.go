@@ -29,9 +29,9 @@ func (c Config) reads() (all []Read) {
 	return append(all, c.Reads...)
 }
 
-// checkFresh refuses a fresh start that would remove what the run reads.
+// checkFresh refuses a fresh start that would remove what the run reads, or anything that is not a run's.
 func (d *runDir) checkFresh(c Config) error {
-	found, err := inspectDir(d.path)
+	found, err := d.removable()
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -283,11 +284,37 @@ func (d *runDir) replace(name string, data []byte) error {
 	return err
 }
 
-// remove removes the files of a run, name by name. Where anything else would go with them nothing is touched.
-func (d *runDir) remove() error {
+// checkFile refuses a file that would take the place of another.
+func (d *runDir) checkFile(f File, fresh bool) error {
+	text, err := stranger.Read(d.join(f.Name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && (bytes.Equal(text, f.Text) || fresh && f.Ours(text)):
+		return nil
+	case err == nil && f.Ours(text):
+		err = fmt.Errorf("%s: found one that another process has written meanwhile: the same command goes on with it", f.Name)
+	case err == nil:
+		err = fmt.Errorf("%s: found a file of others, wanted none: choose another directory, or move the file", f.Name)
+	}
+	return &DirError{d.path, err}
+}
+
+// removable is what a fresh start removes. Where anything else would go with it, it is refused.
+func (d *runDir) removable() (contents, error) {
 	found, err := inspectDir(d.path)
 	if theirs := found.theirs(true); err == nil && len(theirs) > 0 {
 		err = foreignError(d.path, theirs)
+	}
+	if err != nil {
+		return nil, &DirError{d.path, fmt.Errorf("fresh start: %w", err)}
+	}
+	return found, nil
+}
+
+// remove removes the files of a run, name by name. Where anything else would go with them nothing is touched.
+func (d *runDir) remove() error {
+	found, err := d.removable()
+	if err != nil {
+		return err
 	}
 	for _, name := range found.ours() {
 		if err != nil {

@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"gputrain/checkpoint"
 	"gputrain/data/texts"
 	"gputrain/internal/terminal"
 	"gputrain/train"
 	"gputrain/train/runfile"
+	"gputrain/train/tuning"
 )
 
 // tuneFile is the run file that tune writes into the run directory.
@@ -38,6 +40,12 @@ func (*tuneCmd) Help() string {
 }
 
 func (c *tuneCmd) Run(ctx context.Context) error {
+	t := &trainCmd{Adapter: c.Adapter, Progress: c.Progress, Fresh: c.Fresh}
+	return t.stoppable(ctx, func(ctx context.Context, begin time.Time) error { return train.Stopping(ctx, c.tune(ctx, begin, t)) })
+}
+
+// tune chooses, or reads what was chosen before, and trains by that.
+func (c *tuneCmd) tune(ctx context.Context, begin time.Time, t *trainCmd) error {
 	model, rows, err := c.places()
 	if err != nil {
 		return err
@@ -50,28 +58,30 @@ func (c *tuneCmd) Run(ctx context.Context) error {
 	path := filepath.Join(c.RunDir, tuneFile)
 	switch _, err := os.Stat(path); {
 	case err == nil && !c.Fresh:
-		err = c.recorded(path, model, rows)
-		if err != nil {
+		if err := c.recorded(path, model, rows); err != nil {
 			return err
 		}
+		t.Files = []string{path}
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	default:
 		if err := c.replaceable(path); err != nil {
 			return err
 		}
-		if err := c.choose(ctx, path, model, rows); err != nil {
+		text, err := c.choose(ctx, path, model, rows)
+		if err != nil {
 			return err
 		}
+		t.chosen = &train.File{Name: tuneFile, Text: text, Ours: tuning.Wrote}
 	}
-	t := trainCmd{runFlags: runFlags{Files: []string{path}, Set: c.Set}, RunDir: c.RunDir, Adapter: c.Adapter, Progress: c.Progress, Fresh: c.Fresh}
+	t.Set, t.RunDir = c.Set, c.RunDir
 	a := &asker{out: os.Stdout}
 	t.extend = a.ask
-	if err := t.Run(ctx); err != nil {
+	if err := t.train(ctx, begin); err != nil {
 		return err
 	}
 	if a.best {
-		if err := c.askBest(ctx, a, model, t.result); err != nil {
+		if err := c.askBest(ctx, a, model, t.result); err != nil && ctx.Err() == nil { // the run is done
 			return err
 		}
 	}
@@ -120,10 +130,10 @@ func (c *tuneCmd) recorded(path, model string, rows []string) error {
 	case gone(found) && !gone(model): // it has moved: the run compares its parameters
 		c.Set = append(slices.Clone(c.Set), "model.from="+model)
 	default:
-		return usageError{fmt.Errorf("tune: run directory %q: found a run of the model %s, wanted %s: name another directory with --run-dir, or remove this one", c.RunDir, found, model)}
+		return usageError{fmt.Errorf("tune: run directory %q: found a run of the model %s, wanted %s: name another directory with --run-dir", c.RunDir, found, model)}
 	}
 	if found := cfg.Data.JSONL; !slices.Equal(found, rows) {
-		return usageError{fmt.Errorf("tune: run directory %q: found a run on %s, wanted %s: name another directory with --run-dir, or remove this one",
+		return usageError{fmt.Errorf("tune: run directory %q: found a run on %s, wanted %s: name another directory with --run-dir",
 			c.RunDir, strings.Join(found, ", "), strings.Join(rows, ", "))}
 	}
 	say("gputrain: tune: as chosen before: %s\n", path)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,6 @@ import (
 	"gputrain/gguf/modeldir"
 	"gputrain/gpu"
 	"gputrain/internal/stranger"
-	"gputrain/internal/system"
 	"gputrain/internal/terminal"
 	"gputrain/model"
 	"gputrain/pipeline"
@@ -40,49 +40,46 @@ type choosing struct {
 	description string // of the conversations
 }
 
-// choose chooses, says so, and writes the run file.
-func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string) error {
+// choose chooses, says so, and makes the run file, which the run writes once it has its directory.
+func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string) ([]byte, error) {
 	h := &choosing{set: c.Set, given: tuning.Given{Model: model, Rows: rows}}
 	text, begun, err := h.read(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer text.Close()
 	facts, err := h.measure(text, begun)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := h.open(ctx, c.Adapter, &facts); err != nil {
-		return err
+		return nil, err
 	}
 	defer h.device.Release()
 	recipe, err := tuning.Choose(facts, func(r tuning.Recipe) (bool, error) { return h.fits(ctx, r) })
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cfg, err := h.config(&recipe)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if recipe.Epochs > 0 {
 		steps, err := data.Steps(text.Train, h.planned.Sequence, h.planned.Batch*h.planned.Microbatches, h.planned.Seed, cfg.Data.Epochs)
 		if err != nil {
-			return usageError{err}
+			return nil, usageError{err}
 		}
 		recipe.Last(steps)
 	}
 	if err := h.tell(ctx, os.Stdout, c.Model, recipe); err != nil {
-		return err
+		return nil, err
 	}
 	var file bytes.Buffer
 	if err := recipe.Write(&file, h.given); err != nil {
-		return err
+		return nil, err
 	}
 	fmt.Printf("run file   %s\n\n", terminal.Text(path))
-	if err := system.MkdirAll(c.RunDir); err != nil {
-		return err
-	}
-	return train.ReplaceFile(path, file.Bytes())
+	return file.Bytes(), nil
 }
 
 // replaceable refuses to choose anew in the place of a file that this command has not written, and of a run that another process trains.
@@ -100,6 +97,11 @@ func (c *tuneCmd) replaceable(path string) error {
 	return train.CheckFree(c.RunDir)
 }
 
+// byTune is the origin of a value until the run file is written; those of arguments are theirs.
+const byTune runfile.Origin = "chosen by tune"
+
+var arguments = map[string]runfile.Origin{"model.from": "MODEL", "data.jsonl": "DATA"}
+
 // config is the run file of a recipe, nil for none yet, with what the user sets over it.
 func (h *choosing) config(r *tuning.Recipe) (*runfile.Config, error) {
 	var text bytes.Buffer
@@ -114,6 +116,7 @@ func (h *choosing) config(r *tuning.Recipe) (*runfile.Config, error) {
 	}
 	cfg := runfile.New()
 	err = cfg.Parse(tuneFile, text.Bytes())
+	cfg.Renamed(tuneFile, func(key string) runfile.Origin { return cmp.Or(arguments[key], byTune) })
 	if err == nil {
 		err = cfg.Environment(os.Environ())
 	}
@@ -233,8 +236,8 @@ func describe(tallies []texts.Tally) string {
 // wanted are the choices that the user has made.
 func wanted(cfg *runfile.Config) (w tuning.Wanted) {
 	given := func(key string) bool {
-		from := string(cfg.Origin(key))
-		return from != "default" && !strings.HasPrefix(from, tuneFile+":")
+		from := cfg.Origin(key)
+		return !from.IsDefault() && from != byTune
 	}
 	for key, lay := range map[string]func(){
 		"lora.rank":               func() { w.Rank = cfg.LoRA.Rank },

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -105,6 +106,7 @@ func TestTuneRefuses(t *testing.T) {
 		assert.Equal(t, c.code, exitCode(err), "%v: %v", c, err)
 		assert.NoDirExists(t, dir)
 		assert.NotContains(t, err.Error(), "\n")
+		assert.NotContains(t, err.Error(), tuneFile, "there is none yet")
 	}
 }
 
@@ -158,6 +160,13 @@ func TestTuneAsChosenBefore(t *testing.T) {
 	tune := func(model, data string, set ...string) error {
 		return (&tuneCmd{Model: model, Data: []string{data}, Set: append([]string{"data.epochs=1", "lora.rank=3"}, set...), RunDir: dir, Progress: "none"}).Run(context.Background())
 	}
+	stopped, cancel := context.WithCancelCause(t.Context())
+	cancel(&train.SignalError{Name: "SIGTERM"})
+	c := &tuneCmd{Model: base, Data: []string{chats}, RunDir: dir, Progress: "none"}
+	err := train.Stopping(stopped, c.tune(stopped, time.Now(), &trainCmd{}))
+	require.EqualError(t, err, "train: stopped: signal SIGTERM; no step has been made, so there was nothing to save")
+	assert.Equal(t, 3, exitCode(err))
+	require.NoDirExists(t, dir, "it is made by the run")
 	require.NoError(t, tune(base, chats))
 	path := filepath.Join(dir, tuneFile)
 	chosen, err := os.ReadFile(path)
@@ -173,6 +182,7 @@ func TestTuneAsChosenBefore(t *testing.T) {
 	require.ErrorContains(t, tune(base, chats, "lora.rank=4"), "lora.rank")
 	err = tune(speaker(t), chats)
 	require.ErrorContains(t, err, "found a run of the model "+base)
+	assert.NotContains(t, err.Error(), "remove")
 	assert.Equal(t, 2, exitCode(err))
 	require.ErrorContains(t, tune(base, chatsFile(t, 30)), "found a run on "+chats)
 
@@ -207,9 +217,10 @@ func TestTuneFreshRefuses(t *testing.T) {
 	err := c.Run(context.Background())
 	require.ErrorContains(t, err, path+": found a file of others, wanted one that tune has written")
 	assert.Equal(t, 2, exitCode(err))
-	var written strings.Builder
-	require.NoError(t, tuning.Given{}.Write(&written))
-	require.NoError(t, os.WriteFile(path, []byte(written.String()), 0o666))
+	var text strings.Builder
+	require.NoError(t, tuning.Given{}.Write(&text))
+	written := text.String()
+	require.NoError(t, os.WriteFile(path, []byte(written), 0o666))
 	require.NoError(t, c.replaceable(path))
 
 	lock, err := os.Create(filepath.Join(dir, ".lock"))
@@ -221,7 +232,7 @@ func TestTuneFreshRefuses(t *testing.T) {
 	require.NoError(t, lock.Close())
 	raw, err := os.ReadFile(path)
 	require.NoError(t, err)
-	assert.Equal(t, written.String(), string(raw))
+	assert.Equal(t, written, string(raw))
 }
 
 // After the run its best checkpoint answers, also if that is not the last.
