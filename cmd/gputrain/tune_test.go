@@ -79,6 +79,7 @@ func TestTuneRefuses(t *testing.T) {
 		return path
 	}
 	sound, chats := speaker(t), chatsFile(t, 30)
+	adapters := filepath.Dir(file(model.AdapterConfigFile, "{}"))
 	for _, c := range []struct {
 		model, data string
 		set         []string
@@ -87,7 +88,9 @@ func TestTuneRefuses(t *testing.T) {
 	}{
 		{without("tokenizer.json"), chats, nil, "found no tokenizer, wanted tokenizer.json or tokenizer.model", 2},
 		{without("chat_template.jinja"), chats, nil, "no chat template", 2},
-		{without("config.json"), chats, nil, "config.json", 6},
+		{without("config.json"), chats, nil, "found neither config.json nor checkpoints", 2},
+		{adapters, chats, nil, "found adapters, wanted a whole model: gputrain tune BASE DATA --set lora.from=" + adapters, 2},
+		{sound, t.TempDir(), nil, "found a directory, wanted files: write ", 2},
 		{without("model.safetensors"), chats, nil, "found no weights, wanted model.safetensors", 6},
 		{sound, file("a.txt", "it is a.\n"), nil, "found text, wanted rows of conversations", 2},
 		{sound, filepath.Join(t.TempDir(), "none.jsonl"), nil, "none.jsonl", 2},
@@ -185,6 +188,8 @@ func TestTuneAsChosenBefore(t *testing.T) {
 	assert.NotContains(t, err.Error(), "remove")
 	assert.Equal(t, 2, exitCode(err))
 	require.ErrorContains(t, tune(base, chatsFile(t, 30)), "found a run on "+chats)
+	err = (&tuneCmd{Model: dir, Data: []string{chats}, RunDir: dir + "-more", Progress: "none"}).Run(t.Context())
+	require.ErrorContains(t, err, fmt.Sprintf("found adapters, wanted a whole model: gputrain tune %s DATA --set lora.from=%s goes on with them", base, dir))
 
 	moved := base + "-moved"
 	require.NoError(t, os.Rename(base, moved))

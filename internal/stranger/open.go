@@ -131,24 +131,29 @@ func badLink(path string, err error) error {
 
 // Regular refuses what is no file of bytes.
 func Regular(info fs.FileInfo) error {
-	what := ""
+	if info.Mode().IsRegular() {
+		return nil
+	}
+	return fmt.Errorf("found %s, wanted a regular file", Kind(info))
+}
+
+// Kind says what a file is.
+func Kind(info fs.FileInfo) string {
 	switch mode := info.Mode(); {
 	case mode.IsRegular():
-		return nil
+		return "a file"
 	case mode.IsDir():
-		what = "a directory"
+		return "a directory"
 	case mode&fs.ModeSymlink != 0:
-		what = "a link"
+		return "a link"
 	case mode&fs.ModeNamedPipe != 0:
-		what = "a pipe"
+		return "a pipe"
 	case mode&fs.ModeSocket != 0:
-		what = "a socket"
+		return "a socket"
 	case mode&fs.ModeDevice != 0:
-		what = "a device"
-	default:
-		what = "something else"
+		return "a device"
 	}
-	return fmt.Errorf("found %s, wanted a regular file", what)
+	return "something else"
 }
 
 // Read reads a whole file that Open opens. It refuses one beyond the Limit of its name.
