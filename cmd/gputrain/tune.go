@@ -78,7 +78,7 @@ func (c *tuneCmd) tune(ctx context.Context, begin time.Time, t *trainCmd) error 
 	a := &asker{out: os.Stdout}
 	t.extend = a.ask
 	if err := t.train(ctx, begin); err != nil {
-		return err
+		return notRescheduled(err)
 	}
 	if a.best {
 		if err := c.askBest(ctx, a, model, t.result); err != nil && ctx.Err() == nil { // the run is done
@@ -86,6 +86,15 @@ func (c *tuneCmd) tune(ctx context.Context, begin time.Time, t *trainCmd) error 
 		}
 	}
 	return c.farewell(os.Stdout, t.result)
+}
+
+// notRescheduled is what a run says to a command without --reschedule.
+func notRescheduled(err error) error {
+	var changed *train.ChangedError
+	if errors.As(err, &changed) {
+		changed.Schedule = false
+	}
+	return err
 }
 
 // places are the model and the files of rows, from wherever the command is given again.
