@@ -310,22 +310,21 @@ func (d *runDir) removable() (contents, error) {
 	return found, nil
 }
 
-// remove removes the files of a run, name by name. Where anything else would go with them nothing is touched.
+// remove removes the files of a run, name by name. Where anything else would go with them nothing is touched. What is left when it is cut short is still a
+// run: checkpoints go first, and the record last.
 func (d *runDir) remove() error {
 	found, err := d.removable()
 	if err != nil {
 		return err
 	}
-	for _, name := range found.ours() {
+	err = checkpoint.Store{FS: d.held(checkpoint.OS), Dir: d.join(checkpointsDir)}.Remove()
+	for _, name := range slices.Backward(found.ours()) {
 		if err != nil {
 			break
 		}
 		if err = d.check(); err == nil {
 			err = os.Remove(d.join(name))
 		}
-	}
-	if err == nil {
-		err = checkpoint.Store{FS: d.held(checkpoint.OS), Dir: d.join(checkpointsDir)}.Remove()
 	}
 	if info, gone := os.Lstat(d.join(TensorBoardDir)); err == nil && gone == nil && info.IsDir() { // and no link to another disk
 		err = os.Remove(d.join(TensorBoardDir))
