@@ -62,6 +62,9 @@ func (t *opening) takeDirectory() (reached int64, err error) {
 			if err := t.dir.checkFresh(*c); err != nil {
 				return 0, err
 			}
+			if t.dir.yields, err = bytesBelow(resolved(t.dir.join(checkpointsDir))); err != nil {
+				return 0, dirError(c.Dir, err)
+			}
 		}
 		c.State.FS = t.dir.held(c.State.FS)
 	}
@@ -154,11 +157,7 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 // openDirectory makes or restores the state, and the files of the run directory; settings are its record's.
 func (t *opening) openDirectory(ctx context.Context, settings []byte) error {
 	t.noteUnits()
-	enter := t.restore
-	if t.config.Fresh {
-		enter = t.startOver
-	}
-	if err := enter(ctx); err != nil {
+	if err := t.restore(ctx); err != nil {
 		return err
 	}
 	if err := t.checkSpace(ctx); err != nil {
@@ -166,6 +165,11 @@ func (t *opening) openDirectory(ctx context.Context, settings []byte) error {
 	}
 	if err := t.noteOrigin(); err != nil {
 		return err
+	}
+	if t.config.Fresh { // nothing refuses any more
+		if err := t.startOver(); err != nil {
+			return err
+		}
 	}
 	if err := t.record(settings); err != nil {
 		return err
@@ -179,14 +183,8 @@ func (t *opening) openDirectory(ctx context.Context, settings []byte) error {
 	return t.openHistograms(ctx)
 }
 
-// startOver begins, and then removes an earlier run: it stays where this one cannot.
-func (t *opening) startOver(ctx context.Context) error {
-	if err := t.tellCheckpoint(ctx, ""); err != nil {
-		return err
-	}
-	if err := t.begin(ctx); err != nil {
-		return err
-	}
+// startOver removes an earlier run.
+func (t *opening) startOver() error {
 	if err := t.dir.remove(); err != nil {
 		return err
 	}
@@ -217,6 +215,9 @@ func (t *opening) record(settings []byte) error {
 // restore finds the newest whole checkpoint and goes on from it, or begins.
 func (t *opening) restore(ctx context.Context) error {
 	c := t.config
+	if c.Fresh {
+		return t.beginTold(ctx)
+	}
 	removed, err := t.store.Clean()
 	if err != nil {
 		return err
@@ -235,10 +236,7 @@ func (t *opening) restore(ctx context.Context) error {
 		return err
 	}
 	if found.Path == "" {
-		if err := t.tellCheckpoint(ctx, ""); err != nil {
-			return err
-		}
-		return t.begin(ctx)
+		return t.beginTold(ctx)
 	}
 	defer t.times.span(spanRestore)()
 	begin := time.Now()
@@ -298,6 +296,14 @@ func (t *opening) loaded() {
 	if t.config.Loaded != nil {
 		t.config.Loaded()
 	}
+}
+
+// beginTold begins, and tells the other ranks that there is no checkpoint.
+func (t *opening) beginTold(ctx context.Context) error {
+	if err := t.tellCheckpoint(ctx, ""); err != nil {
+		return err
+	}
+	return t.begin(ctx)
 }
 
 // begin makes the state of step 0, or that of the value that the run begins with.

@@ -94,7 +94,8 @@ type runDir struct {
 	file   *os.File
 	info   fs.FileInfo
 	unlock func() error
-	made   bool // by this process
+	made   bool   // by this process
+	yields uint64 // bytes of the checkpoints that a fresh start is yet to remove
 }
 
 // takeDir makes a run directory, or takes one that is there. A directory with files of others under names that a
@@ -310,6 +311,24 @@ func (d *runDir) removable() (contents, error) {
 	return found, nil
 }
 
+// bytesBelow is what the files below a directory, which may not be there, take.
+func bytesBelow(dir string) (bytes uint64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			bytes += uint64(info.Size())
+		}
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return bytes, err
+}
+
 // remove removes the files of a run, name by name. Where anything else would go with them nothing is touched. What is left when it is cut short is still a
 // run: checkpoints go first, and the record last.
 func (d *runDir) remove() error {
@@ -318,6 +337,7 @@ func (d *runDir) remove() error {
 		return err
 	}
 	err = checkpoint.Store{FS: d.held(checkpoint.OS), Dir: d.join(checkpointsDir)}.Remove()
+	d.yields = 0
 	for _, name := range slices.Backward(found.ours()) {
 		if err != nil {
 			break
@@ -341,6 +361,12 @@ func (d *runDir) held(fsys checkpoint.FileSystem) checkpoint.FileSystem { return
 type heldFS struct {
 	checkpoint.FileSystem
 	dir *runDir
+}
+
+// Free counts what a fresh start yields, which it removes only where nothing refuses it.
+func (h heldFS) Free(dir string) (uint64, error) {
+	free, err := h.FileSystem.Free(dir)
+	return free + h.dir.yields, err
 }
 
 func (h heldFS) MkdirAll(dir string) error {

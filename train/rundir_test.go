@@ -177,7 +177,10 @@ func TestARefusedRunLeavesTheDirectory(t *testing.T) {
 	require.ErrorContains(t, run(on, false, "# ours 2"), "mine.yaml: found one that another process has written meanwhile")
 	require.ErrorIs(t, run(oneDevice{gputest.Device(t, gputest.WithMemoryLimit(300<<10))}, true, "# ours 2"), gpu.ErrOutOfMemory)
 	require.ErrorIs(t, run(refusing, true, "# ours 2"), gpu.ErrOutOfMemory)
+	c.State.FS = noRoom{checkpoint.OS}
+	require.ErrorContains(t, run(on, true, "# ours 2"), "bytes free on the disk")
 	assert.Equal(t, before, textsIn(t, c.Dir))
+	c.State.FS = nil
 	require.NoError(t, run(on, true, "# ours 2"))
 	requireText(t, "# ours 2", mine)
 }
