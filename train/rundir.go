@@ -95,6 +95,7 @@ type runDir struct {
 	info   fs.FileInfo
 	unlock func() error
 	made   bool   // by this process
+	marked bool   // as one of a run, before this process took it
 	yields uint64 // bytes of the checkpoints that a fresh start is yet to remove
 }
 
@@ -154,9 +155,9 @@ func (d *runDir) release() {
 	_ = errors.Join(d.unlock(), d.file.Close()) // nothing was written
 }
 
-// undo removes a directory that this process made and that has no run: only what claim put there.
+// undo removes what claim put into a directory that was no run's and has become none, and the directory where this process made it.
 func (d *runDir) undo() {
-	if d == nil || !d.made || d.check() != nil {
+	if d == nil || d.marked || d.check() != nil {
 		return
 	}
 	for _, name := range []string{runFile, metricsFile} {
@@ -167,13 +168,15 @@ func (d *runDir) undo() {
 	for _, name := range []string{markerFile, lockFileName} {
 		_ = os.Remove(d.join(name)) // a directory that stays is no harm
 	}
-	_ = os.Remove(d.path)
+	if d.made {
+		_ = os.Remove(d.path)
+	}
 }
 
 // claim makes sure that the directory is a run's or has nothing of one, locks it and marks it.
 func (d *runDir) claim() error {
 	marker, err := ReadMarker(d.path)
-	marked := err == nil
+	d.marked = err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return errors.Unwrap(err)
 	}
@@ -181,11 +184,11 @@ func (d *runDir) claim() error {
 	if err != nil {
 		return err
 	}
-	if !marked && found.record() {
+	if !d.marked && found.record() {
 		return fmt.Errorf("found the %s of a run and no %s, wanted both: copy that as well, or choose another directory; a run of an older program, which had none, ends with that program", runFile, markerFile)
 	}
 	theirs := found.theirs(false)
-	if !marked {
+	if !d.marked {
 		theirs = found.names()
 	}
 	if len(theirs) > 0 {

@@ -157,6 +157,9 @@ func TestARefusedRunLeavesTheDirectory(t *testing.T) {
 	refusing := refusingTarget{stagedTarget{on}}
 	require.ErrorIs(t, run(refusing, false, "# ours 1"), gpu.ErrOutOfMemory)
 	require.NoDirExists(t, c.Dir)
+	put(t, c.Dir, map[string]string{"notes.txt": "theirs"})
+	require.ErrorIs(t, run(refusing, false, "# ours 1"), gpu.ErrOutOfMemory)
+	require.Equal(t, map[string]string{"notes.txt": "theirs"}, textsIn(t, c.Dir))
 
 	other, err := takeDir(c.Dir)
 	require.NoError(t, err)

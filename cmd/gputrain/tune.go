@@ -14,6 +14,7 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/data/texts"
+	"gputrain/internal/stranger"
 	"gputrain/internal/terminal"
 	"gputrain/train"
 	"gputrain/train/runfile"
@@ -56,6 +57,9 @@ func (c *tuneCmd) tune(ctx context.Context, begin time.Time, t *trainCmd) error 
 		}
 	}
 	path := filepath.Join(c.RunDir, tuneFile)
+	if info, err := os.Stat(c.RunDir); err == nil && !info.IsDir() {
+		return usageError{fmt.Errorf("tune: --run-dir: %s: found %s, wanted a directory, or a new name for one", c.RunDir, stranger.Kind(info))}
+	}
 	switch _, err := os.Stat(path); {
 	case err == nil && !c.Fresh:
 		if err := c.recorded(path, model, rows); err != nil {
@@ -172,19 +176,27 @@ func (c *tuneCmd) farewell(out io.Writer, r train.Result) error {
 		at = c.best(r)
 		note = fmt.Sprintf(" (step %d had the lowest loss on what is held out, %.3f)", r.BestStep, r.BestLoss)
 	}
-	name := shellWord(filepath.Base(c.RunDir))
+	name := filepath.Base(c.RunDir)
+	if strings.HasPrefix(name, "-") { // which would be a flag
+		name = "./" + name
+	}
+	name = shellWord(name)
 	_, err := fmt.Fprintf(out, "\nthe adapters are in %s%s\n  gputrain chat %s\n  gputrain merge %s --to %s-merged\n  gputrain export %s --to %s-adapters\n",
 		terminal.Text(at), note, shellWord(at), shellWord(at), name, shellWord(at), name)
 	return err
 }
 
-// shellWord is a path as a shell takes it.
+// shellWord is a path as a shell takes it, and a terminal may have it: what is not seen is written as bash reads it in $''.
 func shellWord(path string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+,:@%", r)
 	}
 	if path != "" && !strings.ContainsFunc(path, func(r rune) bool { return !plain(r) }) {
 		return path
+	}
+	if terminal.Visible(path) != path || strings.ContainsAny(path, "\n\t") {
+		seen := terminal.Visible(strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`, "\t", `\t`).Replace(path))
+		return "$'" + seen + "'"
 	}
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }

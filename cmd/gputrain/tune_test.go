@@ -272,7 +272,7 @@ func TestBestCheckpointAnswers(t *testing.T) {
 }
 
 func TestShellWord(t *testing.T) {
-	for path, want := range map[string]string{"runs/a-b": "runs/a-b", "a b": "'a b'", "it's": `'it'\''s'`, "": "''", "$x": "'$x'"} {
+	for path, want := range map[string]string{"runs/a-b": "runs/a-b", "a b": "'a b'", "it's": `'it'\''s'`, "": "''", "$x": "'$x'", "a\x1b[31m\u202e'\n\\": `$'a\x1b[31m\u202e\'\n\\'`} {
 		assert.Equal(t, want, shellWord(path))
 	}
 }
