@@ -186,7 +186,7 @@ func (c *tuneCmd) farewell(out io.Writer, r train.Result) error {
 	return err
 }
 
-// shellWord is a path as a shell takes it, and a terminal may have it: what is not seen is written as bash reads it in $''.
+// shellWord is a path as a shell takes it, and a terminal may have it: what is not seen is written as bash reads it in $”.
 func shellWord(path string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+,:@%", r)

@@ -125,6 +125,18 @@ func (h *choosing) config(r *tuning.Recipe) (*runfile.Config, error) {
 			err = cfg.Set(s)
 		}
 	}
+	for key, argument := range arguments {
+		if from := cfg.Origin(key); err == nil && from != argument {
+			err = fmt.Errorf("tune: %s (%s): found another than the argument %s, wanted that alone", key, from, argument)
+		}
+	}
+	switch from := cfg.Origin("lora.rank"); {
+	case r != nil || err != nil || cfg.LoRA.On():
+	case from != "default":
+		err = fmt.Errorf("tune: lora.rank (%s): found 0, wanted 1 or more: gputrain train --set model.from=%s trains without adapters", from, shellWord(h.given.Model))
+	default: // the other keys of adapters go with it
+		err = cfg.Lay("lora.rank", "1", byTune)
+	}
 	if err == nil {
 		err = cfg.Validate()
 	}

@@ -97,7 +97,10 @@ func TestTuneRefuses(t *testing.T) {
 		{sound, file("a.jsonl", `{"question": "a", "reply": "b"}`+"\n"), nil, "found", 2},
 		{sound, file("a.jsonl", strings.Repeat(`{"messages": [{"role": "user", "content": "a"}]}`+"\n", 9)), nil, "a.jsonl", 2},
 		{sound, chatsFile(t, 1), nil, "found 1, wanted 2 or more", 2},
-		{sound, chats, []string{"lora.target=q_prj"}, "q_prj", 2},
+		{sound, chats, []string{"lora.target=q_prj"}, `"q_prj" matches no matrix of a linear layer`, 2},
+		{sound, chats, []string{"lora.rank=0"}, "tune: lora.rank (--set): found 0, wanted 1 or more", 2},
+		{sound, chats, []string{"model.from=" + adapters}, "tune: model.from (--set): found another than the argument MODEL", 2},
+		{sound, chats, []string{"data.jsonl=" + chats}, "tune: data.jsonl (--set): found another than the argument DATA", 2},
 		{sound, chats, []string{"lora.rank=9"}, "rank", 2},
 		{sound, chats, []string{"lora.rang=4"}, `did you mean "lora.rank"`, 2},
 		{sound, chats, []string{"train.memory_limit=10KiB"}, "found no way that fits, down to model.base ", 5},
@@ -202,6 +205,8 @@ func TestTuneAsChosenBefore(t *testing.T) {
 		return (&mergeCmd{Model: dir, writeFlags: writeFlags{To: filepath.Join(t.TempDir(), "merged"), DType: "auto", ShardSize: "5GB"}}).Run(context.Background())
 	}
 	require.NoError(t, merge(), "the run has found where the base is now")
+	swapped := &mergeCmd{Model: dir, Adapter: moved, writeFlags: writeFlags{To: filepath.Join(t.TempDir(), "merged"), DType: "auto", ShardSize: "5GB"}}
+	require.ErrorContains(t, swapped.Run(t.Context()), "merge: ADAPTER: "+moved+": found a whole model, wanted adapters")
 	require.NoError(t, os.Rename(moved, base))
 	require.ErrorContains(t, merge(), moved)
 	raw, err := os.ReadFile(filepath.Join(base, "model.safetensors"))
