@@ -183,17 +183,6 @@ func (t *opening) openDirectory(ctx context.Context, settings []byte) error {
 	return t.openHistograms(ctx)
 }
 
-// startOver removes an earlier run.
-func (t *opening) startOver() error {
-	if err := t.dir.remove(); err != nil {
-		return err
-	}
-	if err := t.dir.mark(t.config.Launch); err != nil {
-		return dirError(t.config.Dir, err)
-	}
-	return nil
-}
-
 // record writes run.yaml, before it the files of the caller's, and copies of the files that the settings came from, as they were.
 func (t *opening) record(settings []byte) error {
 	for _, f := range t.config.Files {

@@ -29,29 +29,6 @@ func (c Config) reads() (all []Read) {
 	return append(all, c.Reads...)
 }
 
-// checkFresh refuses a fresh start that would remove what the run reads, or anything that is not a run's.
-func (d *runDir) checkFresh(c Config) error {
-	found, err := d.removable()
-	if err != nil {
-		return err
-	}
-	var removed []string
-	for _, name := range found.ours() {
-		removed = append(removed, entry(d.join(name)))
-	}
-	removed = append(removed, resolved(d.join(checkpointsDir)))
-	for _, read := range c.reads() {
-		for _, path := range files(read.Path) {
-			for _, gone := range removed {
-				if below(path, gone) {
-					return &DirError{d.path, fmt.Errorf("fresh start: %s: found %s, which would be removed; choose another run directory, or copy it out of this one", read.Key, read.Path)}
-				}
-			}
-		}
-	}
-	return nil
-}
-
 // advised makes an error that advises a fresh start not advise one that is refused.
 func (d *runDir) advised(c Config, err error) error {
 	var changed *ChangedError
