@@ -28,7 +28,8 @@ func (d *runDir) checkFresh(c Config) error {
 		for _, path := range files(read.Path) {
 			for _, gone := range removed {
 				if below(path, gone) {
-					return &DirError{d.path, fmt.Errorf("fresh start: %s: found %s, which would be removed; choose another run directory, or copy it out of this one", read.Key, read.Path)}
+					return &DirError{d.path, fmt.Errorf("fresh start: %s: found %s, which would be removed; choose another run directory, or copy it out of this one",
+						read.Key, read.Path)}
 				}
 			}
 		}
@@ -91,8 +92,8 @@ func bytesBelow(dir string) (bytes uint64, err error) {
 	return bytes, err
 }
 
-// remove removes the files of a run, name by name. Where anything else would go with them nothing is touched. What is left when it is cut short is still a
-// run: checkpoints go first, and the record last.
+// remove removes the files of a run, name by name. Where anything else would go with them nothing is touched. What is left
+// when it is cut short is still a run: checkpoints go first, and the record last.
 func (d *runDir) remove() error {
 	found, err := d.removable()
 	if err != nil {

@@ -82,7 +82,8 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 		}
 		defer fmt.Printf("%s written; in its directory:\n  ollama create %s -f %s\n  ollama run %s\n", beside, c.Ollama, modelfileName, c.Ollama)
 	}
-	_, err = fmt.Printf("%s,%s %d parameters in %s, from %s to %s: %s at %.0f MB/s\n", m.def.Kind(), what, parameters, kind, m.dir, c.To, gpu.SizeText(uint64(written)), float64(written)/1e6/seconds)
+	_, err = fmt.Printf("%s,%s %d parameters in %s, from %s to %s: %s at %.0f MB/s\n",
+		m.def.Kind(), what, parameters, kind, m.dir, c.To, gpu.SizeText(uint64(written)), float64(written)/1e6/seconds)
 	return err
 }
 

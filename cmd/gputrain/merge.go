@@ -33,7 +33,8 @@ func (c *mergeCmd) Run(ctx context.Context) error {
 			return usageError{errors.New("merge: --base: found a MODEL before the ADAPTER too, wanted one base")}
 		}
 		if has(c.Adapter, "config.json") && !hasAdapters(c.Adapter) {
-			return usageError{fmt.Errorf("merge: ADAPTER: %s: found a whole model, wanted adapters (%s): the model stands first", c.Adapter, model.AdapterConfigFile)}
+			return usageError{fmt.Errorf("merge: ADAPTER: %s: found a whole model, wanted adapters (%s): the model stands first",
+				c.Adapter, model.AdapterConfigFile)}
 		}
 		from, c.Base = c.Adapter, c.Model
 	}

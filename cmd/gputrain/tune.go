@@ -143,7 +143,8 @@ func (c *tuneCmd) recorded(path, model string, rows []string) error {
 	case gone(found) && !gone(model): // it has moved: the run compares its parameters
 		c.Set = append(slices.Clone(c.Set), "model.from="+model)
 	default:
-		return usageError{fmt.Errorf("tune: run directory %q: found a run of the model %s, wanted %s: name another directory with --run-dir", c.RunDir, found, model)}
+		return usageError{fmt.Errorf("tune: run directory %q: found a run of the model %s, wanted %s: name another directory with --run-dir",
+			c.RunDir, found, model)}
 	}
 	if found := cfg.Data.JSONL; !slices.Equal(found, rows) {
 		return usageError{fmt.Errorf("tune: run directory %q: found a run on %s, wanted %s: name another directory with --run-dir",

@@ -133,7 +133,8 @@ func (h *choosing) config(r *tuning.Recipe) (*runfile.Config, error) {
 	switch from := cfg.Origin("lora.rank"); {
 	case r != nil || err != nil || cfg.LoRA.On():
 	case from != "default":
-		err = fmt.Errorf("tune: lora.rank (%s): found 0, wanted 1 or more: gputrain train --set model.from=%s trains without adapters", from, shellWord(h.given.Model))
+		err = fmt.Errorf("tune: lora.rank (%s): found 0, wanted 1 or more: gputrain train --set model.from=%s trains without adapters",
+			from, shellWord(h.given.Model))
 	default: // the other keys of adapters go with it
 		err = cfg.Lay("lora.rank", "1", byTune)
 	}
@@ -222,10 +223,12 @@ func (h *choosing) whole() error {
 		if err != nil {
 			base = "BASE"
 		}
-		return usageError{fmt.Errorf("tune: %s: found adapters, wanted a whole model: gputrain tune %s DATA --set lora.from=%s goes on with them, and gputrain merge %s --to DIR writes the model that they make",
+		return usageError{fmt.Errorf("tune: %s: found adapters, wanted a whole model: gputrain tune %s DATA --set lora.from=%s goes on with them, "+
+			"and gputrain merge %s --to DIR writes the model that they make",
 			from, shellWord(base), shellWord(from), shellWord(from))}
 	case dir != from:
-		return usageError{fmt.Errorf("tune: %s: found a run, wanted a model: gputrain export %s --to DIR writes what it has trained", from, shellWord(from))}
+		return usageError{fmt.Errorf("tune: %s: found a run, wanted a model: gputrain export %s --to DIR writes what it has trained",
+			from, shellWord(from))}
 	}
 	return nil
 }

@@ -66,7 +66,8 @@ func expand(dir, pattern, kind string) ([]file, error) {
 	if unread == nil {
 		if info.IsDir() {
 			hint := strings.TrimRight(slashed, "/")
-			return nil, fmt.Errorf("data: %s %q: found a directory, wanted files: write %q for all below it or %q for those in it", kind, pattern, hint+"/**/*"+suffixes[kind], hint+"/*"+suffixes[kind])
+			return nil, fmt.Errorf("data: %s %q: found a directory, wanted files: write %q for all below it or %q for those in it",
+				kind, pattern, hint+"/**/*"+suffixes[kind], hint+"/*"+suffixes[kind])
 		}
 		f, err := regular(in(slashed), path.Base(slashed), kind, info)
 		return []file{f}, err

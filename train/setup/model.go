@@ -19,7 +19,8 @@ func HoldModel(path string, out io.Writer) (dir string, release func(), err erro
 		return path, func() {}, nil
 	}
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
-		return "", nil, &UsageError{fmt.Errorf("%s: found %s, wanted a run directory, a checkpoint, a model directory or a GGUF file", path, stranger.Kind(info))}
+		return "", nil, &UsageError{fmt.Errorf("%s: found %s, wanted a run directory, a checkpoint, a model directory or a GGUF file",
+			path, stranger.Kind(info))}
 	}
 	let := func(unlock func() error) func() {
 		return func() { _ = unlock() } // nothing was written
