@@ -153,7 +153,7 @@ func TestARefusedRunLeavesTheDirectory(t *testing.T) {
 		_, err := RunOn(t.Context(), target, c)
 		return err
 	}
-	on := oneDevice{dev}
+	on := oneDevice{device: dev}
 	refusing := refusingTarget{stagedTarget{on}}
 	require.ErrorIs(t, run(refusing, false, "# ours 1"), gpu.ErrOutOfMemory)
 	require.NoDirExists(t, c.Dir)
@@ -178,7 +178,7 @@ func TestARefusedRunLeavesTheDirectory(t *testing.T) {
 	requireText(t, "# ours 1", mine)
 	before := textsIn(t, c.Dir)
 	require.ErrorContains(t, run(on, false, "# ours 2"), "mine.yaml: found one that another process has written meanwhile")
-	require.ErrorIs(t, run(oneDevice{gputest.Device(t, gputest.WithMemoryLimit(300<<10))}, true, "# ours 2"), gpu.ErrOutOfMemory)
+	require.ErrorIs(t, run(oneDevice{device: gputest.Device(t, gputest.WithMemoryLimit(300<<10))}, true, "# ours 2"), gpu.ErrOutOfMemory)
 	require.ErrorIs(t, run(refusing, true, "# ours 2"), gpu.ErrOutOfMemory)
 	c.State.FS = noRoom{checkpoint.OS}
 	require.ErrorContains(t, run(on, true, "# ours 2"), "bytes free on the disk")
