@@ -147,7 +147,7 @@ func openAdapterFile(dir string, m adapted) (*Stored, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model: read adapter: %w", err)
 	}
-	s := &Stored{params: m.Params(), in: weights{}, files: []io.Closer{f}, dir: dir}
+	s := &Stored{params: laidOut(m), in: weights{}, files: []io.Closer{f}, dir: dir}
 	if s.names, err = m.tensors(f); err != nil {
 		return nil, errors.Join(fmt.Errorf("model: read adapter %q: %w", filepath.Join(dir, AdapterWeightsFile), err), s.Close())
 	}
@@ -244,7 +244,7 @@ func AdapterWeights(def Definition, base []array.Host, f *safetensors.File) ([]a
 		if err != nil {
 			return nil, fmt.Errorf("model: %s: %w", AdapterWeightsFile, err)
 		}
-		all = append(all, array.Host{Path: p.Path, Shape: p.Shape, Data: data})
+		all = append(all, array.Host{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), Data: data})
 	}
 	slices.SortFunc(all, func(a, b array.Host) int { return strings.Compare(a.Path, b.Path) })
 	return all, nil

@@ -72,7 +72,7 @@ func (t Transform) InitStage(params *buffers.Tree, whole []buffers.Spec) (*State
 		return nil, err
 	}
 	s := &State{plan: p, device: params.Device(), layout: params.Layout(), counts: p.newCounts(), kernels: map[job]*fused{}}
-	if s.whole, s.places, err = places(params.Layout().Leaves(), t.Trained(whole)); err != nil {
+	if s.whole, s.places, err = places(params.Layout().Leaves(), byPath(t.Trained(whole))); err != nil {
 		return nil, fmt.Errorf("optim: %s: params: %w", t.name, err)
 	}
 	if err := s.allocate(r, whole); err != nil {
@@ -204,7 +204,7 @@ func (p *plan) scene(s step, dev *gpu.Device, layout *buffers.Layout, leaves []b
 func specs(leaves []buffers.Leaf) []buffers.Spec {
 	out := make([]buffers.Spec, len(leaves))
 	for i, l := range leaves {
-		out[i] = buffers.Spec{Path: l.Path, Shape: l.Shape}
+		out[i] = l.Spec()
 	}
 	return out
 }
@@ -212,7 +212,7 @@ func specs(leaves []buffers.Leaf) []buffers.Spec {
 // unplaced is the leaves of a model without their places on a device, and their paths.
 func unplaced(model []buffers.Spec) (leaves []buffers.Leaf, paths []string) {
 	for i, s := range model {
-		leaves = append(leaves, buffers.Leaf{Path: s.Path, Shape: s.Shape, Index: i})
+		leaves = append(leaves, buffers.Leaf{Path: s.Path, Shape: s.Shape, OutIn: s.OutIn, Index: i})
 		paths = append(paths, s.Path)
 	}
 	return leaves, paths

@@ -19,7 +19,7 @@ func Freeze(leaves []buffers.Spec, inner Transform) Transform {
 	return inner
 }
 
-// model are the leaves of a model in canonical order, of which trained may be given without the frozen ones.
+// model are the leaves of a model in their order, of which trained may be given without the frozen ones: these come last.
 func (t Transform) model(trained []buffers.Spec) []buffers.Spec {
 	all := slices.Clone(trained)
 	for _, f := range t.frozen {
@@ -27,7 +27,7 @@ func (t Transform) model(trained []buffers.Spec) []buffers.Spec {
 			all = append(all, f)
 		}
 	}
-	return byPath(all)
+	return all
 }
 
 // Trained are those leaves of a model that are not frozen.

@@ -2,6 +2,7 @@ package optim
 
 import (
 	"fmt"
+	"slices"
 
 	"gputrain/buffers"
 )
@@ -15,6 +16,7 @@ type resolved struct {
 
 func (p *plan) resolve(leaves []buffers.Leaf, whole []buffers.Spec) (*resolved, error) {
 	_, all := unplaced(whole)
+	leaves = facing(leaves, whole)
 	r := &resolved{width: p.columns + len(p.routes)}
 	r.values = make([]float32, len(leaves)*r.width)
 	set := func(column int, values []float32) {
@@ -40,6 +42,19 @@ func (p *plan) resolve(leaves []buffers.Leaf, whole []buffers.Spec) (*resolved, 
 		set(p.columns+i, asFloats(in))
 	}
 	return r, nil
+}
+
+// facing are the leaves with what the model says of how matrices lie, where their tree does not know.
+func facing(leaves []buffers.Leaf, whole []buffers.Spec) []buffers.Leaf {
+	outIn := map[string]bool{}
+	for _, s := range whole {
+		outIn[s.Path] = s.OutIn
+	}
+	leaves = slices.Clone(leaves)
+	for i, l := range leaves {
+		leaves[i].OutIn = l.OutIn || outIn[l.Path]
+	}
+	return leaves
 }
 
 func asFloats(in []bool) []float32 {

@@ -90,7 +90,7 @@ func TestBadRunFilesAndFlags(t *testing.T) {
 		"empty text":        {set("data.text=empty.txt"), []string{"empty.txt: empty: 0 bytes"}},
 		"short text":        {set("data.text=short.txt", "data.validation=0"), []string{"short.txt: 22 bytes found, want at least 33"}},
 		"short validation":  {set("data.validation=0.001"), []string{"for validation, want at least 33"}},
-		"a folder":          {set("data.text=."), []string{"is a directory"}},
+		"a folder":          {set("data.text=."), []string{"found a directory, wanted files"}},
 		"half a token":      {set("data.text=odd.bin", "data.tokens=u16"), []string{"odd.bin", "3 bytes"}},
 		"no model":          {set("model.from=absent"), []string{"absent", "config.json"}},
 		"eval of nothing":   {[]string{"eval", "."}, []string{"found neither config.json nor checkpoints"}},

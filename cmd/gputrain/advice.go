@@ -50,7 +50,7 @@ func (c *planCmd) advice(ctx context.Context, cfg *runfile.Config, st state.Conf
 		for _, m := range memory {
 			way.Planned = max(way.Planned, m.Total())
 		}
-		way.Fits = state.FitsMemory(on, memory)
+		way.Fits = state.FitsMemory(on, memory, 0)
 		if n := len(out); n > 0 && out[n-1].means == way.means && !out[n-1].Fits {
 			out = out[:n-1] // the larger one of the kind
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,6 +39,11 @@ func TestWantedCard(t *testing.T) {
 		assert.Equal(t, want.bytes, bytes, text)
 		assert.Equal(t, want.kind, a.Type, text)
 		assert.EqualValues(t, 2<<30, a.Limits.BindingBytes, text)
+	}
+	for _, none := range []string{"0", "0GiB", "0.2"} {
+		_, _, err := wantedCard(none)
+		assert.ErrorContains(t, err, fmt.Sprintf("--memory: found %q, wanted more than no memory", none))
+		assert.Equal(t, 2, exitCode(err))
 	}
 	_, _, err := wantedCard("rtx 3061")
 	assert.ErrorContains(t, err, `--memory: found "rtx 3061", did you mean "rtx 3060"?: wanted bytes, such as 24GiB, or one of `)

@@ -62,7 +62,11 @@ func (c card) room() uint64 {
 func wantedCard(text string) (a gpu.Adapter, bytes uint64, err error) {
 	a = someCard()
 	a.Backend = "not here"
-	if bytes, err = runfile.ParseBytes(text); err == nil {
+	if bytes, err = runfile.ParseBytes(text); err == nil && bytes == 0 {
+		return a, 0, usageError{fmt.Errorf("--memory: found %q, wanted more than no memory, such as 24GiB; "+
+			"without it the plan is for the adapters that are here", text)}
+	}
+	if err == nil {
 		a.Name = "a card with " + gpu.SizeText(bytes)
 		return a, bytes, nil
 	}

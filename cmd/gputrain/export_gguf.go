@@ -18,6 +18,7 @@ import (
 	"gputrain/gguf"
 	"gputrain/gguf/llamacpp"
 	"gputrain/gguf/modeldir"
+	"gputrain/gpu"
 	"gputrain/internal/system"
 	"gputrain/model"
 	"gputrain/tokenizer"
@@ -81,7 +82,8 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 		}
 		defer fmt.Printf("%s written; in its directory:\n  ollama create %s -f %s\n  ollama run %s\n", beside, c.Ollama, modelfileName, c.Ollama)
 	}
-	_, err = fmt.Printf("%s,%s %d parameters in %s, from %s to %s: %.1f MB at %.0f MB/s\n", m.def.Kind(), what, parameters, kind, m.dir, c.To, float64(written)/1e6, float64(written)/1e6/seconds)
+	_, err = fmt.Printf("%s,%s %d parameters in %s, from %s to %s: %s at %.0f MB/s\n",
+		m.def.Kind(), what, parameters, kind, m.dir, c.To, gpu.SizeText(uint64(written)), float64(written)/1e6/seconds)
 	return err
 }
 

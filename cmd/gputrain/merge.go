@@ -32,6 +32,10 @@ func (c *mergeCmd) Run(ctx context.Context) error {
 		if c.Base != "" {
 			return usageError{errors.New("merge: --base: found a MODEL before the ADAPTER too, wanted one base")}
 		}
+		if has(c.Adapter, "config.json") && !hasAdapters(c.Adapter) {
+			return usageError{fmt.Errorf("merge: ADAPTER: %s: found a whole model, wanted adapters (%s): the model stands first",
+				c.Adapter, model.AdapterConfigFile)}
+		}
 		from, c.Base = c.Adapter, c.Model
 	}
 	m, err := c.baseFlag.open(from)

@@ -39,6 +39,7 @@ type trainCmd struct {
 	Reschedule bool `help:"Resume with another train.steps, data.epochs, optimizer.learning_rate or optimizer.schedule; if --set changes them, name the run directory with --run-dir." xor:"start"`
 
 	together `kong:"-"`
+	chosen   *train.File                   // the run file, which the run writes into its directory; nil: Files are
 	begun    atomic.Bool                   // a step
 	extend   func(run *train.Config) error // nil: the run is as the run file says
 	result   train.Result                  // of the run
@@ -46,7 +47,10 @@ type trainCmd struct {
 }
 
 // Run trains, on several ranks where mpirun or srun has started them.
-func (c *trainCmd) Run(ctx context.Context) error {
+func (c *trainCmd) Run(ctx context.Context) error { return c.stoppable(ctx, c.train) }
+
+// stoppable does what a signal ends as it ends a run; begin is when that was begun.
+func (c *trainCmd) stoppable(ctx context.Context, do func(ctx context.Context, begin time.Time) error) error {
 	begin := time.Now()
 	if err := c.open(); err != nil {
 		return err
@@ -59,11 +63,25 @@ func (c *trainCmd) Run(ctx context.Context) error {
 			os.Exit(exitCode(err))
 		})()
 	}
-	return c.close(ctx, c.train(ctx, begin))
+	return c.close(ctx, do(ctx, begin))
+}
+
+// settings reads the run files, or the one that was chosen.
+func (c *trainCmd) settings(dir string) (*runfile.Config, error) {
+	if c.chosen == nil {
+		return c.runFlags.load()
+	}
+	cfg, err := runfile.Layers(func(cfg *runfile.Config) error {
+		return cfg.Take(runfile.Text{Path: filepath.Join(dir, c.chosen.Name), Text: c.chosen.Text})
+	}, os.Environ(), c.Set)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return cfg, nil
 }
 
 func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
-	cfg, err := c.load()
+	cfg, err := c.settings(c.RunDir)
 	if err != nil {
 		return err
 	}
@@ -105,6 +123,9 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 	}
 	if cfg.Train.TensorBoard {
 		run.Hooks = append(run.Hooks, tensorboard.NewHook(dir))
+	}
+	if c.chosen != nil {
+		run.Files = []train.File{*c.chosen}
 	}
 	run.Dir, run.Fresh, run.Launch, run.Reschedule, run.Progress = dir, c.Fresh, launch.ID(), c.Reschedule, c.Progress
 	body := func(run train.Config) error {

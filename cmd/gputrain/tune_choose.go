@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/internal/stranger"
-	"gputrain/internal/system"
 	"gputrain/internal/terminal"
 	"gputrain/model"
 	"gputrain/state"
@@ -43,27 +41,24 @@ type choosing struct {
 	description string // of the conversations
 }
 
-// choose chooses, says so, and writes the run file; for a card that is not here it only says so.
-func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string) error {
+// choose chooses, says so, and makes the run file, which the run writes once it has its directory; for a card that is not here it only says so.
+func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string) ([]byte, error) {
 	h := &choosing{set: c.Set, card: c.Memory, begun: time.Now(), given: tuning.Given{Model: model, Rows: rows}}
 	recipe, cfg, err := h.chosen(ctx, c.Adapter)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer h.device.Release()
 	choices := recipe.Choices(cfg)
 	if err := h.tell(os.Stdout, c.Model, recipe, choices); err != nil || c.Memory != "" {
-		return err
+		return nil, err
 	}
 	var file bytes.Buffer
 	if err := tuning.Write(&file, choices); err != nil {
-		return err
+		return nil, err
 	}
 	fmt.Printf("run file   %s\n\n", terminal.Text(path))
-	if err := system.MkdirAll(c.RunDir); err != nil {
-		return err
-	}
-	return train.ReplaceFile(path, file.Bytes())
+	return file.Bytes(), nil
 }
 
 // chosen is the recipe, and the run file in force with it. The device is open then, if there is no error.
@@ -139,9 +134,9 @@ func (h *choosing) config(r *tuning.Recipe) (*runfile.Config, error) {
 // own refuses what tune does not leave to --set.
 func (h *choosing) own(cfg *runfile.Config) error {
 	switch {
-	case cfg.Model.From != h.given.Model:
+	case cfg.Origin("model.from") != tuning.OfModel:
 		return fmt.Errorf("tune: model.from (%s): found %s, wanted nothing: the model is the first argument", cfg.Origin("model.from"), cfg.Model.From)
-	case !slices.Equal(cfg.Data.JSONL, h.given.Rows):
+	case cfg.Origin("data.jsonl") != tuning.OfRows:
 		return fmt.Errorf("tune: data.jsonl (%s): found %s, wanted nothing: files of conversations are arguments",
 			cfg.Origin("data.jsonl"), strings.Join(cfg.Data.JSONL, ", "))
 	case cfg.Preference.On():
@@ -242,5 +237,5 @@ func (h *choosing) fits(ctx context.Context, r tuning.Recipe) (bool, error) {
 			h.host += host.Copy
 		}
 	}
-	return state.FitsMemory(devices, memory), nil
+	return state.FitsMemory(devices, memory, 0), nil
 }

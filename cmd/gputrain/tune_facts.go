@@ -20,6 +20,9 @@ import (
 
 // read reads the model's description and the conversations, as the run file that it gives says.
 func (h *choosing) read(ctx context.Context) (*texts.Corpus, *runfile.Config, error) {
+	if err := h.whole(); err != nil {
+		return nil, nil, err
+	}
 	cfg, err := h.config(nil)
 	if err != nil {
 		return nil, nil, err
@@ -75,6 +78,30 @@ func (h *choosing) measure(text *texts.Corpus, cfg *runfile.Config) (f tuning.Fa
 		h.description += ": the last answers"
 	}
 	return f, nil
+}
+
+// whole refuses what is not a whole model, as adapters and runs, with what makes one of it.
+func (h *choosing) whole() error {
+	from := h.given.Model
+	dir, release, err := setup.HoldModel(from, told)
+	if err != nil {
+		return err
+	}
+	defer release()
+	switch {
+	case has(dir, model.AdapterConfigFile):
+		base, err := model.AdapterBase(dir, "")
+		if err != nil {
+			base = "BASE"
+		}
+		return usageError{fmt.Errorf("tune: %s: found adapters, wanted a whole model: gputrain tune %s DATA --set lora.from=%s goes on with them, "+
+			"and gputrain merge %s --to DIR writes the model that they make",
+			from, shellWord(base), shellWord(from), shellWord(from))}
+	case dir != from:
+		return usageError{fmt.Errorf("tune: %s: found a run, wanted a model: gputrain export %s --to DIR writes what it has trained",
+			from, shellWord(from))}
+	}
+	return nil
 }
 
 // text opens the conversations, of a model that has a tokenizer.

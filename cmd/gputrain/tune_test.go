@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -78,6 +79,7 @@ func TestTuneRefuses(t *testing.T) {
 		return path
 	}
 	sound, chats := speaker(t), chatsFile(t, 30)
+	adapters := filepath.Dir(file(model.AdapterConfigFile, "{}"))
 	for _, c := range []struct {
 		model, data string
 		set         []string
@@ -86,7 +88,9 @@ func TestTuneRefuses(t *testing.T) {
 	}{
 		{without("tokenizer.json"), chats, nil, "found no tokenizer, wanted tokenizer.json or tokenizer.model", 2},
 		{without("chat_template.jinja"), chats, nil, "no chat template", 2},
-		{without("config.json"), chats, nil, "config.json", 6},
+		{without("config.json"), chats, nil, "found neither config.json nor checkpoints", 2},
+		{adapters, chats, nil, "found adapters, wanted a whole model: gputrain tune BASE DATA --set lora.from=" + adapters, 2},
+		{sound, t.TempDir(), nil, "found a directory, wanted files: write ", 2},
 		{without("model.safetensors"), chats, nil, "found no weights, wanted model.safetensors", 6},
 		{sound, file("a.txt", "it is a.\n"), nil, "found text, wanted rows of conversations", 2},
 		{sound, filepath.Join(t.TempDir(), "none.jsonl"), nil, "none.jsonl", 2},
@@ -95,14 +99,15 @@ func TestTuneRefuses(t *testing.T) {
 		{sound, file("p.jsonl", `{"prompt": "a", "chosen": "b", "rejected": "c"}`+"\n"), nil, "it is a row of preferences, of which one side is not to be learned; wanted preference.loss, " +
 			"or data.format to read the row without that key; docs/preferences.md says how pairs are learned: gputrain train --set model.from=" + sound + " --set data.jsonl=", 2},
 		{sound, chatsFile(t, 1), nil, "found 1, wanted 2 or more", 2},
-		{sound, chats, []string{"lora.target=q_prj"}, "q_prj", 2},
+		{sound, chats, []string{"lora.target=q_prj"}, `"q_prj" matches no matrix of a linear layer`, 2},
+		{sound, chats, []string{"lora.rank=0"}, "tune: lora.rank (--set): found 0, wanted 1 or more", 2},
+		{sound, chats, []string{"model.from=" + adapters}, "tune: model.from (--set): found " + adapters + ", wanted nothing: the model is the first argument", 2},
+		{sound, chats, []string{"data.jsonl=" + chats}, "tune: data.jsonl (--set): found " + chats + ", wanted nothing", 2},
 		{sound, chats, []string{"lora.rank=9"}, "rank", 2},
 		{sound, chats, []string{"lora.rang=4"}, `did you mean "lora.rank"`, 2},
 		{sound, chats, []string{"train.memory_limit=10KiB"}, "found no way that fits, down to model.base ", 5},
 		{sound, chats, []string{"model.context=65"}, "model.context (--set): found 65, wanted at most 64, the context of " + sound, 2},
 		{sound, chats, []string{"lora.rank=0"}, "gputrain train --set model.from=" + sound + " trains all of a model", 2},
-		{sound, chats, []string{"model.from=" + t.TempDir()}, "tune: model.from (--set): ", 2},
-		{sound, chats, []string{"data.jsonl=other.jsonl"}, "tune: data.jsonl (--set): found other.jsonl", 2},
 		{sound, chats, []string{"preference.loss=orpo"}, " --set data.jsonl=" + chats + " --set preference.loss=sigmoid", 2},
 		{sound, chats, []string{"pipeline.stages=2"}, "pipeline.stages: found more than 1", 2},
 	} {
@@ -112,6 +117,7 @@ func TestTuneRefuses(t *testing.T) {
 		assert.Equal(t, c.code, exitCode(err), "%v: %v", c, err)
 		assert.NoDirExists(t, dir)
 		assert.NotContains(t, err.Error(), "\n")
+		assert.NotContains(t, err.Error(), tuneFile, "there is none yet")
 	}
 }
 
@@ -204,6 +210,13 @@ func TestTuneAsChosenBefore(t *testing.T) {
 	tune := func(model, data string, set ...string) error {
 		return (&tuneCmd{Model: model, Data: []string{data}, Set: append([]string{"data.epochs=1", "lora.rank=3"}, set...), RunDir: dir, Progress: "none"}).Run(context.Background())
 	}
+	stopped, cancel := context.WithCancelCause(t.Context())
+	cancel(&train.SignalError{Name: "SIGTERM"})
+	c := &tuneCmd{Model: base, Data: []string{chats}, RunDir: dir, Progress: "none"}
+	err := train.Stopping(stopped, c.tune(stopped, time.Now(), &trainCmd{}))
+	require.EqualError(t, err, "train: stopped: signal SIGTERM; no step has been made, so there was nothing to save")
+	assert.Equal(t, 3, exitCode(err))
+	require.NoDirExists(t, dir, "it is made by the run")
 	require.NoError(t, tune(base, chats))
 	path := filepath.Join(dir, tuneFile)
 	chosen, err := os.ReadFile(path)
@@ -217,10 +230,16 @@ func TestTuneAsChosenBefore(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, chosen, again)
 	require.ErrorContains(t, tune(base, chats, "lora.rank=4"), "lora.rank")
+	err = tune(base, chats, "optimizer.learning_rate=0.5")
+	require.ErrorContains(t, err, "optimizer.learning_rate: found ")
+	assert.NotContains(t, err.Error(), "--reschedule", "tune has no such flag")
 	err = tune(speaker(t), chats)
 	require.ErrorContains(t, err, "found a run of the model "+base)
+	assert.NotContains(t, err.Error(), "remove")
 	assert.Equal(t, 2, exitCode(err))
 	require.ErrorContains(t, tune(base, chatsFile(t, 30)), "found a run on "+chats)
+	err = (&tuneCmd{Model: dir, Data: []string{chats}, RunDir: dir + "-more", Progress: "none"}).Run(t.Context())
+	require.ErrorContains(t, err, fmt.Sprintf("found adapters, wanted a whole model: gputrain tune %s DATA --set lora.from=%s goes on with them", base, dir))
 
 	moved := base + "-moved"
 	require.NoError(t, os.Rename(base, moved))
@@ -230,6 +249,8 @@ func TestTuneAsChosenBefore(t *testing.T) {
 		return (&mergeCmd{Model: dir, writeFlags: writeFlags{To: filepath.Join(t.TempDir(), "merged"), DType: "auto", ShardSize: "5GB"}}).Run(context.Background())
 	}
 	require.NoError(t, merge(), "the run has found where the base is now")
+	swapped := &mergeCmd{Model: dir, Adapter: moved, writeFlags: writeFlags{To: filepath.Join(t.TempDir(), "merged"), DType: "auto", ShardSize: "5GB"}}
+	require.ErrorContains(t, swapped.Run(t.Context()), "merge: ADAPTER: "+moved+": found a whole model, wanted adapters")
 	require.NoError(t, os.Rename(moved, base))
 	require.ErrorContains(t, merge(), moved)
 	raw, err := os.ReadFile(filepath.Join(base, "model.safetensors"))
@@ -273,9 +294,10 @@ func TestTuneFreshRefuses(t *testing.T) {
 	err := c.Run(context.Background())
 	require.ErrorContains(t, err, path+": found a file of others, wanted one that tune has written")
 	assert.Equal(t, 2, exitCode(err))
-	var written strings.Builder
-	require.NoError(t, tuning.Write(&written, nil))
-	require.NoError(t, os.WriteFile(path, []byte(written.String()), 0o666))
+	var text strings.Builder
+	require.NoError(t, tuning.Write(&text, nil))
+	written := text.String()
+	require.NoError(t, os.WriteFile(path, []byte(written), 0o666))
 	require.NoError(t, c.replaceable(path))
 
 	lock, err := os.Create(filepath.Join(dir, ".lock"))
@@ -287,7 +309,7 @@ func TestTuneFreshRefuses(t *testing.T) {
 	require.NoError(t, lock.Close())
 	raw, err := os.ReadFile(path)
 	require.NoError(t, err)
-	assert.Equal(t, written.String(), string(raw))
+	assert.Equal(t, written, string(raw))
 }
 
 // After the run its best checkpoint answers, also if that is not the last.
@@ -319,7 +341,7 @@ func TestBestCheckpointAnswers(t *testing.T) {
 }
 
 func TestShellWord(t *testing.T) {
-	for path, want := range map[string]string{"runs/a-b": "runs/a-b", "a b": "'a b'", "it's": `'it'\''s'`, "": "''", "$x": "'$x'"} {
+	for path, want := range map[string]string{"runs/a-b": "runs/a-b", "a b": "'a b'", "it's": `'it'\''s'`, "": "''", "$x": "'$x'", "a\x1b[31m\u202e'\n\\": `$'a\x1b[31m\u202e\'\n\\'`} {
 		assert.Equal(t, want, shellWord(path))
 	}
 }

@@ -40,12 +40,14 @@ func (c *Config) OptimizerConfig() (optim.Config, error) {
 		Parameters: parameters,
 		Options: optim.Options{
 			Schedule: optim.ScheduleConfig{
-				Type: s.Type, LearningRate: o.LearningRate, LearningRateEnd: o.RateEnd(), WarmupSteps: s.Warmup(steps), Steps: steps, Exponent: s.Exponent,
+				Type: s.Type, LearningRate: o.LearningRate, LearningRateEnd: new(o.RateEnd()), WarmupSteps: s.Warmup(steps), Steps: steps, Exponent: s.Exponent,
 			},
 			ClipGrad: o.ClipGrad, WeightDecay: o.WeightDecay, WeightDecayMask: mask, Rates: rates, Numerics: optim.Numerics(o.Numerics),
 		},
 	}
-	if _, err := out.Build(); err != nil {
+	checked := out
+	checked.Options.Edition = optim.First // whether all is read is known once it is known whether the run began so
+	if _, err := checked.Build(); err != nil {
 		return out, fmt.Errorf("run file: optimizer (%s): %w", c.Origin("optimizer.name"), err)
 	}
 	return out, nil

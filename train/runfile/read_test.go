@@ -32,7 +32,7 @@ func TestRateEndsBelowThePeak(t *testing.T) {
 		cfg := readAll(t, c.sets...)
 		o, err := cfg.OptimizerConfig()
 		require.NoError(t, err)
-		assert.Equal(t, c.want, o.Options.Schedule.LearningRateEnd, "%v: to the bit", c.sets)
+		assert.Equal(t, c.want, *o.Options.Schedule.LearningRateEnd, "%v: to the bit", c.sets)
 		s, err := o.Options.Schedule.Build(o.Options.Numerics)
 		require.NoError(t, err)
 		for step := range cfg.Train.Steps + 1 {

@@ -334,6 +334,10 @@ func fittingOptimizer(cfg *runfile.Config, def model.Definition) (optim.Config, 
 		return c, err
 	}
 	tx, err := c.Build()
+	if as := c.Following(optim.Config{Options: optim.Options{Edition: optim.First}}); err != nil && cfg.Resumed() {
+		c = as // which may have parameters that are not read
+		tx, err = c.Build()
+	}
 	if err == nil {
 		err = tx.Check(model.Specs(def))
 	}

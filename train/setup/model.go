@@ -9,6 +9,7 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/gguf"
 	"gputrain/gguf/modeldir"
+	"gputrain/internal/stranger"
 	"gputrain/model"
 )
 
@@ -17,6 +18,10 @@ import (
 func HoldModel(path string, out io.Writer) (dir string, release func(), err error) {
 	if gguf.Is(path) {
 		return path, func() {}, nil
+	}
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		return "", nil, &UsageError{fmt.Errorf("%s: found %s, wanted a run directory, a checkpoint, a model directory or a GGUF file",
+			path, stranger.Kind(info))}
 	}
 	let := func(unlock func() error) func() {
 		return func() { _ = unlock() } // nothing was written

@@ -88,11 +88,11 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 	return run, undo, nil
 }
 
-// reads are the files that a run file names, besides model.from.
+// reads are the run files and the files that they name, besides model.from and lora.from.
 func reads(cfg *runfile.Config, text *texts.Corpus) (all []train.Read) {
 	d := cfg.Data
-	if cfg.LoRA.From != "" {
-		all = append(all, train.Read{Key: "lora.from", Path: cfg.LoRA.From})
+	for _, f := range cfg.Read {
+		all = append(all, train.Read{Key: "run file", Path: f.Path})
 	}
 	if d.Tokenizer != "" {
 		all = append(all, train.Read{Key: "data.tokenizer", Path: d.Tokenizer})

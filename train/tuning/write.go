@@ -2,6 +2,7 @@ package tuning
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -70,6 +71,15 @@ func (g Given) keys() []Key {
 // File is the run file of choices.
 const File = "tune.yaml"
 
+// Origins of values until the file is written: arguments of the command, and what is chosen.
+const (
+	OfModel runfile.Origin = "MODEL"
+	OfRows  runfile.Origin = "DATA"
+	chosen  runfile.Origin = "chosen by tune"
+)
+
+var arguments = map[string]runfile.Origin{"model.from": OfModel, "data.jsonl": OfRows}
+
 // Config is the run file of what is given and of a recipe, nil for none yet, with what the user sets over it.
 func Config(g Given, r *Recipe, environ, sets []string) (*runfile.Config, error) {
 	keys := g.keys()
@@ -78,7 +88,7 @@ func Config(g Given, r *Recipe, environ, sets []string) (*runfile.Config, error)
 	}
 	run := runfile.New()
 	for _, k := range keys {
-		if err := run.Lay(k.Name, k.Value, File); err != nil {
+		if err := run.Lay(k.Name, k.Value, cmp.Or(arguments[k.Name], chosen)); err != nil {
 			return nil, err
 		}
 	}
@@ -96,7 +106,7 @@ func Config(g Given, r *Recipe, environ, sets []string) (*runfile.Config, error)
 			if wanted(run, k.Name) {
 				continue
 			}
-			if err := run.Lay(k.Name, k.Value, File); err != nil {
+			if err := run.Lay(k.Name, k.Value, chosen); err != nil {
 				return nil, err
 			}
 		}
@@ -135,7 +145,7 @@ func WantedOf(run *runfile.Config) (w Wanted) {
 // wanted tells that the user has named a value of a run file of choices.
 func wanted(run *runfile.Config, key string) bool {
 	from := run.Origin(key)
-	return !from.IsDefault() && from != File
+	return !from.IsDefault() && from != chosen && from != arguments[key]
 }
 
 // head is what a run file of choices begins with.
