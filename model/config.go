@@ -93,7 +93,10 @@ func ParseConfig(raw []byte) (Definition, error) {
 
 // ConfigJSON is def as a config.json; dtype is what the weights beside it are stored as:
 // "F32", "BF16" or "F16".
-func ConfigJSON(def Definition, dtype string) ([]byte, error) {
+func ConfigJSON(def Definition, dtype string) ([]byte, error) { return ConfigEnding(def, dtype, nil) }
+
+// ConfigEnding is ConfigJSON with the tokens by which the model ends its answers; nil: those that def itself has, an empty list: none.
+func ConfigEnding(def Definition, dtype string, ends []int32) ([]byte, error) {
 	names := map[string]string{"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 	if names[dtype] == "" {
 		return nil, errExportDType(dtype)
@@ -106,6 +109,9 @@ func ConfigJSON(def Definition, dtype string) ([]byte, error) {
 		settings["bos_token_id"], settings["eos_token_id"] = nil, nil
 	}
 	maps.Copy(settings, def.Settings())
+	if ends != nil {
+		settings["eos_token_id"] = modeldir.EndIDs(ends)
+	}
 	settings["model_type"] = def.Kind()
 	key := "torch_dtype"
 	if _, old := settings[key]; !old && settings["dtype"] != nil {

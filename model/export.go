@@ -25,6 +25,7 @@ type ExportOptions struct {
 	ShardBytes uint64  // weights that take more are split, with an index
 	Base       string  // what a PEFT directory calls its base; default what it was called where the adapter came from
 	Like       *Stored // files of the same model: each tensor is called what it is called there, and a copy of a tied head is written where they have one; may be nil
+	Ends       []int32 // tokens that end an answer, for config.json; nil: those of the definition
 	// Companions are files that other programs want beside the model, such as those of its tokenizer: by their names, each written by a call.
 	Companions map[string]func(io.Writer) error
 	// Tell is told what interrupted exports have left in the folder of the new directory: what became of it. May be nil.
@@ -63,7 +64,7 @@ func export(dir string, def Definition, read func(path string) ([]float32, error
 	if o.Like != nil {
 		tensors = o.Like.dress(def, tensors, o.DType == "", read)
 	}
-	config, err := ConfigJSON(def, cmp.Or(o.DType, o.Like.DType()))
+	config, err := ConfigEnding(def, cmp.Or(o.DType, o.Like.DType()), o.Ends)
 	if err != nil {
 		return err
 	}

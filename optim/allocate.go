@@ -35,9 +35,10 @@ func (t Transform) scenes(model []buffers.Spec, do func(o Operator, on Scene) er
 	if err != nil {
 		return err
 	}
-	model = t.model(model)
-	leaves, paths := unplaced(model)
-	r, err := p.resolve(leaves, paths)
+	whole := t.whole(model)
+	model = whole.leaves
+	leaves, _ := unplaced(model)
+	r, err := p.resolve(leaves, whole)
 	if err != nil {
 		return err
 	}
@@ -62,17 +63,33 @@ func (t Transform) InitStage(params *buffers.Tree, whole []buffers.Spec) (*State
 	return t.initStage(params, t.whole(whole))
 }
 
-// wholeModel is the leaves of all stages in canonical order, made once for them.
+// wholeModel is the leaves of all stages, made once for them.
 type wholeModel struct {
-	leaves, trained []buffers.Spec
-	paths, own      []string // of both
+	leaves []buffers.Spec // in the tree's own order
+	paths  []string       // of these
+
+	trained []buffers.Spec // in order of their paths
+	own     []string       // of these
+	outIn   map[string]bool
 }
 
 func (t Transform) whole(leaves []buffers.Spec) wholeModel {
-	w := wholeModel{leaves: t.model(leaves)}
-	w.trained = t.Trained(w.leaves)
+	w := wholeModel{leaves: t.model(leaves), outIn: map[string]bool{}}
+	w.trained = byPath(t.Trained(w.leaves))
 	w.paths, w.own = pathsOf(w.leaves), pathsOf(w.trained)
+	for _, l := range w.leaves {
+		w.outIn[l.Path] = l.OutIn
+	}
 	return w
+}
+
+// facing are leaves with what the model says of how matrices lie, where their tree does not know.
+func (w wholeModel) facing(leaves []buffers.Leaf) []buffers.Leaf {
+	leaves = slices.Clone(leaves)
+	for i, l := range leaves {
+		leaves[i].OutIn = l.OutIn || w.outIn[l.Path]
+	}
+	return leaves
 }
 
 func (t Transform) initStage(params *buffers.Tree, whole wholeModel) (*State, error) {
@@ -83,7 +100,7 @@ func (t Transform) initStage(params *buffers.Tree, whole wholeModel) (*State, er
 	if d := params.DType(); d != buffers.F32 && d != buffers.BF16 {
 		return nil, fmt.Errorf("optim: %s: params: dtype %s, wanted f32 or bf16", t.name, d)
 	}
-	r, err := p.resolve(params.Layout().Leaves(), whole.paths)
+	r, err := p.resolve(params.Layout().Leaves(), whole)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +237,7 @@ func (p *plan) scene(s step, dev *gpu.Device, layout *buffers.Layout, leaves []b
 func specs(leaves []buffers.Leaf) []buffers.Spec {
 	out := make([]buffers.Spec, len(leaves))
 	for i, l := range leaves {
-		out[i] = buffers.Spec{Path: l.Path, Shape: l.Shape}
+		out[i] = l.Spec()
 	}
 	return out
 }
@@ -228,7 +245,7 @@ func specs(leaves []buffers.Leaf) []buffers.Spec {
 // unplaced is the leaves of a model without their places on a device, and their paths.
 func unplaced(model []buffers.Spec) (leaves []buffers.Leaf, paths []string) {
 	for i, s := range model {
-		leaves = append(leaves, buffers.Leaf{Path: s.Path, Shape: s.Shape, Index: i})
+		leaves = append(leaves, buffers.Leaf{Path: s.Path, Shape: s.Shape, OutIn: s.OutIn, Index: i})
 		paths = append(paths, s.Path)
 	}
 	return leaves, paths

@@ -23,7 +23,7 @@ func Freeze(leaves []buffers.Spec, inner Transform) Transform {
 	return inner
 }
 
-// model are the leaves of a model in canonical order, of which trained may be given without the frozen ones.
+// model are the leaves of a model in their order, of which trained may be given without the frozen ones: these come last.
 func (t Transform) model(trained []buffers.Spec) []buffers.Spec {
 	given := make(map[string]bool, len(trained))
 	for _, s := range trained {
@@ -35,7 +35,7 @@ func (t Transform) model(trained []buffers.Spec) []buffers.Spec {
 			all = append(all, f)
 		}
 	}
-	return byPath(all)
+	return all
 }
 
 // Trained are those leaves of a model that are not frozen.

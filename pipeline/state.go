@@ -130,6 +130,28 @@ func LoadWeights(ctx context.Context, devices []*gpu.Device, c Config, dir strin
 	return Create(ctx, devices, c, params)
 }
 
+// Train takes a value over, wherever it lies, and trains it on the devices of the stages, in their order; see state.Train. It is copied
+// there, and then released. After an error the value is as it was.
+func Train(ctx context.Context, devices []*gpu.Device, c Config, v state.Value) (*State, error) {
+	var err error
+	if c.State, err = c.State.Of(v); err != nil {
+		return nil, err
+	}
+	params, err := v.Hosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := Create(ctx, devices, c, params)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.GoOn(ctx, v); err != nil {
+		s.Release()
+		return nil, err
+	}
+	return s, nil
+}
+
 // TrainStep makes one update with the sequences of the share and returns its metrics; see state.TrainState. All ranks of a pipeline are given the same
 // batch, and any error ends all of them.
 func (s *State) TrainStep(ctx context.Context, batch data.Batch) ([]state.Metrics, error) {

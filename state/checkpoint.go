@@ -197,6 +197,11 @@ func storedType(d buffers.DType) (string, error) {
 	return "", fmt.Errorf("dtype %v: not known to safetensors", d)
 }
 
+// modelJSON is what a model is: without the tokens that end its answers, which a run may teach it.
+func modelJSON(def model.Definition) ([]byte, error) {
+	return model.ConfigEnding(def, "F32", []int32{})
+}
+
 // reconcileModel fills in the definition, or compares it.
 func (c Config) reconcileModel(dir string) (Config, error) {
 	saved, err := model.ReadConfigOn(dir, c.BaseAt)
@@ -210,7 +215,7 @@ func (c Config) reconcileModel(dir string) (Config, error) {
 	for _, part := range []struct {
 		name string
 		json func(model.Definition) ([]byte, error)
-	}{{"model", func(def model.Definition) ([]byte, error) { return model.ConfigJSON(def, "F32") }}, {"adapters", adaptersJSON}} {
+	}{{"model", modelJSON}, {"adapters", adaptersJSON}} {
 		found, err := part.json(saved)
 		if err != nil {
 			return c, loadError(dir, "%w", err)
@@ -249,7 +254,7 @@ func (c Config) reconcile(dir string, record checkpoint.Record) (Config, error) 
 	if stored.Name == "" {
 		return c, loadError(dir, "%s: optimizer: found no registered one, wanted %s: %w", checkpoint.RecordFile, c.Optimizer.Name, checkpoint.ErrMismatch)
 	}
-	if c.Optimizer, err = canonical(c.Optimizer); err != nil {
+	if c.Optimizer, err = canonical(c.Optimizer.Following(stored)); err != nil {
 		return c, err
 	}
 	if c.Reschedule {
@@ -273,8 +278,8 @@ func sameOptimizer(saved, wanted optim.Config) error {
 	return sameJSON("optimizer", jsonText(saved), jsonText(wanted))
 }
 
-// SavedOptimizer is the configuration of the optimizer whose state a checkpoint has; its zero value where that is no registered one, or there is
-// none.
+// SavedOptimizer is the configuration of the optimizer whose state a checkpoint has, with the edition that a record without one means; its zero
+// value where that is no registered one, or there is none.
 func SavedOptimizer(record checkpoint.Record) (c optim.Config, err error) {
 	if record.Optimizer.Config == nil {
 		return c, nil
@@ -284,7 +289,7 @@ func SavedOptimizer(record checkpoint.Record) (c optim.Config, err error) {
 	if err := d.Decode(&c); err != nil {
 		return c, fmt.Errorf("%s: optimizer: %w: %w", checkpoint.RecordFile, err, checkpoint.ErrCorrupt)
 	}
-	return c, nil
+	return c.AsRecorded(), nil
 }
 
 // canonical is an optimizer's configuration with every parameter written out.

@@ -59,6 +59,8 @@ type Config struct {
 	BaseAt string
 	// Companions are files that checkpoints have beside the model for other programs, such as those of its tokenizer.
 	Companions []checkpoint.Source
+	// Ends are the tokens by which the model ends its answers, for config.json of checkpoints; nil: those of the definition.
+	Ends []int32
 	// Reschedule lets a checkpoint be of another schedule of the rate: from its step on that of Optimizer holds.
 	Reschedule bool
 	// MeasureUpdates measures the norm of each update, so that it can have a limit: another pass over what an update reads.

@@ -149,7 +149,7 @@ func (c Config) upload(dev *gpu.Device, params []buffers.Host) (trained, frozen 
 	}
 	var leaves []buffers.Spec
 	for _, h := range own {
-		leaves = append(leaves, buffers.Spec{Path: h.Path, Shape: h.Shape})
+		leaves = append(leaves, h.Spec())
 	}
 	layout, err := c.Layout(leaves, dev.Limits())
 	if err != nil {
@@ -167,7 +167,10 @@ func (c Config) upload(dev *gpu.Device, params []buffers.Host) (trained, frozen 
 const frozenLabel = "frozen"
 
 // frozen are the paths of the frozen parameters, sorted.
-func (f Fields) frozen() []string { return Paths(f.Frozen) }
+func (f Fields) frozen() []string {
+	_, frozen, _ := trees(f.residents())
+	return Paths(frozen...)
+}
 
 // Paths are those of the leaves of trees, sorted; a nil tree has none.
 func Paths(trees ...*buffers.Tree) (paths []string) {
@@ -182,17 +185,18 @@ func Paths(trees ...*buffers.Tree) (paths []string) {
 
 // freeze leaves the frozen parameters out of a transformation.
 func (f Fields) freeze(tx optim.Transform) optim.Transform {
-	if f.Frozen == nil {
+	_, frozen, _ := trees(f.residents())
+	if len(frozen) == 0 {
 		return tx
 	}
-	return optim.Freeze(specsOf(f.Frozen), tx)
+	return optim.Freeze(specsOf(frozen...), tx)
 }
 
 // specsOf are the leaves of trees.
 func specsOf(trees ...*buffers.Tree) (out []buffers.Spec) {
 	for _, tree := range trees {
 		for _, leaf := range tree.Layout().Leaves() {
-			out = append(out, buffers.Spec{Path: leaf.Path, Shape: leaf.Shape})
+			out = append(out, leaf.Spec())
 		}
 	}
 	return out

@@ -89,6 +89,7 @@ func (s *TrainState) FirstNonFinite(ctx context.Context) (string, error) {
 func (s *TrainState) snapshot() Snapshot {
 	out := s.own.snapshot(s.stages)
 	out.Adapter, out.Companions, out.FS, out.Base = cmp.Or(s.config.Adapter, out.Adapter), s.config.Companions, s.config.FS, s.config.base
+	out.Ends = s.config.Ends
 	_, out.Grads = s.Trees()
 	out.FrozenAs = s.config.SaveFrozenAs
 	s.staging.piece, out.staging = s.config.piece(), &s.staging

@@ -30,6 +30,7 @@ type Snapshot struct {
 	Grads         []*buffers.Tree       // of the last step, for FirstNonFinite; none where there are none
 	States        []*optim.State        // of one transformation, in the same step; none where nothing is remembered
 	DType         string                // "F32", "BF16" or "F16": how the weights are saved; "": as they are kept
+	Ends          []int32               // tokens that end an answer, for config.json; nil: those of the definition
 	Companions    []checkpoint.Source   // files for other programs, such as those of the tokenizer
 	FS            checkpoint.FileSystem // nil is checkpoint.OS
 
@@ -138,7 +139,7 @@ func (s Snapshot) files(ctx context.Context, t tensors, run checkpoint.Run) ([]c
 		return nil, err
 	}
 	if s.Definition != nil {
-		config, err := model.ConfigJSON(s.Definition, cmp.Or(s.DType, "F32"))
+		config, err := model.ConfigEnding(s.Definition, cmp.Or(s.DType, "F32"), s.Ends)
 		if err != nil {
 			return nil, err
 		}

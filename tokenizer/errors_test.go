@@ -66,7 +66,7 @@ func TestRefusedFiles(t *testing.T) {
 		`model: vocab: token "a": found id -1, wanted 0 to`:                      small(`{"a":-1}`, `[]`),
 		`model: vocab: token "a": found id 900000000, wanted`:                    small(`{"a":900000000}`, `[]`),
 	} {
-		_, err := parseJSON(raw)
+		_, err := parseJSON(raw, &settings{})
 		assert.ErrorContains(t, err, want)
 	}
 }
@@ -136,9 +136,10 @@ func TestPiecesThatTextsMake(t *testing.T) {
 	end, _ := plain.ID("</s>")
 	assert.NotContains(t, hidden, end)
 	with := func(text string) (*Tokenizer, error) {
-		s := &settings{}
-		require.NoError(t, json.Unmarshal([]byte(`{"added_tokens_decoder": `+text+`}`), s))
-		return parseModel(raw, s)
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer.model"), raw, 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, configFile), []byte(`{"added_tokens_decoder": `+text+`}`), 0o644))
+		return Open(dir)
 	}
 	n := plain.VocabSize()
 	shown, err := with(fmt.Sprintf(`{"%d": {"content": "</s>", "special": true}, "%d": {"content": "<|x|>", "rstrip": true, "special": true}}`, end, n))
@@ -163,7 +164,7 @@ func TestPiecesThatTextsMake(t *testing.T) {
 
 // A vocabulary may have holes, as o200k has; an id in one decodes to nothing that anybody meant.
 func TestHoles(t *testing.T) {
-	tok, err := parseJSON([]byte(`{"model": {"type": "BPE", "vocab": {"a": 0, "b": 5}, "merges": []}}`))
+	tok, err := parseJSON([]byte(`{"model": {"type": "BPE", "vocab": {"a": 0, "b": 5}, "merges": []}}`), &settings{})
 	require.NoError(t, err)
 	assert.Equal(t, 6, tok.VocabSize())
 	assert.Equal(t, 4, tok.Unused())
@@ -202,7 +203,7 @@ func TestFilesBeside(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotEqual(t, tok.Fingerprint(), other.Fingerprint())
 	for name, want := range map[string]string{
-		`{"eos_token": "nobody"}`: `eos_token: found "nobody", wanted a token of the vocabulary`, `{"eos_token": 3}`: "eos_token: found 3", `{`: `tokenizer_config.json": unexpected end`,
+		`{"eos_token": 3}`: "tokenizer_config.json: eos_token: found 3", `{`: `tokenizer_config.json": unexpected end`,
 	} {
 		beside("tokenizer_config.json", name)
 		_, err := Open(dir)

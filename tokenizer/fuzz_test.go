@@ -40,7 +40,7 @@ func FuzzJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var tok *Tokenizer
 		var err error
-		frugal.Parse(t, len(raw), func() { tok, err = parseJSON(raw) })
+		frugal.Parse(t, len(raw), func() { tok, err = parseJSON(raw, &settings{}) })
 		if err == nil {
 			frugal.Parse(t, len(raw)+encoding, func() { holds(t, tok, "ab x▁a  é\n") })
 		}

@@ -2,14 +2,12 @@ package tokenizer
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"gputrain/gguf/modeldir"
@@ -22,7 +20,11 @@ import (
 func Open(path string) (*Tokenizer, error) {
 	t, err := open(path)
 	if err != nil {
-		return nil, fmt.Errorf("tokenizer: open %q: %w", path, err)
+		how := ""
+		if errors.Is(err, fs.ErrNotExist) {
+			how = modeldir.Download(path)
+		}
+		return nil, fmt.Errorf("tokenizer: open %q: %w%s", path, err, how)
 	}
 	return t, nil
 }
@@ -50,7 +52,7 @@ func open(path string) (*Tokenizer, error) {
 	if strings.HasSuffix(path, ".model") {
 		t, err = parseModel(raw, settings)
 	} else {
-		t, err = parseJSON(raw)
+		t, err = parseJSON(raw, settings)
 	}
 	if what := placeholder.What(raw); err != nil && what != "" {
 		err = errors.New(what)
@@ -58,15 +60,23 @@ func open(path string) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(raw)
-	t.fingerprint, t.files = hex.EncodeToString(sum[:]), []string{path}
+	t.files = []string{path}
 	for _, name := range modeldir.TokenizerFiles() {
 		if at := filepath.Join(dir, name); at != filepath.Clean(path) && firstOf(dir, name) != "" {
 			t.files = append(t.files, at)
 		}
 	}
-	t.end, t.ends, err = settings.ends(t)
-	return t, err
+	end := settings.kin["eos_token"]
+	t.end, t.ends = settings.ends(t, end.content)
+	if before, _ := settings.ends(t, settings.ownEnd); t.end != before {
+		t.says = append(t.says, fmt.Sprintf("%s: %q, token %d, stands behind a text", end.where, end.content, t.end))
+	}
+	t.roles = map[string]string{}
+	for role, token := range settings.kin {
+		t.roles[role] = token.content
+	}
+	t.identify(raw)
+	return t, nil
 }
 
 // Has tells whether a directory has a tokenizer.
@@ -85,89 +95,9 @@ func firstOf(dir string, names ...string) string {
 	return ""
 }
 
-// settings are what the files beside a tokenizer say of it.
-type settings struct {
-	AddBOS *bool           `json:"add_bos_token"`
-	AddEOS *bool           `json:"add_eos_token"`
-	EOS    json.RawMessage `json:"eos_token"` // a text or {"content": ...}
-	// Added are tokens of a SentencePiece model that texts make, by their ids. A tokenizer.json has its own.
-	Added map[string]struct {
-		Content    string `json:"content"`
-		LStrip     bool   `json:"lstrip"`
-		RStrip     bool   `json:"rstrip"`
-		SingleWord bool   `json:"single_word"`
-		Normalized bool   `json:"normalized"`
-		Special    bool   `json:"special"`
-	} `json:"added_tokens_decoder"`
-
-	ids []int32 // eos_token_id of generation_config.json, then of config.json
-}
-
-func readSettings(dir string) (*settings, error) {
-	s := &settings{}
-	if err := modeldir.Beside(dir, "tokenizer_config.json", s); err != nil {
-		return nil, err
-	}
-	for _, name := range []string{"generation_config.json", "config.json"} {
-		var c struct {
-			EOS json.RawMessage `json:"eos_token_id"` // an id or a list of ids
-		}
-		if err := modeldir.Beside(dir, name, &c); err != nil {
-			return nil, err
-		}
-		ids, one := []int32(nil), int32(0)
-		switch {
-		case c.EOS == nil || string(c.EOS) == "null":
-		case json.Unmarshal(c.EOS, &one) == nil:
-			ids = []int32{one}
-		case json.Unmarshal(c.EOS, &ids) != nil:
-			return nil, fmt.Errorf("%s: eos_token_id: found %.40s, wanted an id or a list of ids", name, c.EOS)
-		}
-		s.ids = append(s.ids, ids...)
-	}
-	return s, nil
-}
-
-// endNames are what tokens that end a text are called, in tokenizers that nothing lies beside.
-var endNames = []string{"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}
-
-// ends are the id that is put behind a text, and those that end one. Those that the model has and the tokenizer lacks are none of its own.
-func (s *settings) ends(t *Tokenizer) (end int32, all []int32, err error) {
-	ids, end := slices.Clone(s.ids), int32(-1)
-	var text string
-	var token struct{ Content string }
-	switch {
-	case s.EOS == nil || string(s.EOS) == "null":
-	case json.Unmarshal(s.EOS, &text) == nil:
-	case json.Unmarshal(s.EOS, &token) == nil:
-		text = token.Content
-	default:
-		return 0, nil, fmt.Errorf("tokenizer_config.json: eos_token: found %.40s, wanted a text or an object with a content", s.EOS)
-	}
-	if id, ok := t.ID(text); ok {
-		ids, end = append(ids, id), id
-	} else if text != "" {
-		return 0, nil, fmt.Errorf("tokenizer_config.json: eos_token: found %q, wanted a token of the vocabulary", text)
-	}
-	for _, name := range endNames {
-		if id, ok := t.ID(name); ok && t.special[id] && len(ids) == 0 {
-			ids = append(ids, id)
-		}
-	}
-	kept := ids[:0]
-	for _, id := range ids {
-		if _, err := t.Token(id); err == nil && !slices.Contains(kept, id) {
-			kept = append(kept, id)
-		}
-	}
-	if end < 0 && len(kept) > 0 {
-		end = kept[0]
-	}
-	return end, kept, nil
-}
-
-// parseJSON reads a tokenizer.json.
-func parseJSON(raw []byte) (*Tokenizer, error) {
+// parseJSON reads a tokenizer.json, with what lies beside it. Its post-processor alone says which tokens stand around a text: as in transformers 5,
+// add_bos_token and add_eos_token of tokenizer_config.json say nothing beside a tokenizer.json.
+func parseJSON(raw []byte, s *settings) (*Tokenizer, error) {
 	if !json.Valid(raw) {
 		if bytes.HasPrefix(raw, []byte("\ufeff")) {
 			return nil, fmt.Errorf("tokenizer.json: %w", stranger.JSON(raw, new(any)))
@@ -196,7 +126,7 @@ func parseJSON(raw []byte) (*Tokenizer, error) {
 	component(o, "post_processor", &p.post, readPost)
 	component(o, "decoder", &p.decoders, readDecoder)
 	if o.raw("added_tokens") != nil {
-		p.added = parts(o, "added_tokens", readAdded)
+		p.added.all = parts(o, "added_tokens", readAdded)
 	}
 	model := o.raw("model")
 	if model == nil {
@@ -207,6 +137,9 @@ func parseJSON(raw []byte) (*Tokenizer, error) {
 	}
 	var err error
 	if p.vocabulary, err = readVocabulary(model); err != nil {
+		return nil, err
+	}
+	if p.added, err = s.extend(p.vocabulary, p.added.all); err != nil {
 		return nil, err
 	}
 	return build(p)

@@ -177,7 +177,7 @@ func TestStreamsEqualTheWhole(t *testing.T) {
 
 // What cannot be cut for certain is encoded as a whole.
 func TestStreamsThatCannotBeCut(t *testing.T) {
-	tok, err := parseJSON(withPart(t, "gpt2", "pre_tokenizer", `{"type":"Split","pattern":{"Regex":"a b"},"behavior":"Isolated","invert":false}`))
+	tok, err := parseJSON(withPart(t, "gpt2", "pre_tokenizer", `{"type":"Split","pattern":{"Regex":"a b"},"behavior":"Isolated","invert":false}`), &settings{})
 	require.NoError(t, err)
 	assert.False(t, tok.cuts.anywhere)
 	text, calls := strings.Repeat("a b and c ", 50), 0

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -22,11 +21,12 @@ func parseModel(raw []byte, s *settings) (*Tokenizer, error) {
 		return nil, err
 	}
 	m := spModel{model}
-	v, added, err := m.vocabulary()
+	v, own, err := m.vocabulary()
 	if err != nil {
 		return nil, err
 	}
-	if added, err = s.show(added, v); err != nil {
+	added, err := s.extendPieces(v, own)
+	if err != nil {
 		return nil, err
 	}
 	p := &parsed{kind: "SentencePiece, byte-pair encoding", vocabulary: v, added: added}
@@ -42,7 +42,7 @@ func parseModel(raw []byte, s *settings) (*Tokenizer, error) {
 	}
 	p.normalizer = all
 	d := spDecoder{control: map[string]bool{}, unknown: v.unknown, strips: m.DummyPrefix || m.Squeeze, all: m.Squeeze}
-	for _, a := range added {
+	for _, a := range added.all {
 		if a.hidden {
 			d.control[a.content] = true
 		}
@@ -106,38 +106,6 @@ func (m spModel) vocabulary() (*vocabulary, []addedToken, error) {
 		}
 	}
 	return v, added, nil
-}
-
-// show makes those pieces tokens that are looked for in texts of which the settings say so, and adds those that follow the pieces: SentencePiece itself never
-// looks for control pieces.
-func (s *settings) show(added []addedToken, v *vocabulary) ([]addedToken, error) {
-	var ids []int
-	for key, d := range s.Added {
-		id, err := strconv.Atoi(key)
-		if err != nil || id < 0 || d.Content == "" {
-			return nil, fmt.Errorf("tokenizer_config.json: added_tokens_decoder: found %.20q for %.80q, wanted the id of a token with a content", key, d.Content)
-		}
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	for _, n := range ids {
-		d, next := s.Added[strconv.Itoa(n)], len(v.tokens)
-		id, ok := v.ids[d.Content]
-		if !ok && n == next {
-			id, ok = int32(n), true
-			v.ids[d.Content], v.tokens = id, append(v.tokens, d.Content)
-		}
-		if !ok || int(id) != n {
-			return nil, fmt.Errorf("tokenizer_config.json: added_tokens_decoder: found id %d for %.80q, wanted that of its piece, or %d behind them", n, d.Content, next)
-		}
-		shown := addedToken{id: id, content: d.Content, singleWord: d.SingleWord, lstrip: d.LStrip, rstrip: d.RStrip, normalized: d.Normalized, asIs: d.Normalized, special: d.Special}
-		if i := slices.IndexFunc(added, func(a addedToken) bool { return a.id == id }); i >= 0 {
-			added[i] = shown
-		} else {
-			added = append(added, shown)
-		}
-	}
-	return added, nil
 }
 
 // squeeze leaves one of several spaces, and none at the ends.

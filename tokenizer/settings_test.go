@@ -37,7 +37,7 @@ func TestRandomSettings(t *testing.T) {
 			whole["added_tokens"], err = json.Marshal(append(added, s.Added...))
 			require.NoError(t, err)
 		})
-		tok, err := parseJSON(changed)
+		tok, err := parseJSON(changed, &settings{})
 		require.NoError(t, err)
 		for _, c := range s.Cases {
 			if c.Decoded != nil {

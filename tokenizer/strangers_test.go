@@ -109,7 +109,7 @@ func TestRefusedSizes(t *testing.T) {
 		if want == "processors" {
 			want = "post_processor: found 1600 tokens or more around a text"
 		}
-		_, err := parseJSON(raw)
+		_, err := parseJSON(raw, &settings{})
 		assert.ErrorContains(t, err, want)
 		assert.Less(t, len(fmt.Sprint(err)), 400)
 	}
@@ -117,7 +117,7 @@ func TestRefusedSizes(t *testing.T) {
 		whole["normalizer"] = json.RawMessage(replaceA)
 		whole["added_tokens"] = json.RawMessage(`[{"id":600,"content":"aab","normalized":true},{"id":601,"content":"` + strings.Repeat("ab", 1000) + `","normalized":true}]`)
 	})
-	_, err := parseJSON(added)
+	_, err := parseJSON(added, &settings{})
 	assert.ErrorContains(t, err, `added_tokens: "abab`)
 	assert.ErrorContains(t, err, "found 33000 bytes to look for")
 	piece := append([]byte{1<<3 | 2, 0x84, 0x10}, strings.Repeat("z", 2052)...)
@@ -200,9 +200,9 @@ func TestHostileTextsTakeLinearTime(t *testing.T) {
 	assert.Equal(t, norm.NFD.String(short), s.text)
 
 	for _, flag := range []string{"lstrip", "rstrip"} {
-		tok, err := parseJSON(withPart(t, "gpt2", "added_tokens", `[{"id":600,"content":"<|endoftext|>"},{"id":601,"content":" ","`+flag+`":true,"normalized":false}]`))
+		tok, err := parseJSON(withPart(t, "gpt2", "added_tokens", `[{"id":600,"content":"<|endoftext|>"},{"id":601,"content":" ","`+flag+`":true,"normalized":false}]`), &settings{})
 		if err != nil { // its vocabulary has the id 600 or not, by the file
-			tok, err = parseJSON(withPart(t, "gpt2", "added_tokens", `[{"id":600,"content":" ","`+flag+`":true,"normalized":false}]`))
+			tok, err = parseJSON(withPart(t, "gpt2", "added_tokens", `[{"id":600,"content":" ","`+flag+`":true,"normalized":false}]`), &settings{})
 		}
 		require.NoError(t, err)
 		_, err = tok.Encode(strings.Repeat(" ", 600_000)+"x", Options{})

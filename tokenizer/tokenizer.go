@@ -21,9 +21,13 @@ type Tokenizer struct {
 	cuts        cuts
 
 	files       []string
-	fingerprint string
-	end         int32   // that is put behind a text; -1: none
-	ends        []int32 // that end one
+	added       extended
+	says        []string          // how the files beside it change the tokens of texts
+	roles       map[string]string // tokens by the keys that name them, such as eos_token
+	alone       string            // fingerprint of the tokenizer's file
+	fingerprint string            // of that and of says
+	end         int32             // that is put behind a text; -1: none
+	ends        []int32           // that end one
 
 	encoders sync.Pool
 }
@@ -32,7 +36,7 @@ type Tokenizer struct {
 type parsed struct {
 	kind       string
 	vocabulary *vocabulary
-	added      []addedToken
+	added      extended
 	normalizer normalizer
 	stages     []preTokenizer
 	post       post
@@ -44,8 +48,9 @@ func build(p *parsed) (*Tokenizer, error) {
 	t := &Tokenizer{
 		kind: p.kind, vocabulary: p.vocabulary, raw: newFinder(), normal: newFinder(), normalizer: p.normalizer, continued: withoutPrepend(p.normalizer),
 		stages: p.stages, post: p.post, decoders: p.decoders, special: map[int32]bool{},
+		added: p.added, says: p.added.says,
 	}
-	if err := p.vocabulary.add(p.added); err != nil {
+	if err := p.vocabulary.add(p.added.all); err != nil {
 		return nil, err
 	}
 	if err := p.post.check(len(p.vocabulary.tokens)); err != nil {
@@ -55,7 +60,7 @@ func build(p *parsed) (*Tokenizer, error) {
 		return nil, err
 	}
 	may := newAllowance(0) // of all added tokens
-	for _, a := range p.added {
+	for _, a := range p.added.all {
 		t.special[a.id] = t.special[a.id] || a.special
 		if a.hidden {
 			continue
@@ -222,9 +227,9 @@ func (t *Tokenizer) Special() (ids []int32) {
 	return ids
 }
 
-// EndTokens are the ids that end a text: those of the files beside the tokenizer, in the order in which generation_config.json,
-// config.json and tokenizer_config.json name them. Where none does, it is the special token <|endoftext|>, <|end_of_text|>, </s> or <eos>, the
-// first of these that there is.
+// EndTokens are the ids that end a text: those of the files beside the tokenizer, in the order in which generation_config.json, config.json and
+// tokenizer_config.json (or special_tokens_map.json) name them. Where none does, it is the special token <|endoftext|>, <|end_of_text|>, </s> or
+// <eos>, the first of these that there is.
 func (t *Tokenizer) EndTokens() []int32 { return slices.Clone(t.ends) }
 
 // EndOfText is the id that training puts behind a document: the eos_token of tokenizer_config.json, else the first of EndTokens.
@@ -239,5 +244,6 @@ func (t *Tokenizer) Around() (before, behind []int32) {
 // other programs know a tokenizer by them.
 func (t *Tokenizer) Files() []string { return slices.Clone(t.files) }
 
-// Fingerprint is the SHA-256 of the file that says how text becomes ids, in hexadecimal digits.
+// Fingerprint is the SHA-256 of the file that says how text becomes ids, in hexadecimal digits; where files beside it change the tokens of texts,
+// of that and of how they do.
 func (t *Tokenizer) Fingerprint() string { return t.fingerprint }

@@ -40,7 +40,7 @@ func TestTrainingCases(t *testing.T) {
 
 		file, err := got.JSON()
 		require.NoError(t, err)
-		tok, err := parseJSON(file)
+		tok, err := parseJSON(file, &settings{})
 		require.NoError(t, err)
 		text, err := os.ReadFile("testdata/train/corpus.txt")
 		require.NoError(t, err)

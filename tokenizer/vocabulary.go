@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -156,20 +155,19 @@ func readPair(raw json.RawMessage) (pair []string, err error) {
 
 // add gives an added token its place: its id is that of the vocabulary, or the next one, as the reference counts.
 func (v *vocabulary) add(all []addedToken) error {
-	size := int32(len(v.ids))
-	next, known := size, maps.Clone(map[string]int32{})
+	next, known := int32(len(v.ids)), map[string]int32{}
 	for _, t := range all {
 		want, inModel := v.ids[t.content]
 		if id, again := known[t.content]; again {
 			want = id
 		} else if !inModel {
 			want = next
-			next++
 		}
 		if t.id != want {
 			return fmt.Errorf("added_tokens: %q: found id %d, wanted %d: %w", t.content, t.id, want, errID)
 		}
-		if known[t.content] = t.id; inModel {
+		known[t.content], next = t.id, max(next, t.id+1)
+		if inModel {
 			continue
 		}
 		for int(t.id) >= len(v.tokens) {

@@ -178,6 +178,21 @@ func TestHooksMayNotReplaceTheModel(t *testing.T) {
 	})}
 	_, err := Run(t.Context(), dev, c)
 	require.ErrorContains(t, err, "another model")
+
+	// The tokens that its answers end with make a model no other one.
+	c.Dir, c.State.Ends = t.TempDir(), []int32{1, 2}
+	c.Hooks = []Hook{on(Started, 0, func(ctx context.Context, e Event) error {
+		config := e.State.(*state.TrainState).Config()
+		raw, err := model.ConfigEnding(config.Definition, "F32", config.Ends)
+		require.NoError(t, err)
+		config.Definition, err = model.ParseConfig(raw) // as a checkpoint has it
+		require.NoError(t, err)
+		other, err := state.Create(ctx, dev, config)
+		require.NoError(t, err)
+		return e.Replace(ctx, other)
+	})}
+	_, err = Run(t.Context(), dev, c)
+	require.NoError(t, err)
 	c.Hooks = []Hook{nil}
 	_, err = Run(t.Context(), dev, c)
 	require.ErrorContains(t, err, "hook 0: found none")

@@ -28,6 +28,15 @@ type Setting struct {
 	// Schedule says that the value decides how long the run is or what its rates are: Config.Reschedule lets it change.
 	Schedule bool
 	Dir      bool // the value is a directory: however it is spelt, it is the same
+	// Why is what more there is to say where a run directory has another value, in JSON; nil: nothing.
+	Why func(found string) string
+}
+
+func (s Setting) why(found string) string {
+	if s.Why == nil {
+		return ""
+	}
+	return s.Why(found)
 }
 
 // NewSetting is a value of a key of the run file, whose tags tell whether it may change; other keys may not.
@@ -74,7 +83,7 @@ func (e *ChangedError) Error() string {
 		ways = []string{"restore the value", "let the schedule change with --reschedule", "choose another directory"}
 	}
 	if !e.NotFresh {
-		ways = append(ways, "start over with --fresh")
+		ways = append(ways, "start over with --fresh, which removes what it has trained")
 	}
 	last := len(ways) - 1
 	way := strings.Join(ways[:last], ", ") + ", or " + ways[last]
@@ -236,7 +245,7 @@ func compareSettings(dir string, settings []Setting, reschedule bool) (changes, 
 			case s.Schedule && reschedule:
 				changes = append(changes, change{k, old[k], now[k]})
 			default:
-				return nil, nil, &ChangedError{Dir: dir, Key: k, Found: old[k], Wanted: now[k], Schedule: s.Schedule}
+				return nil, nil, &ChangedError{Dir: dir, Key: k, Found: old[k], Wanted: now[k], Schedule: s.Schedule, Why: s.why(old[k])}
 			}
 		}
 	}

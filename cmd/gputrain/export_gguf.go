@@ -15,6 +15,7 @@ import (
 	"gputrain/gguf"
 	"gputrain/gguf/llamacpp"
 	"gputrain/gguf/modeldir"
+	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/tokenizer"
 	"gputrain/train/setup"
@@ -79,8 +80,8 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 		defer fmt.Printf("%s written; in its directory:\n  ollama create %s -f %s\n  ollama run %s\n", files[1].to, c.Ollama, modelfileName, c.Ollama)
 	}
 	tellNotFinite(m.weights.NotFinite())
-	_, err = fmt.Printf("%s,%s %d parameters in %s, from %s to %s: %.1f MB at %.0f MB/s\n",
-		m.def.Kind(), what, parameters, kind, m.dir, c.To, written/1e6, written/1e6/seconds)
+	_, err = fmt.Printf("%s,%s %d parameters in %s, from %s to %s: %s at %.0f MB/s\n",
+		m.def.Kind(), what, parameters, kind, m.dir, c.To, gpu.SizeText(uint64(written)), written/1e6/seconds)
 	return err
 }
 
@@ -129,6 +130,7 @@ func ggufModel(ctx context.Context, m *storedModel, kind gguf.Type) ([]gguf.Key,
 	text := textDir(m.dir, m.at)
 	out.Read = func(name string) ([]byte, error) { return modeldir.Read(filepath.Join(text, name)) }
 	if tok, err := tokenizer.Open(text); err == nil { // Convert says what is wrong with it
+		out.Read = tok.Read
 		template, ends, err := answerEnds(text, tok)
 		switch {
 		case err != nil:

@@ -32,6 +32,10 @@ func (c *mergeCmd) Run(ctx context.Context) error {
 		if c.Base != "" {
 			return usageError{errors.New("merge: --base: found a MODEL before the ADAPTER too, wanted one base")}
 		}
+		if has(c.Adapter, "config.json") && !hasAdapters(c.Adapter) {
+			return usageError{fmt.Errorf("merge: ADAPTER: %s: found a whole model, wanted adapters (%s): the model stands first",
+				c.Adapter, model.AdapterConfigFile)}
+		}
 		from, c.Base = c.Adapter, c.Model
 	}
 	m, err := c.baseFlag.open(from)
@@ -69,7 +73,12 @@ func (c *mergeCmd) prepare(m *storedModel) (o model.ExportOptions, merged model.
 	if err := tellDoubt(m.weights, true); err != nil {
 		return o, nil, "", err
 	}
-	o, err = c.options("merge", m.dir, base)
+	if o, err = c.options("merge", m.dir, base); err != nil {
+		return o, nil, "", err
+	}
 	o.Like = m.weights.Below()
-	return o, merged, base, err
+	if o.Ends, err = setup.MergedEnds(m.dir, base, merged); err != nil {
+		return o, nil, "", &setup.ModelError{Err: err}
+	}
+	return o, merged, base, nil
 }

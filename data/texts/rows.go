@@ -217,7 +217,7 @@ func (j *jsonl) file(ctx context.Context, name string, from io.ReaderAt, size in
 			number := some.first + i
 			made, err := read(j.mended(row))
 			if err != nil {
-				return nil, fmt.Errorf("%s %d: %w%s", file.row, number, err, wayOut(err))
+				return nil, fmt.Errorf("%s %d: %w", file.row, number, err)
 			}
 			for i := range made {
 				made[i].row = fmt.Sprintf("%s %d", file.row, number)

@@ -54,15 +54,7 @@ func convert(m Model, as gguf.Type, fileType uint32) (keys []gguf.Key, tensors [
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := familyOf(c)
-	if err != nil {
-		return nil, nil, fmt.Errorf("config.json: %w", err)
-	}
-	rotation, factors, err := c.rotation(f)
-	if err != nil {
-		return nil, nil, fmt.Errorf("config.json: %w", err)
-	}
-	windows, err := c.windows(f)
+	f, shape, factors, err := c.network()
 	if err != nil {
 		return nil, nil, fmt.Errorf("config.json: %w", err)
 	}
@@ -86,7 +78,7 @@ func convert(m Model, as gguf.Type, fileType uint32) (keys []gguf.Key, tensors [
 		{Name: "general.file_type", Value: fileType},
 		{Name: "general.quantization_version", Value: uint32(2)},
 	}
-	return slices.Concat(keys, c.sizes(f), rotation, windows, vocab), append(tensors, factors...), nil
+	return slices.Concat(keys, shape, vocab), append(tensors, factors...), nil
 }
 
 // tensor is t as it is written.

@@ -204,12 +204,17 @@ func TestConvertRefuses(t *testing.T) {
 		`{"model_type": "gpt2", "activation_function": "gelu"}`:                                                                                 `activation_function: found "gelu", wanted gelu_new`,
 		`{"model_type": "qwen3", "attention_bias": true}`:                                                                                       "attention_bias: found true, wanted false",
 		`{"model_type": "gemma2", "query_pre_attn_scalar": 4, "attn_logit_softcapping": null}`:                                                  "attn_logit_softcapping: found none, wanted one",
-		`{"model_type": "qwen3"}`: "rope_scaling: found llama3 in a qwen3",
-		`{"vocab_size": 3}`:       `token "<|im_end|>": found id 3, wanted one below the 3 of the model`,
+		`{"model_type": "qwen3"}`:    "rope_scaling: found llama3 in a qwen3",
+		`{"vocab_size": 3}`:          `token "<|im_end|>": found id 3, wanted one below the 3 of the model`,
+		`{"num_hidden_layers": 513}`: "num_hidden_layers: found 513, wanted 512 at most",
 	} {
 		_, _, err := Convert(small(with(changes), nil), gguf.F32)
 		assert.ErrorContains(t, err, want)
+		if !strings.HasPrefix(want, "token ") { // Check sees no tokenizer
+			assert.ErrorContains(t, Check([]byte(with(changes))), want)
+		}
 	}
+	assert.NoError(t, Check([]byte(llama)))
 	m := small(llama, map[string][]int{"model.layers.0.odd.weight": {1}})
 	_, _, err := Convert(m, gguf.F32)
 	assert.ErrorContains(t, err, `tensor "model.layers.0.odd.weight": found one that llama.cpp has no name for in a llama`)

@@ -158,7 +158,7 @@ func modelVocabulary(m Model, c *config, size int) ([]gguf.Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := sentencePieces(raw, size)
+	keys, around, err := sentencePieces(raw, size)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer.model: %w", err)
 	}
@@ -168,7 +168,17 @@ func modelVocabulary(m Model, c *config, size int) ([]gguf.Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer_config.json: added_tokens_decoder: %w", err)
 	}
-	special, err := special(m, c, tokens, kinds, true, false)
+	said, err := m.said("tokenizer_config.json")
+	if err != nil {
+		return nil, err
+	}
+	if puts, told := said.fields["add_bos_token"].(bool); told && !puts {
+		around.before = nil
+	}
+	if puts, _ := said.fields["add_eos_token"].(bool); !puts {
+		around.behind = nil
+	}
+	special, err := special(m, c, tokens, kinds, around)
 	return append(append(keys, special...), gguf.Key{Name: nameKey, Value: phiName(m.Name, strips)}), err
 }
 
@@ -203,16 +213,16 @@ func addedBehind(m Model, tokens []string, kinds []int32) (strips bool, err erro
 	return t.stripsRight(m.Tell), nil
 }
 
-// sentencePieces are the keys of a SentencePiece model.
-func sentencePieces(raw []byte, size int) ([]gguf.Key, error) {
+// sentencePieces are the keys of a SentencePiece model, and its tokens that begin and end a text.
+func sentencePieces(raw []byte, size int) (_ []gguf.Key, around border, err error) {
 	m, err := sentencepiece.Parse(raw)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, around, err
 	case m.Squeeze:
-		return nil, errors.New("normalizer_spec: remove_extra_whitespaces: found true, wanted false: llama.cpp leaves spaces as they are")
+		return nil, around, errors.New("normalizer_spec: remove_extra_whitespaces: found true, wanted false: llama.cpp leaves spaces as they are")
 	case len(m.Pieces) > size:
-		return nil, fmt.Errorf("found %d pieces, wanted at most the %d of the model", len(m.Pieces), size)
+		return nil, around, fmt.Errorf("found %d pieces, wanted at most the %d of the model", len(m.Pieces), size)
 	}
 	tokens, kinds := unused(size)
 	scores, bytes := make([]float32, size), 0
@@ -226,7 +236,13 @@ func sentencePieces(raw []byte, size int) ([]gguf.Key, error) {
 		}
 	}
 	if bytes != 256 {
-		return nil, fmt.Errorf("found %d pieces for bytes, wanted 256: llama.cpp writes unknown characters in bytes", bytes)
+		return nil, around, fmt.Errorf("found %d pieces for bytes, wanted 256: llama.cpp writes unknown characters in bytes", bytes)
 	}
-	return pieceKeys(tokens, kinds, scores, m.DummyPrefix), nil
+	if m.BOS >= 0 {
+		around.before = []int{int(m.BOS)}
+	}
+	if m.EOS >= 0 {
+		around.behind = []int{int(m.EOS)}
+	}
+	return pieceKeys(tokens, kinds, scores, m.DummyPrefix), around, nil
 }

@@ -70,9 +70,9 @@ func TestPieces(t *testing.T) {
 	d := &Directory{file: f, kind: "llama", family: families["llama"], stated: facts{f, "llama."}}
 	raw, err := d.Read("tokenizer.model")
 	require.NoError(t, err)
-	_, err = sentencePieces(append(slices.Clone(raw), 3<<3|2, 3, 2<<3|2, 1, 'x'), 265)
+	_, _, err = sentencePieces(append(slices.Clone(raw), 3<<3|2, 3, 2<<3|2, 1, 'x'), 265)
 	assert.ErrorContains(t, err, "normalizer_spec: found the rules", "llama.cpp has none")
-	again, err := sentencePieces(raw, 265)
+	again, _, err := sentencePieces(raw, 265)
 	require.NoError(t, err)
 	for _, k := range again {
 		if k.Name != "tokenizer.ggml.remove_extra_whitespaces" {

@@ -153,7 +153,7 @@ func (d *Directory) tokenizerConfig() ([]byte, error) {
 	by, _ := d.split()
 	c["add_bos_token"], c["add_eos_token"] = d.vocab().flag("add_bos_token", pieces || by.begins), d.vocab().flag("add_eos_token", false)
 	for _, row := range specialTokens {
-		if id := d.vocab().id(row[1] + "_token_id"); id >= 0 && id < len(tokens) {
+		if id := d.vocab().id(row[1] + "_token_id"); id >= 0 && id < len(tokens) && kinds[id] != unusedToken {
 			c[row[0]+"_token"] = tokens[id]
 		}
 	}

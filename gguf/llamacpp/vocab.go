@@ -132,8 +132,14 @@ func vocabulary(m Model, c *config, size int) ([]gguf.Key, error) {
 	}
 	tokens, _ := keys[tokensAt].Value.([]string)
 	kinds, _ := keys[tokensAt+1].Value.([]int32)
-	begins, ends := t.around()
-	special, err := special(m, c, tokens, kinds, begins, ends)
+	around, err := t.around()
+	if err == nil {
+		err = around.check(size)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer.json: post_processor: %w", err)
+	}
+	special, err := special(m, c, tokens, kinds, around)
 	return append(append(keys, special...), gguf.Key{Name: nameKey, Value: phiName(m.Name, t.stripsRight(m.Tell))}), err
 }
 
@@ -233,28 +239,4 @@ func (t *tokenizerFile) merges() ([]string, error) {
 		out[i] = pair[0] + " " + pair[1]
 	}
 	return out, nil
-}
-
-// around says whether the post-processor puts a token before a text, and one after it.
-func (t *tokenizerFile) around() (before, after bool) {
-	type part struct {
-		Special *struct{} `json:"SpecialToken"`
-	}
-	type processor struct {
-		Type   string `json:"type"`
-		Single []part `json:"single"`
-	}
-	var p struct {
-		processor
-		Of []processor `json:"processors"`
-	}
-	if json.Unmarshal(t.PostProcess, &p) != nil {
-		return false, false
-	}
-	for _, one := range append(p.Of, p.processor) {
-		if n := len(one.Single); one.Type == "TemplateProcessing" && n > 0 {
-			before, after = before || one.Single[0].Special != nil, after || one.Single[n-1].Special != nil
-		}
-	}
-	return before, after
 }

@@ -14,6 +14,7 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/data/texts"
 	"gputrain/gguf/modeldir"
+	"gputrain/tokenizer"
 	"gputrain/train/runfile"
 )
 
@@ -69,8 +70,8 @@ func (t Tokens) beside() string {
 	return filepath.Dir(t.Path)
 }
 
-// withTemplate are the companions of a model that learns from conversations by the template that the run file names: whoever talks with it finds that one
-// beside it.
+// withTemplate are the companions of a model that learns from conversations by the template that the run file names: whoever talks with it finds
+// that one beside it.
 func (t Tokens) withTemplate(cfg *runfile.Config) []checkpoint.Source {
 	if cfg.Data.Template == "" || t.Chats.Template == nil {
 		return t.Companions
@@ -79,24 +80,43 @@ func (t Tokens) withTemplate(cfg *runfile.Config) []checkpoint.Source {
 	return append(others, checkpoint.TextFile(chat.File, []byte(t.Chats.Template.Source())))
 }
 
-// fingerprintAsBegun is that of a template which the run file names, where the run found its tokenizer: a checkpoint has the template under another name.
-// If that place is gone, it is the saved one's.
+// fingerprintAsBegun is that of a template which the run file names, where the run found its tokenizer: a checkpoint has the template under another
+// name. If that place is gone, it is the saved one's.
 func fingerprintAsBegun(cfg *runfile.Config, dir, saved string) string {
-	from := func(path string) string {
-		if path == "" || filepath.IsAbs(path) {
-			return path
-		}
-		return filepath.Join(dir, path)
-	}
 	what := cfg.Data.Template
 	if strings.HasSuffix(what, ".jinja") {
-		what = from(what)
+		what = placeOf(what, dir)
 	}
-	begun, err := chat.Fingerprint(Tokens{Path: from(cmp.Or(cfg.Data.Tokenizer, cfg.Model.From))}.beside(), what)
+	begun, err := chat.Fingerprint(Tokens{Path: tokenizerOf(cfg, dir)}.beside(), what)
 	if err != nil {
 		return saved
 	}
 	return begun
+}
+
+// endAsBegun is the tokenizer with the end of a text that it had where the run found it: a checkpoint says by which token its model ends answers,
+// and a tokenizer without an end would take that for its own. If that place is gone, it is the saved one.
+func (t Tokens) endAsBegun(cfg *runfile.Config, dir string) *tokenizer.Tokenizer {
+	if len(t.Tokenizer.EndTokens()) != 1 {
+		return t.Tokenizer
+	}
+	begun, err := tokenizer.Open(tokenizerOf(cfg, dir))
+	if err != nil || begun.Fingerprint() != t.Tokenizer.Fingerprint() {
+		return t.Tokenizer
+	}
+	return begun
+}
+
+// tokenizerOf is where a run found its tokenizer. Relative paths of its file begin in dir.
+func tokenizerOf(cfg *runfile.Config, dir string) string {
+	return placeOf(cmp.Or(cfg.Data.Tokenizer, cfg.Model.From), dir)
+}
+
+func placeOf(path, dir string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
 }
 
 // savedWith is the template that a checkpoint beside t has of its run; "": the directory's own.

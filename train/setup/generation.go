@@ -2,7 +2,6 @@ package setup
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -21,37 +20,20 @@ type generation struct {
 	TopP        *float64 `json:"top_p"`
 	MinP        *float64 `json:"min_p"`
 	Repetition  *float64 `json:"repetition_penalty"`
-	Ends        endIDs   `json:"eos_token_id"`
-}
 
-// endIDs are the tokens that end a text: an id or a list of ids.
-type endIDs []int32
-
-// UnmarshalJSON reads either.
-func (e *endIDs) UnmarshalJSON(raw []byte) error {
-	var one int32
-	if err := json.Unmarshal(raw, &one); err == nil && string(raw) != "null" {
-		*e = endIDs{one}
-		return nil
-	}
-	if err := json.Unmarshal(raw, (*[]int32)(e)); err != nil {
-		return fmt.Errorf("eos_token_id: found %.40s, wanted an id or a list of ids", raw)
-	}
-	return nil
+	Ends modeldir.EndIDs `json:"eos_token_id"`
 }
 
 // Sampling lays what generation_config.json of a model's directory says of sampling over c, and names it; "" where it says nothing. do_sample: false
 // is a temperature of 0. Where it has no eos_token_id, that of config.json ends a text.
 func Sampling(dir string, c *train.SampleConfig) (says string, err error) {
 	var g generation
-	var config struct {
-		Ends endIDs `json:"eos_token_id"`
-	}
-	if err := cmp.Or(modeldir.Beside(dir, generationFile, &g), modeldir.Beside(dir, "config.json", &config)); err != nil {
+	ends, err := modeldir.Ends(dir, "config.json")
+	if err := cmp.Or(modeldir.Beside(dir, generationFile, &g), err); err != nil {
 		return "", &ModelError{err}
 	}
 	if c.Stop = g.Ends; c.Stop == nil {
-		c.Stop = config.Ends
+		c.Stop = ends
 	}
 	if g.Sample != nil && !*g.Sample {
 		g.Temperature = new(float64)

@@ -59,6 +59,9 @@ func Text(ctx context.Context, cfg *runfile.Config, out io.Writer) (text *texts.
 		return nil, tokens, 0, err
 	}
 	defer begin.Release()
+	if err := cfg.FitContext(def.Context()); err != nil {
+		return nil, tokens, 0, &UsageError{err}
+	}
 	context = Context(cfg, def)
 	from := within(cfg, Data(cfg, begin.Tokens, def, context))
 	text, err = OpenText(ctx, from, out)

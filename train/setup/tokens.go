@@ -103,7 +103,7 @@ func (t *Tokens) open(cfg *runfile.Config, own bool, out io.Writer) (err error) 
 		return &UsageError{err}
 	default:
 		if wanted := cfg.Data.TokenizerFingerprint; wanted != "" && !strings.HasPrefix(tok.Fingerprint(), wanted) {
-			return invalid("data.tokenizer_fingerprint", wanted, fmt.Sprintf("%s, that of %s", tok.Fingerprint(), t.Path))
+			return invalid("data.tokenizer_fingerprint", wanted, fmt.Sprintf("%s, that of %s%s", tok.Fingerprint(), t.Path, since(tok, wanted)))
 		}
 		fmt.Fprintf(out, "gputrain: tokenizer %s: %s, %d tokens, fingerprint %.12s\n", t.Path, tok.Kind(), tok.VocabSize(), tok.Fingerprint())
 		t.Tokenizer = tok
@@ -113,6 +113,26 @@ func (t *Tokens) open(cfg *runfile.Config, own bool, out io.Writer) (err error) 
 		return &UsageError{err}
 	}
 	return nil
+}
+
+// since says what to do where a fingerprint is that of an earlier program, which gave the same texts other tokens.
+func since(tok *tokenizer.Tokenizer, fingerprint string) string {
+	says := tok.Since(fingerprint)
+	if says == "" {
+		return ""
+	}
+	return fmt.Sprintf(": the program that began the run read %s alone, and texts have other tokens now (%s): finish the run with that program, or begin anew",
+		filepath.Base(tok.Files()[0]), says)
+}
+
+// explain makes the settings say why a run that was begun has another fingerprint of the same tokenizer.
+func (t Tokens) explain(settings []train.Setting) []train.Setting {
+	for i, s := range settings {
+		if s.Key == "data.tokenizer_fingerprint" && t.Tokenizer != nil {
+			settings[i].Why = func(found string) string { return since(t.Tokenizer, strings.Trim(found, `"`)) }
+		}
+	}
+	return settings
 }
 
 // companions are the files of the tokenizer at a path, a directory or a file, under the names by which other programs know them.
@@ -150,7 +170,7 @@ func (t Tokens) rows() int {
 }
 
 // Fit refuses a model with fewer rows than the tokenizer has tokens; where names the model in messages. A tokenizer may have special tokens for images
-// beyond the rows of a model that sees none, as Gemma 3 has.
+// beyond the rows of a model that sees none, as Gemma 3 has, and one for padding, which no text has.
 func (t Tokens) Fit(def model.Definition, where string) error {
 	if t.Tokenizer == nil {
 		return nil
@@ -161,9 +181,13 @@ func (t Tokens) Fit(def model.Definition, where string) error {
 	}
 	for id := int32(def.Vocab()); int(id) < t.Tokenizer.VocabSize(); id++ {
 		token, err := t.Tokenizer.Token(id)
-		if err == nil && !(special[id] && strings.Contains(token, "image")) {
-			return fmt.Errorf("%s: found a vocabulary of %d, wanted %d or more, as tokenizer %s has them (%q is %d)",
-				where, def.Vocab(), t.Tokenizer.VocabSize(), t.Path, token, id)
+		if err == nil && !(special[id] && (strings.Contains(token, "image") || token == t.Tokenizer.Padding())) {
+			from := t.Tokenizer.Source(id)
+			if from != "" {
+				from = ", from " + from
+			}
+			return fmt.Errorf("%s: found a vocabulary of %d, wanted %d or more, as tokenizer %s has them (%q is %d%s)",
+				where, def.Vocab(), t.Tokenizer.VocabSize(), t.Path, token, id, from)
 		}
 	}
 	return nil
@@ -208,7 +232,11 @@ func ModelTokens(dir string, def model.Definition) (Tokens, error) {
 func (t Tokens) As(cfg *runfile.Config, dir string) (Tokens, error) {
 	d := cfg.Data
 	if wanted := d.TokenizerFingerprint; t.Tokenizer != nil && wanted != "" && t.Tokenizer.Fingerprint() != wanted {
-		return t, &ModelError{fmt.Errorf("%s: found a tokenizer of fingerprint %s, wanted %s, that of the run", t.Path, t.Tokenizer.Fingerprint(), wanted)}
+		return t, &ModelError{fmt.Errorf("%s: found a tokenizer of fingerprint %s, wanted %s, that of the run%s",
+			t.Path, t.Tokenizer.Fingerprint(), wanted, since(t.Tokenizer, wanted))}
+	}
+	if t.Tokenizer != nil {
+		t.Tokenizer = t.endAsBegun(cfg, dir)
 	}
 	var err error
 	if t.Chats, err = t.chatsBy(cfg, "", t.savedWith(cfg)); err != nil {

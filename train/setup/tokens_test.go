@@ -104,11 +104,19 @@ func TestWhichTokenizer(t *testing.T) {
 func TestTokenizersThatDoNotFit(t *testing.T) {
 	small, broken, none := modelDir(t, 599, "gpt2"), modelDir(t, 640, "gpt2"), modelDir(t, 256, "")
 	require.NoError(t, os.WriteFile(filepath.Join(broken, "tokenizer.json"), []byte(`{"model": {"type": "Unigram"}}`), 0o666))
-	llama3 := tokenizerDir("llama3")
+	llama3, padded := tokenizerDir("llama3"), modelDir(t, 600, "gpt2")
+	require.NoError(t, os.WriteFile(filepath.Join(padded, "tokenizer_config.json"), []byte(`{"pad_token": "[PAD]", "sep_token": "[SEP]"}`), 0o666))
+	alone, err := tokenizer.Open(tokenizerDir("gpt2"))
+	require.NoError(t, err)
 	for _, c := range []struct {
 		sets []string
 		want string
 	}{
+		{[]string{"model.from=" + padded}, padded + ": found a vocabulary of 600, wanted 602 or more, as tokenizer " + padded + ` has them ("[SEP]" is 600, from tokenizer_config.json: sep_token)`},
+		{
+			[]string{"data.tokenizer=" + padded, "data.tokenizer_fingerprint=" + alone.Fingerprint()},
+			`: the program that began the run read tokenizer.json alone, and texts have other tokens now (tokenizer_config.json: sep_token: "[SEP]" is token 600; tokenizer_config.json: pad_token: "[PAD]" is token 601): finish the run with that program, or begin anew`,
+		},
 		{[]string{"model.from=" + small}, "run file: model.from (--set): " + small + ": found a vocabulary of 599, wanted 600 or more, as tokenizer " + small + " has them"},
 		{[]string{"data.tokenizer=" + llama3, "model.vocab=648"}, "run file: model.vocab (--set): found a vocabulary of 648, wanted 649 or more, as tokenizer " + llama3 + ` has them ("<|eot_id|>" is 648)`},
 		{[]string{"model.from=" + broken}, `data.tokens=bytes reads text as bytes`},
@@ -124,6 +132,9 @@ func TestTokenizersThatDoNotFit(t *testing.T) {
 		require.ErrorAs(t, err, &usage, c.sets)
 		assert.ErrorContains(t, err, c.want)
 	}
+	require.NoError(t, os.WriteFile(filepath.Join(padded, "tokenizer_config.json"), []byte(`{"pad_token": "[PAD]"}`), 0o666))
+	_, _, err = Definition(configOf(t, "model.from="+padded), io.Discard)
+	require.NoError(t, err, "no text is padded")
 	var said bytes.Buffer
 	_, begin, err := Definition(configOf(t, "model.from="+broken, "data.tokens=u16", "data.text=a"), &said)
 	require.NoError(t, err, "ids need no tokenizer")
@@ -247,6 +258,10 @@ func TestARunWithATokenizer(t *testing.T) {
 	var changed *train.ChangedError
 	require.ErrorAs(t, err, &changed)
 	assert.Equal(t, "data.tokenizer_fingerprint", changed.Key)
+	assert.NotContains(t, changed.Error(), "finish the run")
+	require.NoError(t, os.WriteFile(filepath.Join(elsewhere, "tokenizer_config.json"), []byte(`{"mask_token": "[MASK]"}`), 0o666))
+	_, _, err = trained(cut, 0, sets, "data.tokenizer="+elsewhere)
+	require.ErrorContains(t, err, `"[MASK]" is token 600): finish the run with that program, or begin anew`)
 	_, _, err = trained(cut, 0, sets, "data.tokens=bytes")
 	require.ErrorAs(t, err, &changed)
 	assert.Equal(t, "data.tokens", changed.Key)

@@ -52,6 +52,9 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 		return run, nil, &UsageError{fmt.Errorf("run file: data.tokens (%s): found %s, a vocabulary of %d, wanted at most %d, the rows of the model",
 			cfg.Origin("data.tokens"), cfg.Data.Tokens, found, rows)}
 	}
+	if err := begin.Tokens.sayEnds(&c, text, begin.Dir); err != nil {
+		return run, nil, err
+	}
 	if cfg.Data.Epochs > 0 {
 		if err := layEpochs(cfg, text, c); err != nil {
 			return run, nil, &UsageError{err}
@@ -71,7 +74,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 		Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Earlier: text.Earlier, Prefetch: cfg.Data.Prefetch,
 		Before:      []train.Span{{Name: "read the model's description", Spent: described.Sub(begun)}, {Name: "read the text", Spent: read.Sub(described)}},
 		DataTimeout: from.Timeout, Data: amounts(cfg, text), Notes: append([]string{provenance(text, begin.Tokens)}, text.Notes...),
-		Settings: Settings(cfg), Given: given(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
+		Settings: begin.Tokens.explain(Settings(cfg)), Given: given(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
 	}
 	run.Tokenizer = begin.Tokens.Text()
 	run.Sample.Prompt, run.Sample.Stop, run.Sample.Seed = prompt(cfg), begin.Tokens.Ends(), cfg.Train.Seed
@@ -84,11 +87,11 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 	return run, undo, nil
 }
 
-// reads are the files that a run file names, besides model.from.
+// reads are the run files and the files that they name, besides model.from and lora.from.
 func reads(cfg *runfile.Config, text *texts.Corpus) (all []train.Read) {
 	d := cfg.Data
-	if cfg.LoRA.From != "" {
-		all = append(all, train.Read{Key: "lora.from", Path: cfg.LoRA.From})
+	for _, f := range cfg.Read {
+		all = append(all, train.Read{Key: "run file", Path: f.Path})
 	}
 	if d.Tokenizer != "" {
 		all = append(all, train.Read{Key: "data.tokenizer", Path: d.Tokenizer})
