@@ -21,9 +21,13 @@ const maxLeafElements = 1 << 34
 type Leaf struct {
 	Path  string
 	Shape []int
-	Index int // place in Layout.Leaves
+	OutIn bool // of Spec
+	Index int  // place in Layout.Leaves
 	Parts []Part
 }
+
+// Spec is the leaf without its place.
+func (l Leaf) Spec() Spec { return Spec{Path: l.Path, Shape: l.Shape, OutIn: l.OutIn} }
 
 // Elements is the product of the shape, 1 for a scalar.
 func (l Leaf) Elements() int { return array.Elements(l.Shape) }
@@ -82,7 +86,7 @@ func newLayout(specs []Spec, lim gpu.Limits, align int) (*Layout, error) {
 		if err != nil {
 			return nil, fmt.Errorf("buffers: layout: leaf %q: %w", s.Path, err)
 		}
-		leaf := Leaf{Path: s.Path, Shape: slices.Clone(s.Shape), Index: i}
+		leaf := Leaf{Path: s.Path, Shape: slices.Clone(s.Shape), OutIn: s.OutIn, Index: i}
 		if leaf.Parts, err = l.place(leaf, n, capacity/align*align, align); err != nil {
 			return nil, err
 		}

@@ -107,7 +107,7 @@ func (t *Tree) Host(ctx context.Context, path string) (Host, error) {
 	if err != nil {
 		return Host{}, err
 	}
-	h := Host{Path: path, Shape: leaf.Shape, Read: func(dst []float32, first int) error {
+	h := Host{Path: path, Shape: leaf.Shape, OutIn: leaf.OutIn, Read: func(dst []float32, first int) error {
 		err := leaf.along(first, len(dst), func(p Part, at, of, n int) error { return t.readPart(ctx, p, at, dst[of:][:n]) })
 		if err != nil {
 			err = fmt.Errorf("buffers: read: tree %q: leaf %q: %w", t.label, path, err)

@@ -160,7 +160,7 @@ func Upload(dev *gpu.Device, label string, hosts []Host, dtype DType) (*Tree, er
 	}
 	specs := make([]Spec, len(hosts))
 	for i, h := range hosts {
-		specs[i] = Spec{Path: h.Path, Shape: h.Shape}
+		specs[i] = h.Spec()
 	}
 	layout, err := NewLayoutFor(dtype, specs, dev.Limits())
 	if err != nil {
@@ -189,7 +189,7 @@ func (t *Tree) Download(ctx context.Context) ([]Host, error) {
 		if _, err := t.floatLeaf("download", leaf.Path); err != nil {
 			return nil, err
 		}
-		out[i] = Host{Path: leaf.Path, Shape: slices.Clone(leaf.Shape), Data: make([]float32, leaf.Elements())}
+		out[i] = Host{Path: leaf.Path, Shape: slices.Clone(leaf.Shape), OutIn: leaf.OutIn, Data: make([]float32, leaf.Elements())}
 	}
 	if t.dtype.Packed() {
 		return out, t.downloadMixed(ctx, out)

@@ -36,6 +36,10 @@ func TestHabits(t *testing.T) {
 		{whole, `{"messages": [{"role": "user", "content": {"parts": ["a", "b"]}}, {"role": "assistant", "content": "yo"}]}`, "user:a+b;assistant:yo;", ""},
 		{plain, `{"messages": [{"role": "tool", "content": {"x": 1}}]}`, "tool:{'x': 1};", ""},
 		{calls, called, "user:q;f=1;tool:r;", "message 1: function_call: it is one of tool_calls"},
+		{
+			calls, `{"conversations": [{"from": "human", "value": "q"}, {"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {\"x\": \"1\"}}"}, {"from": "observation", "value": "r"}]}`,
+			"user:q;f=1;tool:r;", "message 1: function_call: it is one of tool_calls",
+		},
 		{older, called, "user:q;assistant:f;function:r;", ""},
 	} {
 		e := encoder(t, c.template, Options{Learn: []string{}})

@@ -1,6 +1,8 @@
 package chat
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -33,7 +35,12 @@ type rule struct {
 	unless  bool           // a format is asked for, which says what of the row is meant
 	says    func(any) bool // what a refused value has to be; nil: not empty
 	why     string         // of a refusal: what it is, and what to do
+	is      error          // in place of why, to be known by
 }
+
+// ErrPreference is what is said of a row with a completion that is preferred to another one.
+var ErrPreference = errors.New("it is a row of preferences, of which one side is not to be learned; wanted preference.loss, " +
+	"or data.format to read the row without that key")
 
 // rules are all of them. docs/chats.md has them as a table.
 var rules = []rule{
@@ -48,8 +55,7 @@ var rules = []rule{
 	{keys: append([]string{"tools", "functions", "chat_template_kwargs"}, passed...), read: inChats},
 	{keys: []string{"tools", "functions"}, refused: inPlain, why: "no template writes it beside texts; wanted prompt and completion as lists of messages"},
 	{
-		keys: []string{"chosen", "rejected", "rejected_response"}, refused: inRows &^ inTokens, unless: true,
-		why: "it is a row of preferences, of which one side is not to be learned; wanted preference.loss, or data.format to read the row without that key",
+		keys: []string{"chosen", "rejected", "rejected_response"}, refused: inRows &^ inTokens, unless: true, is: ErrPreference,
 	},
 	{
 		keys: []string{"label", "kto_tag"}, refused: inChats | inPlain, says: isBool,
@@ -104,7 +110,7 @@ func look(key string, value any, at place, asked bool) (read bool, err error) {
 			says = full
 		}
 		if r.refused&at != 0 && !(asked && r.unless) && says(value) {
-			return false, fmt.Errorf("%s: found %s: %s", key, brief(value), r.why)
+			return false, fmt.Errorf("%s: found %s: %w", key, brief(value), cmp.Or(r.is, errors.New(r.why)))
 		}
 		read = read || r.read&at != 0
 	}

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,8 +15,11 @@ import (
 // roles are those that messages may have, by what data calls them.
 var roles = map[string]string{
 	"system": "system", "developer": "developer", "user": "user", "assistant": "assistant", "tool": "tool", "function": "function", "ipython": "ipython",
-	"model": "assistant", "human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant", "observation": "tool",
+	"model": "assistant", "human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant", "observation": "tool", roleOfCalls: "assistant",
 }
+
+// roleOfCalls is the role of a message whose content is a call in JSON, in data of the ShareGPT kind.
+const roleOfCalls = "function_call"
 
 // messages adds the messages of a list. Where it is given, train stands for those that do not say whether they learn.
 func (c *Conversation) messages(row *template.Object, key string, train *bool) error {
@@ -124,6 +128,9 @@ func complete(m *template.Object) error {
 		return fmt.Errorf("role: found %q, wanted one of %s%s", role, strings.Join(known(), ", "), suggest.DidYouMean(role, known()))
 	}
 	m.Set("role", name)
+	if role == roleOfCalls {
+		return call(m)
+	}
 	content, _ := m.Get("content")
 	_, several := m.Get("tool_calls")
 	_, one := m.Get("function_call")
@@ -137,6 +144,21 @@ func complete(m *template.Object) error {
 		return fmt.Errorf("of %s: found no content, wanted a text", role)
 	}
 	return fmt.Errorf("of %s: content: found %s, wanted a text or a list of parts", role, template.Kind(content))
+}
+
+// call makes the content of a message its call.
+func call(m *template.Object) error {
+	value, err := parsed(content(m), "content")
+	if err != nil {
+		return fmt.Errorf("of %s: %w", roleOfCalls, err)
+	}
+	one, ok := value.(*template.Object)
+	if !ok || none(one, "name") {
+		return fmt.Errorf("of %s: content: found %s, wanted a call in JSON, an object with name and arguments", roleOfCalls, template.Kind(value))
+	}
+	m.Set("content", nil)
+	m.Set("function_call", one)
+	return nil
 }
 
 func known() []string { return slices.Sorted(maps.Keys(roles)) }
@@ -191,7 +213,11 @@ func oneCall(one any) (any, error) {
 // arguments are an object, or the text of one in JSON, which templates may take for either; any other text stays.
 func arguments(value any) (any, error) {
 	if s, ok := value.(string); ok {
-		return template.Encoded(s)
+		made, err := template.Encoded(s)
+		if err != nil {
+			return nil, errors.New(err.Error()) // apart from what rows are told, as in parsed
+		}
+		return made, nil
 	}
 	return value, nil
 }

@@ -27,6 +27,7 @@ type Template struct {
 	special template.Object               // tokens, by the names that templates have for them
 	builtin bool
 	dir     string
+	account template.Account // of all its renderings
 }
 
 // ErrNone is what Open says of a directory that has no template.
@@ -246,6 +247,9 @@ func (t *Template) choose(variables *template.Object) (*template.Template, error
 		strings.Join(slices.Sorted(maps.Keys(t.all)), ", "))
 }
 
+// Within sets how long all renderings together may take beside what each may: 0 is as long as they take; it begins with a minute.
+func (t *Template) Within(limit time.Duration) { t.account.Within(limit) }
+
 // Render writes messages as text. With generation the text ends where an answer begins. Variables are what else the
 // template gets; now is what it takes for the time.
 func (t *Template) Render(messages []*template.Object, variables *template.Object, generation bool, now time.Time) (*template.Rendering, error) {
@@ -296,5 +300,5 @@ func (t *Template) renderBy(
 		}
 	}
 	all.Set("add_generation_prompt", generation)
-	return by(of, all, template.Options{Now: now})
+	return by(of, all, template.Options{Account: &t.account, Now: now})
 }

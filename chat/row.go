@@ -294,7 +294,7 @@ func parsed(value any, key string) (any, error) {
 	}
 	value, err := template.Decode([]byte(s))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", key, err)
+		return nil, fmt.Errorf("%s: %v", key, err) // not %w: no setting of rows reaches what is JSON inside of a text
 	}
 	return value, nil
 }

@@ -179,9 +179,17 @@ func (s Store) Remove() error {
 	if err == nil && !errors.Is(gone, fs.ErrNotExist) {
 		err = gone
 	}
-	for _, name := range names {
+	for _, name := range names { // the newest last, and none is left in part
+		path := filepath.Join(s.Dir, name)
+		if _, left := leftOf(name); !left && err == nil {
+			doomed := path + temporarySuffix
+			if err = s.FS.RemoveAll(doomed); err == nil {
+				err = s.FS.Rename(path, doomed)
+			}
+			path = doomed
+		}
 		if err == nil {
-			err = s.FS.RemoveAll(filepath.Join(s.Dir, name))
+			err = s.FS.RemoveAll(path)
 		}
 	}
 	if err != nil {

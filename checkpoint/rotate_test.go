@@ -179,6 +179,38 @@ func TestOnlyCheckpointsAreRemoved(t *testing.T) {
 	assert.Empty(t, names(t, root))
 }
 
+// halved is a file system that stops in the midst of its n-th removal.
+type halved struct {
+	FileSystem
+	n int
+}
+
+func (h *halved) RemoveAll(path string) error {
+	if h.n--; h.n == 0 {
+		_ = os.Remove(filepath.Join(path, "config.json"))
+		return errStopped
+	}
+	return h.FileSystem.RemoveAll(path)
+}
+
+// Whenever a removal of all checkpoints is cut short, those that are left are whole.
+func TestRemovalCutShort(t *testing.T) {
+	for n := 1; ; n++ {
+		store := mustCommit(t, t.TempDir(), 1, 2)
+		cut := store
+		cut.FS = &halved{OS, n}
+		err := cut.Remove()
+		found, failed := store.Newest()
+		require.NoError(t, failed)
+		assert.Empty(t, found.Rejected)
+		assert.Equal(t, []int64{2, 2, 2, 0, 0}[n-1], found.Step, "the newest goes last")
+		if err == nil {
+			break
+		}
+		require.ErrorIs(t, err, errStopped)
+	}
+}
+
 // What is cleaned away has the name of a step, also where a folder is empty.
 func TestCleanKnowsItsNames(t *testing.T) {
 	root := t.TempDir()

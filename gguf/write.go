@@ -3,10 +3,8 @@ package gguf
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -105,8 +103,8 @@ func putValue(put func(any), text func(string), value any) error {
 	if kind == len(kinds) {
 		return fmt.Errorf("found a value of type %T, wanted a flag, a text, a number, or a slice of these", value)
 	}
-	if f, ok := value.(float32); ok && math.IsNaN(float64(f)) {
-		return errors.New("found NaN, wanted a number")
+	if f, ok := value.(float32); ok && f-f != 0 {
+		return fmt.Errorf("found %g, wanted a finite number", f)
 	}
 	if many {
 		put(uint32(arrayKind))

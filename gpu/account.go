@@ -81,6 +81,8 @@ func SizeText(bytes uint64) string {
 		return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30))
 	case bytes >= 1<<20:
 		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+	case bytes < 1<<10:
+		return fmt.Sprintf("%d bytes", bytes)
 	}
 	return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
 }

@@ -22,3 +22,9 @@ func TestAccountLimitDoesNotOverflow(t *testing.T) {
 	require.NoError(t, a.take("a", 60))
 	require.ErrorIs(t, a.take("b", math.MaxUint64-10), ErrOutOfMemory)
 }
+
+func TestSizeText(t *testing.T) {
+	for bytes, want := range map[uint64]string{0: "0 bytes", 1023: "1023 bytes", 1024: "1.0 KiB", 1 << 20: "1.0 MiB", 3 << 29: "1.50 GiB"} {
+		require.Equal(t, want, SizeText(bytes))
+	}
+}

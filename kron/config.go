@@ -32,6 +32,8 @@ type Config struct {
 
 // Rules are the differences between the two numerics, each with a test of the fault that it mends. All false is eformer's.
 type Rules struct {
+	// ByPath has leaves draw in the order of their paths, whatever order the model has: otherwise in that of the list, the tree's own.
+	ByPath bool
 	// AlignedBound starts the power iteration of the norm bound from rows that cannot cancel: their random part is given
 	// the sign of its product with the strongest row. Both sides of a dense block draw with one key, so that transposed gradients give
 	// transposed updates where there is no noise.
@@ -54,7 +56,9 @@ type Rules struct {
 
 // Stable is every rule; the zero value is eformer's.
 func Stable() Rules {
-	return Rules{AlignedBound: true, NoRateFloor: true, HalvedPair: true, RelativeDamping: true, IndependentNoise: true, StochasticRounding: true}
+	return Rules{
+		ByPath: true, AlignedBound: true, NoRateFloor: true, HalvedPair: true, RelativeDamping: true, IndependentNoise: true, StochasticRounding: true,
+	}
 }
 
 // Validate checks ranges.

@@ -59,14 +59,15 @@ type Block struct {
 	Stack int
 }
 
-// Plan is the blocks of a model: leaves in order of their paths, blocks by leaf, batch, block row, block column. It is
+// Plan is the blocks of a model: leaves in order (Rules.ByPath), blocks by leaf, batch, block row, block column. It is
 // immutable and knows of no device.
 type Plan struct {
 	Config Config
 	Leaves []Matrix
 	Blocks []Block
-	dense  int // blocks in the dense stack
-	drawn  int // places that the dense blocks of all leaves draw with, frozen ones too
+	index  map[string]int // of leaves
+	dense  int            // blocks in the dense stack
+	drawn  int            // places that the dense blocks of all leaves draw with, frozen ones too
 }
 
 // NewPlan lays out all leaves of a model. Errors: a configuration out of range, a path given twice, a scanned leaf without
@@ -76,16 +77,19 @@ func NewPlan(leaves []Leaf, c Config) (*Plan, error) {
 		return nil, fmt.Errorf("kron: %w", err)
 	}
 	leaves = slices.Clone(leaves)
-	slices.SortFunc(leaves, func(a, b Leaf) int { return strings.Compare(a.Path, b.Path) })
-	p := &Plan{Config: c}
+	if c.Rules.ByPath {
+		slices.SortFunc(leaves, func(a, b Leaf) int { return strings.Compare(a.Path, b.Path) })
+	}
+	p := &Plan{Config: c, index: map[string]int{}}
 	elements := 0
 	for i, leaf := range leaves {
-		if i > 0 && leaf.Path == leaves[i-1].Path {
+		if _, twice := p.index[leaf.Path]; twice {
 			return nil, fmt.Errorf("kron: plan: leaf %q: given twice", leaf.Path)
 		}
 		if leaf.Scanned && len(leaf.Shape) == 0 {
 			return nil, fmt.Errorf("kron: plan: leaf %q: scanned, but a scalar has no axis to scan", leaf.Path)
 		}
+		p.index[leaf.Path] = i
 		m := merge(leaf, c.MaxSizeDense)
 		p.Leaves = append(p.Leaves, m)
 		elements += m.Batch * m.Rows * m.Cols
@@ -111,7 +115,7 @@ func (p *Plan) DenseBlocks() int { return p.dense }
 
 // Leaf finds a leaf by its path.
 func (p *Plan) Leaf(path string) (Matrix, bool) {
-	i, ok := slices.BinarySearchFunc(p.Leaves, path, func(m Matrix, path string) int { return strings.Compare(m.Path, path) })
+	i, ok := p.index[path]
 	if !ok {
 		return Matrix{}, false
 	}

@@ -117,9 +117,10 @@ func TestPlanCoversLeavesOnce(t *testing.T) {
 	assert.Equal(t, p.DenseBlocks(), stacks)
 }
 
-// TestPlanOrder: leaves by code points of their paths, whatever order they are given in.
+// TestPlanOrder: leaves as they are given, in the tree's own order, or by code points of their paths.
 func TestPlanOrder(t *testing.T) {
 	c := plain(Quad, 4)
+	c.Rules.ByPath = true
 	paths := []string{"layers.9.w", "e_1", "Wte", "layers.11.c", "e.s"}
 	var leaves []Leaf
 	for _, path := range paths {
@@ -138,6 +139,15 @@ func TestPlanOrder(t *testing.T) {
 	assert.Equal(t, "layers.9.w", leaves[0].Path, "the caller's slice is not sorted")
 	_, ok := p.Leaf("w")
 	assert.False(t, ok)
+	c.Rules.ByPath = false
+	p, err = NewPlan(leaves, c)
+	require.NoError(t, err)
+	for i, m := range p.Leaves {
+		assert.Equal(t, paths[i], m.Path)
+		assert.Equal(t, i, p.BlocksOf(m)[0].Stack, "and they draw so")
+		found, _ := p.Leaf(m.Path)
+		assert.Equal(t, i, found.Index)
+	}
 }
 
 func TestPlanErrors(t *testing.T) {

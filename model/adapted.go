@@ -228,9 +228,9 @@ func (m *adapted) own() (own []Param) {
 			own = append(own, Param{Path: a.magnitude(), Shape: []int{a.out}, from: a.weight, lengths: true, conv: a.conv})
 		}
 	}
-	for _, p := range m.Definition.Params() {
+	for _, p := range laidOut(m.Definition) {
 		if to, ok := m.copies[p.Path]; ok {
-			own = append(own, Param{Path: to, Shape: p.Shape, from: p.Path})
+			own = append(own, Param{Path: to, Shape: p.Shape, InOut: p.InOut, from: p.Path})
 		}
 	}
 	if m.untied != "" {

@@ -51,7 +51,7 @@ func writePacked(t *testing.T, dir string, def Definition, hosts []array.Host, d
 		for i := range number {
 			number[i] = bitsandbytes.Round(dtype, nf4.Number(nf4.Code(codes, i), maxima[i/nf4.Block]))
 		}
-		stands = append(stands, array.Host{Path: h.Path, Shape: h.Shape, Data: number})
+		stands = append(stands, array.Host{Path: h.Path, Shape: h.Shape, OutIn: h.OutIn, Data: number})
 	}
 	config, err := ConfigJSON(def, "F32")
 	require.NoError(t, err)

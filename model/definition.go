@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"gputrain/buffers/array"
 	"gputrain/graph"
@@ -44,6 +46,9 @@ type Param struct {
 	Shape []int
 	Std   float64
 	Value float64
+	// InOut says that a matrix is [inputs, outputs], as those of GPT-2's layers are; else it is [outputs, inputs], as Builder.Linear takes it. The
+	// tables that Family.Embeddings names are [inputs, outputs] without it.
+	InOut bool
 
 	uniform float64 // it begins uniform in [-uniform, uniform); 0: not so
 	from    string  // the path of the parameter that it begins as a copy of; "" for none
@@ -112,14 +117,46 @@ type Built struct {
 	tokenLosses *graph.Value // [batch*seq], of each label
 }
 
-// Specs are the parameters of def as a layout takes them.
+// Specs are the parameters of def as a layout and an optimizer take them, in the order of a tree with a level for each part of a path, as JAX goes
+// through it.
 func Specs(def Definition) []array.Spec {
 	var specs []array.Spec
-	for _, p := range def.Params() {
-		specs = append(specs, array.Spec{Path: p.Path, Shape: p.Shape})
+	for _, p := range laidOut(def) {
+		specs = append(specs, array.Spec{Path: p.Path, Shape: p.Shape, OutIn: p.outIn()})
 	}
+	slices.SortFunc(specs, func(a, b array.Spec) int { return byLevel(a.Path, b.Path) })
 	return specs
 }
+
+// byLevel compares paths part by part: numbers by their size, words by code points.
+func byLevel(a, b string) int {
+	for a != b {
+		var left, right string
+		left, a, _ = strings.Cut(a, ".")
+		right, b, _ = strings.Cut(b, ".")
+		m, notLeft := strconv.Atoi(left)
+		n, notRight := strconv.Atoi(right)
+		order := strings.Compare(left, right)
+		if notLeft == nil && notRight == nil {
+			order = cmp.Compare(m, n)
+		}
+		if order != 0 {
+			return order
+		}
+	}
+	return 0
+}
+
+// laidOut are the parameters of def, with what its family says of how matrices lie.
+func laidOut(def Definition) []Param {
+	params := slices.Clone(def.Params())
+	for i, p := range params {
+		params[i].InOut = p.InOut || slices.Contains(families[def.Kind()].Embeddings, p.Path)
+	}
+	return params
+}
+
+func (p Param) outIn() bool { return len(p.Shape) == 2 && !p.InOut }
 
 // Parameters is the number of elements of all parameters.
 func Parameters(def Definition) int64 {

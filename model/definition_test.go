@@ -3,6 +3,7 @@ package model
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -79,15 +80,75 @@ func TestParamsAreSortedAndAllUsed(t *testing.T) {
 		require.Len(t, built.Params, len(params))
 		grads, err := graph.Gradients(built.Graph, built.Loss, built.Params)
 		require.NoError(t, err)
-		specs := Specs(def)
 		for i, p := range params {
 			assert.Equal(t, p.Shape, built.Params[i].Shape())
 			assert.Equal(t, graph.Param{Path: p.Path, Shape: p.Shape}, built.Params[i].Node().Op)
-			assert.Equal(t, array.Spec{Path: p.Path, Shape: p.Shape}, specs[i])
 			assert.NotNil(t, grads[i], p.Path)
 		}
 		assert.Len(t, built.Graph.Parameters(), len(params), "no parameter but those listed")
 	}
+}
+
+// What a graph multiplies rows by tells how a matrix lies: x W^T takes one of [outputs, inputs], x W one of [inputs, outputs]. A table that is
+// looked up has a token for its input, as in JAX; so has a head that is one. Arrays that are read or drawn know it too.
+func TestMatricesLieAsGraphsTakeThem(t *testing.T) {
+	defs := smallDefinitions(t)
+	for _, def := range smallDefinitions(t) {
+		if def.Kind() == "mlp" {
+			continue
+		}
+		family := families[def.Kind()]
+		table := lastNames([]string{family.module(family.Embeddings[0])})
+		adapted, err := WithLoRA(def, LoRA{Rank: 2, Target: []string{AllLinear}, Save: table})
+		require.NoError(t, err, def.Kind())
+		defs = append(defs, adapted)
+	}
+	for _, def := range defs {
+		family, want := families[def.Kind()], map[string]bool{}
+		linear := func(path string, conv bool) { want[path] = !conv }
+		_, err := def.Build(1, 1, Options{Logits: true, linear: linear})
+		require.NoError(t, err)
+		for _, p := range def.Params() {
+			switch {
+			case strings.Contains(p.Path, "lora_"), p.Path == family.Head:
+				want[p.Path] = true // PEFT's are linear layers of their own
+			case slices.ContainsFunc(family.Embeddings, func(table string) bool { return strings.HasSuffix(p.Path, table) }):
+				want[p.Path] = false
+			}
+		}
+		matrices := 0
+		for _, s := range Specs(def) {
+			if len(s.Shape) != 2 {
+				assert.False(t, s.OutIn, "%s: %s", def.Kind(), s.Path)
+				continue
+			}
+			outIn, told := want[s.Path]
+			assert.True(t, told, "%s: %s: nobody reads it", def.Kind(), s.Path)
+			assert.Equal(t, outIn, s.OutIn, "%s: %s", def.Kind(), s.Path)
+			matrices++
+		}
+		assert.Positive(t, matrices)
+		for _, h := range Init(def, 1) {
+			assert.Equal(t, want[h.Path], h.OutIn, "%s: %s", def.Kind(), h.Path)
+		}
+	}
+}
+
+// A tree of levels is gone through level by level: numbers by size, words by code points.
+func TestSpecsGoLevelByLevel(t *testing.T) {
+	paths := []string{"Wte", "h.2.w", "h.2.x.w", "h.10.a-b", "h.10.a.w", "h.10.w", "h-", "wte"}
+	// Level by level "a" comes before "a-b" and "h" before "h-", whatever follows; by code points "-" comes before ".".
+	want := []string{"Wte", "h.2.w", "h.2.x.w", "h.10.a.w", "h.10.a-b", "h.10.w", "h-", "wte"}
+	slices.SortFunc(paths, byLevel)
+	assert.Equal(t, want, paths)
+	def, err := NewLlama(LlamaConfig{Layers: 11, Heads: 1, Width: 2, Vocab: 3, Context: 2})
+	require.NoError(t, err)
+	var layers []int
+	for _, s := range Specs(def) {
+		layers = append(layers, layerNumber(s.Path))
+	}
+	layers = slices.Compact(layers)
+	assert.Equal(t, []int{-1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, -1}, layers, "between the head and the embeddings, and the last norm")
 }
 
 func TestInitialLossIsThatOfGuessing(t *testing.T) {

@@ -150,13 +150,17 @@ func errExportDType(dtype string) error {
 	return fmt.Errorf("dtype %q, want F32, BF16 or F16", dtype)
 }
 
-// encoders append one value to bytes, rounded to nearest, ties to even.
+// encoders append one value to bytes, rounded to nearest, ties to even. None makes an infinity of a finite number.
 var encoders = map[string]func([]byte, float32) ([]byte, error){
 	"F32": func(b []byte, v float32) ([]byte, error) {
 		return binary.LittleEndian.AppendUint32(b, math.Float32bits(v)), nil
 	},
 	"BF16": func(b []byte, v float32) ([]byte, error) {
-		return binary.LittleEndian.AppendUint16(b, array.EncodeBF16(v)), nil
+		u := array.EncodeBF16(v)
+		if u&0x7fff == 0x7f80 && !math.IsInf(float64(v), 0) {
+			return b, fmt.Errorf("value %g does not fit BF16: export as F32", v)
+		}
+		return binary.LittleEndian.AppendUint16(b, u), nil
 	},
 	"F16": func(b []byte, v float32) ([]byte, error) {
 		if math.Abs(float64(v)) >= 65520 && !math.IsInf(float64(v), 0) {

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -76,4 +78,27 @@ func TestExportIsWholeOrNotThere(t *testing.T) {
 	defer stored.Close()
 	_, err = stored.Read("no.such")
 	require.ErrorContains(t, err, `"no.such" is no parameter`)
+}
+
+// What a type makes an infinity of is refused, and the largest numbers that it holds are not: half a step above these rounds to
+// the next, which is none.
+func TestExportKeepsFiniteNumbersFinite(t *testing.T) {
+	for dtype, numbers := range map[string][2]float32{"BF16": {0x1.fefffep127, 0x1.ffp127}, "F16": {65519, 65520}} {
+		for _, sign := range []float32{1, -1} {
+			assert.NoError(t, WriteFloats(io.Discard, dtype, []float32{sign * numbers[0], float32(math.Inf(int(sign)))}))
+			assert.ErrorContains(t, WriteFloats(io.Discard, dtype, []float32{0, sign * numbers[1]}), "does not fit "+dtype+": export as ")
+		}
+	}
+}
+
+// Adapters are merged to finite numbers, or not at all: W + B A is 3e38 + 1 x 1e38, and the length of a row of zeros divides DoRA's.
+func TestMergeKeepsFiniteNumbersFinite(t *testing.T) {
+	a := adapter{module: "m", in: 2, out: 2, rank: 1, scale: 1}
+	read := func(path string) ([]float32, error) {
+		return map[string][]float32{a.a(): {0, 1e38}, a.b(): {1, 0}, a.magnitude(): {1, 1}}[path], nil
+	}
+	assert.NoError(t, a.merge([]float32{1, 2e38, 3, 4}, false, read))
+	assert.NoError(t, a.merge([]float32{float32(math.NaN()), 3, 3, 4}, false, read), "which its reader tells")
+	assert.ErrorContains(t, a.merge([]float32{1, 3e38, 3, 4}, false, read), "found 1 of 4 numbers")
+	assert.ErrorContains(t, a.merge([]float32{1, 2, 0, 0}, true, read), "found 2 of 4 numbers")
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"gputrain/internal/stranger"
 	"gputrain/internal/system"
 )
 
@@ -248,7 +249,7 @@ func removeIfDead(dir string) (removed bool, err error) {
 		return false, err
 	}
 	defer root.Close()
-	lock, err := root.OpenFile(exportOwner, os.O_RDWR, 0)
+	lock, err := stranger.OpenFile(filepath.Join(dir, exportOwner), os.O_RDWR)
 	if err != nil {
 		return false, err
 	}

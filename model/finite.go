@@ -83,13 +83,19 @@ func (s *Stored) count(name string) (*NotFiniteError, error) {
 		if err := s.in[name].read(part, first); err != nil {
 			return nil, err
 		}
-		for _, v := range part {
-			if v-v != 0 {
-				e.Count++
-			}
-		}
+		e.Count += notFinite(part)
 	}
 	return e, nil
+}
+
+// notFinite counts the numbers that are NaN or infinite.
+func notFinite(part []float32) (n int) {
+	for _, v := range part {
+		if v-v != 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // finite tells whether all are. It is called for every weight that is loaded: the bits of an exponent are all set in nothing else, so that a carry out of them

@@ -172,7 +172,7 @@ func (m gpt2) Params() []Param {
 		params = append(params, Param{Path: path + ".weight", Shape: []int{c.Width}, Value: 1}, Param{Path: path + ".bias", Shape: []int{c.Width}})
 	}
 	conv := func(path string, in, out int, std float64) {
-		params = append(params, Param{Path: path + ".weight", Shape: []int{in, out}, Std: std}, Param{Path: path + ".bias", Shape: []int{out}})
+		params = append(params, Param{Path: path + ".weight", Shape: []int{in, out}, Std: std, InOut: true}, Param{Path: path + ".bias", Shape: []int{out}})
 	}
 	for i := range c.Layers {
 		h := fmt.Sprintf("h.%d.", i)

@@ -30,7 +30,7 @@ func Init(def Definition, seed uint64) []array.Host {
 
 // Drawn is Init of parameters that are drawn when they are read.
 func Drawn(def Definition, seed uint64) []array.Host {
-	params := def.Params()
+	params := laidOut(def)
 	hosts := make([]array.Host, len(params))
 	for i, p := range params {
 		hosts[i] = p.drawn(seed)
@@ -41,7 +41,7 @@ func Drawn(def Definition, seed uint64) []array.Host {
 
 func (p Param) drawn(seed uint64) array.Host {
 	key, std, value, uniform := pathKey(seed, p.Path), float32(p.Std), float32(p.Value), float32(p.uniform)
-	return array.Host{Path: p.Path, Shape: p.Shape, Read: func(dst []float32, first int) error {
+	return array.Host{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), Read: func(dst []float32, first int) error {
 		for i := range dst {
 			switch {
 			case p.Std > 0:
@@ -68,7 +68,7 @@ func begin(params []Param, hosts []array.Host, isNew func(i int) bool) {
 		if p.lengths {
 			read = func(dst []float32, first int) error { return rowLengths(dst, first, from, p.conv) }
 		}
-		hosts[i] = array.Host{Path: p.Path, Shape: p.Shape, Read: read}
+		hosts[i] = array.Host{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), Read: read}
 	}
 }
 

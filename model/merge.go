@@ -111,6 +111,7 @@ func (a adapter) merge(w []float32, dora bool, read func(path string) ([]float32
 			return err
 		}
 	}
+	sound := !slices.ContainsFunc([][]float32{w, down, up, magnitude}, func(part []float32) bool { return !finite(part) })
 	inParts(a.out, 1, func(from, to int) {
 		row := make([]float64, a.in)
 		for i := from; i < to; i++ {
@@ -138,5 +139,8 @@ func (a adapter) merge(w []float32, dora bool, read func(path string) ([]float32
 			}
 		}
 	})
+	if n := notFinite(w); n > 0 && sound { // where an input is not, its reader has said so
+		return fmt.Errorf("found %d of %d numbers that are finite apart and not as a sum, wanted adapters that fit their base", n, len(w))
+	}
 	return nil
 }

@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
 	"gputrain/gguf"
+	"gputrain/gguf/modeldir"
 )
 
 // isAdapter tells whether dir has adapters: a PEFT directory, or a checkpoint of them.
@@ -71,7 +71,8 @@ func namedBase(dir string) (string, error) {
 	if found != "" {
 		return found, nil
 	}
-	return "", &BaseError{Dir: dir, Base: p.base, Err: fmt.Errorf("found no directory %q, wanted the model that the adapter was trained on: download it, and name it", tried)}
+	return "", &BaseError{Dir: dir, Base: p.base, Err: fmt.Errorf("found no directory %q, wanted the model that the adapter was trained on: download it, and name it%s",
+		tried, modeldir.Download(p.base))}
 }
 
 // baseDir is the directory that p names as the base of the adapters in dir; "": where it was looked for there is none.
@@ -88,13 +89,10 @@ func (p peft) baseDir(dir string) (found string, tried []string) {
 	return "", tried
 }
 
-// onHub is the form of names on Hugging Face's hub.
-var onHub = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[\w.-]+$`)
-
 // AdapterBaseOnHub is what the hub calls the base of the adapters in dir, where their configuration has such a name and no directory; else "".
 func AdapterBaseOnHub(dir string) string {
 	p, err := readPEFT(dir)
-	if err != nil || !onHub.MatchString(p.base) {
+	if err != nil || !modeldir.IsHubName(p.base) {
 		return "" // reading the model says what is wrong
 	}
 	if found, _ := p.baseDir(dir); found != "" {
@@ -149,7 +147,7 @@ func openAdapterFile(dir string, m adapted) (*Stored, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model: read adapter: %w", err)
 	}
-	s := &Stored{params: m.Params(), in: weights{}, files: []io.Closer{f}, dir: dir}
+	s := &Stored{params: laidOut(m), in: weights{}, files: []io.Closer{f}, dir: dir}
 	if s.names, err = m.tensors(f); err != nil {
 		return nil, errors.Join(fmt.Errorf("model: read adapter %q: %w", filepath.Join(dir, AdapterWeightsFile), err), s.Close())
 	}
@@ -246,7 +244,7 @@ func AdapterWeights(def Definition, base []array.Host, f *safetensors.File) ([]a
 		if err != nil {
 			return nil, fmt.Errorf("model: %s: %w", AdapterWeightsFile, err)
 		}
-		all = append(all, array.Host{Path: p.Path, Shape: p.Shape, Data: data})
+		all = append(all, array.Host{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), Data: data})
 	}
 	slices.SortFunc(all, func(a, b array.Host) int { return strings.Compare(a.Path, b.Path) })
 	return all, nil

@@ -1,8 +1,12 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
+
+	"gputrain/gguf/llamacpp"
 )
 
 // Proportions are those of a family's published models.
@@ -20,7 +24,7 @@ type Proportions struct {
 const tiedBelow = 2e9
 
 // Sized are the keys of a network of a kind that has about so many parameters, in the proportions of its family: heads narrower where there are few.
-// context and vocab are the caller's.
+// Other programs can load it, in every format in which it is exported. context and vocab are the caller's.
 func Sized(kind string, parameters float64, vocab, context int) (best Keys, def Definition, err error) {
 	family, err := familyOf(kind)
 	if err != nil {
@@ -29,44 +33,98 @@ func Sized(kind string, parameters float64, vocab, context int) (best Keys, def 
 	if family.New == nil || family.Usual.HeadWidth == 0 {
 		return best, nil, fmt.Errorf("model: sized: found %q, wanted a family that new models are made of", kind)
 	}
-	aspect := family.Usual.Aspect * max(1, math.Cbrt(parameters/1e9)) // large models are wide rather than deep
-	off := math.Inf(1)
-	for width := 64; width <= 16384; width += stepOf(width) {
-		k := family.Usual.keys(width, parameters < tiedBelow)
-		k.Vocab, k.Context = vocab, context
-		k.Layers = 1
-		one, err := New(kind, k)
-		if err != nil {
+	s := sizing{kind: kind, usual: family.Usual, parameters: parameters, begin: Keys{Vocab: vocab, Context: context}, off: math.Inf(1)}
+	for width := 64; width <= widest && !s.past; width += stepOf(width) {
+		if err := s.try(width); err != nil {
 			return best, nil, err
 		}
-		k.Layers = 2
-		two, err := New(kind, k)
-		if err != nil {
-			return best, nil, err
+	}
+	if s.def != nil {
+		return s.best, s.def, nil
+	}
+	smallest := s.keys(64, family.Usual.heads(64)[0])
+	smallest.Layers = 1
+	if def, err = New(kind, smallest); err != nil {
+		return best, nil, err
+	}
+	return best, nil, fmt.Errorf(
+		"model: sized: %s: found %.4g parameters and a vocabulary of %d, wanted %d parameters or more, and no more than widths of %d have",
+		kind, parameters, vocab, Parameters(def), widest,
+	)
+}
+
+// widest are the networks that are considered.
+const widest = 16384
+
+// sizing is a search for the best network of a size.
+type sizing struct {
+	kind       string
+	usual      Proportions
+	parameters float64
+	begin      Keys // those that are given
+
+	best Keys
+	def  Definition // of these; nil: none is found yet
+	off  float64    // how far they are from what is wanted
+	past bool       // one layer of a width has too many parameters
+}
+
+// try compares networks of a width with the best so far: each kind of heads that other programs load.
+func (s *sizing) try(width int) error {
+	aspect := s.usual.Aspect * max(1, math.Cbrt(s.parameters/1e9)) // large models are wide rather than deep
+	for _, h := range s.usual.heads(width) {
+		if h.off >= s.off {
+			return nil
 		}
-		layer := Parameters(two) - Parameters(one)
-		k.Layers = int(math.Round((parameters - float64(Parameters(one)-layer)) / float64(layer)))
-		if k.Layers < 1 || k.Layers > deepest {
-			continue
+		k := s.keys(width, h)
+		found, err := k.deepen(s.kind, s.parameters)
+		if err != nil {
+			return err
+		}
+		if s.past = k.Layers < 1; s.past || k.Layers > deepest {
+			return nil
 		}
 		// As near in size as in shape: a tenth more parameters counts as much as a layer in two more.
-		found := float64(Parameters(one)) + float64(k.Layers-1)*float64(layer)
 		shape := math.Log(float64(width) / float64(k.Layers) / aspect)
-		if by := 5*math.Abs(math.Log(found/parameters)) + math.Abs(shape); by < off {
-			best, off = k, by
+		by := 5*math.Abs(math.Log(found/s.parameters)) + math.Abs(shape) + h.off
+		if by >= s.off {
+			return nil
+		}
+		def, err := New(s.kind, k)
+		if err != nil {
+			return err
+		}
+		if exports(def) {
+			s.best, s.def, s.off = k, def, by
+			return nil
 		}
 	}
-	if math.IsInf(off, 1) {
-		smallest := family.Usual.keys(64, true)
-		smallest.Vocab, smallest.Context, smallest.Layers = vocab, context, 1
-		if def, err = New(kind, smallest); err != nil {
-			return best, nil, err
+	return nil
+}
+
+// deepen chooses the layers with which a network has about so many parameters, and tells how many it then has.
+func (k *Keys) deepen(kind string, parameters float64) (found float64, err error) {
+	var sizes [2]int64
+	for i := range sizes {
+		k.Layers = i + 1
+		def, err := New(kind, *k)
+		if err != nil {
+			return 0, err
 		}
-		return best, nil, fmt.Errorf("model: sized: %s: found %.4g parameters and a vocabulary of %d, wanted %d parameters or more, and no more than widths of 16384 have",
-			kind, parameters, vocab, Parameters(def))
+		sizes[i] = Parameters(def)
 	}
-	def, err = New(kind, best)
-	return best, def, err
+	layer := sizes[1] - sizes[0]
+	k.Layers = int(math.Round((parameters - float64(sizes[0]-layer)) / float64(layer)))
+	return float64(sizes[0] + int64(k.Layers-1)*layer), nil
+}
+
+// exports tells whether llama.cpp loads a network, of a family that it has.
+func exports(def Definition) bool {
+	if !slices.Contains(llamacpp.Families(), def.Kind()) {
+		return true
+	}
+	config, err := ConfigJSON(def, "F32")
+	return err == nil && llamacpp.Check(config) == nil
 }
 
 // stepOf is what widths are multiples of: 64, and 128 from 1024 on.
@@ -77,23 +135,47 @@ func stepOf(width int) int {
 	return 128
 }
 
+// heads are how attention may be divided in a network.
+type heads struct {
+	all, kv, width int
+	off            float64 // how far that is from the usual
+}
+
+// heads are those that a width may have, the most usual first. Their number divides the width: Transformers wants that.
+func (p Proportions) heads(width int) (found []heads) {
+	usual := p.HeadWidth
+	together := p.AttentionShare * float64(width)
+	for usual > 32 && together < 4*float64(usual) { // a few heads at least
+		usual /= 2
+	}
+	for all := 1; all <= width/16; all++ {
+		if width%all != 0 {
+			continue
+		}
+		for _, each := range []int{usual, width / all} {
+			if each%16 != 0 {
+				continue
+			}
+			apart := math.Abs(math.Log(float64(all*each)/together)) + math.Abs(math.Log(float64(each)/float64(usual)))
+			for kv := 1; kv <= all; kv++ {
+				if all%kv == 0 {
+					group := math.Abs(math.Log(float64(all/kv) / float64(min(p.Group, all))))
+					found = append(found, heads{all, kv, each, apart + group})
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b heads) int { return cmp.Compare(a.off, b.off) })
+	return found
+}
+
 // keys are those of a network of a width, but for its layers.
-func (p Proportions) keys(width int, small bool) Keys {
-	head := p.HeadWidth
-	all := p.AttentionShare * float64(width)
-	for head > 32 && all < 4*float64(head) { // a few heads at least
-		head /= 2
-	}
-	heads := max(1, int(math.Round(all/float64(head))))
-	kvHeads := 1
-	if heads > p.Group { // whole groups
-		kvHeads = int(math.Round(float64(heads) / float64(p.Group)))
-		heads = kvHeads * p.Group
-	}
-	k := Keys{Width: width, Heads: heads, Intermediate: int(math.Round(p.Intermediate*float64(width)/64)) * 64}
+func (s *sizing) keys(width int, h heads) Keys {
+	k, p := s.begin, s.usual
+	k.Width, k.Heads, k.Intermediate = width, h.all, int(math.Round(p.Intermediate*float64(width)/64))*64
 	if p.RopeTheta == 0 { // GPT-2 has nothing of what follows
 		return k
 	}
-	k.HeadDim, k.RopeTheta, k.TieHead, k.KVHeads = head, p.RopeTheta, p.Tied || small, kvHeads
+	k.HeadDim, k.RopeTheta, k.TieHead, k.KVHeads = h.width, p.RopeTheta, p.Tied || s.parameters < tiedBelow, h.kv
 	return k
 }

@@ -183,7 +183,7 @@ func noWeights(dir string) error {
 }
 
 func storedIn(def Definition, in weights, allowed []*regexp.Regexp) (_ *Stored, err error) {
-	s := &Stored{params: def.Params(), in: in}
+	s := &Stored{params: laidOut(def), in: in}
 	if s.names, err = s.in.match(def, allowed); err != nil {
 		return nil, fmt.Errorf("model: weights: %w", err)
 	}
@@ -222,7 +222,7 @@ func (s *Stored) Params(seed uint64) (hosts []array.Host, drawn []string) {
 
 // ParamsOf is Params of a network around that of the files, such as one of WithLoRA.
 func (s *Stored) ParamsOf(def Definition, seed uint64) (hosts []array.Host, drawn []string) {
-	return s.hosts(def.Params(), seed)
+	return s.hosts(laidOut(def), seed)
 }
 
 func (s *Stored) hosts(params []Param, seed uint64) (hosts []array.Host, drawn []string) {
@@ -243,7 +243,7 @@ func (s *Stored) param(p Param) (host array.Host, stored bool) {
 	if !ok && s.base != nil {
 		return s.base.param(p)
 	}
-	host = array.Host{Path: p.Path, Shape: p.Shape, Read: func(dst []float32, first int) error {
+	host = array.Host{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), Read: func(dst []float32, first int) error {
 		if err := s.in[name].read(dst, first); err != nil {
 			return fmt.Errorf("model: weights: %w", err)
 		}

@@ -35,9 +35,10 @@ func (t Transform) scenes(model []buffers.Spec, do func(o Operator, on Scene) er
 	if err != nil {
 		return err
 	}
-	model = t.model(model)
+	whole := t.whole(model)
+	model = whole.leaves
 	leaves, _ := unplaced(model)
-	r, err := p.resolve(leaves, model)
+	r, err := p.resolve(leaves, whole)
 	if err != nil {
 		return err
 	}
@@ -59,6 +60,39 @@ func (t Transform) scenes(model []buffers.Spec, do func(o Operator, on Scene) er
 // InitStage is Init for a tree that is one stage of a model; whole is the leaves of all stages, which masks and rates
 // speak of, and by which blocks are counted. Frozen leaves may be among them.
 func (t Transform) InitStage(params *buffers.Tree, whole []buffers.Spec) (*State, error) {
+	return t.initStage(params, t.whole(whole))
+}
+
+// wholeModel is the leaves of all stages, made once for them.
+type wholeModel struct {
+	leaves []buffers.Spec // in the tree's own order
+	paths  []string       // of these
+
+	trained []buffers.Spec // in order of their paths
+	own     []string       // of these
+	outIn   map[string]bool
+}
+
+func (t Transform) whole(leaves []buffers.Spec) wholeModel {
+	w := wholeModel{leaves: t.model(leaves), outIn: map[string]bool{}}
+	w.trained = byPath(t.Trained(w.leaves))
+	w.paths, w.own = pathsOf(w.leaves), pathsOf(w.trained)
+	for _, l := range w.leaves {
+		w.outIn[l.Path] = l.OutIn
+	}
+	return w
+}
+
+// facing are leaves with what the model says of how matrices lie, where their tree does not know.
+func (w wholeModel) facing(leaves []buffers.Leaf) []buffers.Leaf {
+	leaves = slices.Clone(leaves)
+	for i, l := range leaves {
+		leaves[i].OutIn = l.OutIn || w.outIn[l.Path]
+	}
+	return leaves
+}
+
+func (t Transform) initStage(params *buffers.Tree, whole wholeModel) (*State, error) {
 	p, err := newPlan(t)
 	if err != nil {
 		return nil, err
@@ -66,16 +100,15 @@ func (t Transform) InitStage(params *buffers.Tree, whole []buffers.Spec) (*State
 	if d := params.DType(); d != buffers.F32 && d != buffers.BF16 {
 		return nil, fmt.Errorf("optim: %s: params: dtype %s, wanted f32 or bf16", t.name, d)
 	}
-	whole = t.model(whole)
 	r, err := p.resolve(params.Layout().Leaves(), whole)
 	if err != nil {
 		return nil, err
 	}
-	s := &State{plan: p, device: params.Device(), layout: params.Layout(), counts: p.newCounts(), kernels: map[job]*fused{}}
-	if s.whole, s.places, err = places(params.Layout().Leaves(), t.Trained(whole)); err != nil {
+	s := &State{plan: p, device: params.Device(), layout: params.Layout(), counts: p.newCounts(), kernels: map[job]*fused{}, whole: whole.own}
+	if s.places, err = whole.places(params.Layout().Leaves()); err != nil {
 		return nil, fmt.Errorf("optim: %s: params: %w", t.name, err)
 	}
-	if err := s.allocate(r, whole); err != nil {
+	if err := s.allocate(r, whole.leaves); err != nil {
 		s.Release()
 		return nil, fmt.Errorf("optim: %s: %w", t.name, err)
 	}
@@ -204,7 +237,7 @@ func (p *plan) scene(s step, dev *gpu.Device, layout *buffers.Layout, leaves []b
 func specs(leaves []buffers.Leaf) []buffers.Spec {
 	out := make([]buffers.Spec, len(leaves))
 	for i, l := range leaves {
-		out[i] = buffers.Spec{Path: l.Path, Shape: l.Shape}
+		out[i] = l.Spec()
 	}
 	return out
 }
@@ -212,7 +245,7 @@ func specs(leaves []buffers.Leaf) []buffers.Spec {
 // unplaced is the leaves of a model without their places on a device, and their paths.
 func unplaced(model []buffers.Spec) (leaves []buffers.Leaf, paths []string) {
 	for i, s := range model {
-		leaves = append(leaves, buffers.Leaf{Path: s.Path, Shape: s.Shape, Index: i})
+		leaves = append(leaves, buffers.Leaf{Path: s.Path, Shape: s.Shape, OutIn: s.OutIn, Index: i})
 		paths = append(paths, s.Path)
 	}
 	return leaves, paths
@@ -223,15 +256,23 @@ func byPath(whole []buffers.Spec) []buffers.Spec {
 	return slices.SortedFunc(slices.Values(whole), func(a, b buffers.Spec) int { return strings.Compare(a.Path, b.Path) })
 }
 
-// places tells where the leaves of a stage stand among the leaves of the whole model, and the paths of all leaves.
-func places(leaves []buffers.Leaf, whole []buffers.Spec) (paths []string, places []int, err error) {
-	_, paths = unplaced(whole)
+// pathsOf are the paths of leaves.
+func pathsOf(leaves []buffers.Spec) []string {
+	paths := make([]string, len(leaves))
+	for i, l := range leaves {
+		paths[i] = l.Path
+	}
+	return paths
+}
+
+// places tells where the leaves of a stage stand among the trained leaves of the whole model.
+func (w wholeModel) places(leaves []buffers.Leaf) (places []int, err error) {
 	for _, l := range leaves {
-		at, found := slices.BinarySearch(paths, l.Path)
-		if !found || !slices.Equal(whole[at].Shape, l.Shape) {
-			return nil, nil, fmt.Errorf("leaf %q of shape %v: found no such leaf in the whole model of %d", l.Path, l.Shape, len(whole))
+		at, found := slices.BinarySearch(w.own, l.Path)
+		if !found || !slices.Equal(w.trained[at].Shape, l.Shape) {
+			return nil, fmt.Errorf("leaf %q of shape %v: found no such leaf in the whole model of %d", l.Path, l.Shape, len(w.trained))
 		}
 		places = append(places, at)
 	}
-	return paths, places, nil
+	return places, nil
 }

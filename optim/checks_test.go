@@ -95,7 +95,7 @@ func TestTableOfLeaves(t *testing.T) {
 	require.NoError(t, err)
 	p, err := newPlan(Chain(ScaleByAdam(Adam{B1: 0.9, B2: 0.9, MuDType: "bf16"}, Stable), AddDecayedWeights(1, MaskMatrices())))
 	require.NoError(t, err)
-	r, err := p.resolve(layout.Leaves(), specs(layout.Leaves()))
+	r, err := p.resolve(layout.Leaves(), Transform{}.whole(specs(layout.Leaves())))
 	require.NoError(t, err)
 	assert.Equal(t, []float32{0, 1}, r.values)
 	var rows [][]uint32

@@ -21,6 +21,33 @@ func ClipByGlobalNorm(max float64) Transform {
 	})
 }
 
+// clip is the clip of an optimizer: that of whole trees, or of eformer's stage-local path in calls of State.SetStageLocal, if the numerics have it.
+func (o Options) clip(max float64) Transform {
+	if !o.rules().clipStageLocal {
+		return ClipByGlobalNorm(max)
+	}
+	whole, staged := ClipByGlobalNorm(max).elements[0], ClipStageLocal(max).elements[0]
+	e := whole
+	e.Scalars = append(e.Scalars, Scalar{Name: "staged", At: func(int64) float64 { return 0 }, staged: true})
+	e.WGSL = "if ($staged != 0.0) {\n" + staged.WGSL + "\n} else {\n" + whole.WGSL + "\n}"
+	e.Twin = func(c *Cell) {
+		if c.Scalars[1] != 0 {
+			staged.Twin(c)
+		} else {
+			whole.Twin(c)
+		}
+	}
+	return Elementwise(e)
+}
+
+// StageLocalClip is the clip that eformer's stage-local path has by the numerics.
+func (o Options) StageLocalClip(max float64) Transform {
+	if o.rules().clipStageLocal {
+		return ClipStageLocal(max)
+	}
+	return ClipByGlobalNorm(max)
+}
+
 // ClipStageLocal is the clip of eformer's stage-local path, N the norm of all leaves of the update together:
 //
 //	u <- u min(1, max/(N + 1e-6))

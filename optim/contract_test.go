@@ -118,7 +118,7 @@ func TestRestoredStateGoesOnAlike(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		clip := 0.5
 		tx := built(t, "adamw", optim.Options{
-			Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 0.1, Steps: 5}, ClipGrad: &clip, AccumulationSteps: 2,
+			Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 0.1, LearningRateEnd: new(0.0), Steps: 5}, ClipGrad: &clip, AccumulationSteps: 2,
 		}, `{"mu_dtype":"bf16"}`)
 		r := rand.New(rand.NewPCG(8, 8))
 		first := newRig(t, d, tx, randomTree(r, oddSpecs, 1), buffers.F32)

@@ -116,15 +116,23 @@ func (t Transform) Bytes(layout *buffers.Layout, limits gpu.Limits) (uint64, err
 
 // StageBytes is Bytes of a state of InitStage.
 func (t Transform) StageBytes(layout *buffers.Layout, whole []buffers.Spec, limits gpu.Limits) (uint64, error) {
-	params, err := buffers.NewTree(gpu.Dry(limits), "params", layout, buffers.F32)
-	if err != nil {
-		return 0, fmt.Errorf("optim: %s: %w", t.name, err)
+	return t.StagesBytes(whole, limits)(layout)
+}
+
+// StagesBytes is StageBytes of many stages of one model, whose leaves are gone through once.
+func (t Transform) StagesBytes(leaves []buffers.Spec, limits gpu.Limits) func(layout *buffers.Layout) (uint64, error) {
+	whole := t.whole(leaves)
+	return func(layout *buffers.Layout) (uint64, error) {
+		params, err := buffers.NewTree(gpu.Dry(limits), "params", layout, buffers.F32)
+		if err != nil {
+			return 0, fmt.Errorf("optim: %s: %w", t.name, err)
+		}
+		defer params.Release()
+		s, err := t.initStage(params, whole)
+		if err != nil {
+			return 0, err
+		}
+		defer s.Release()
+		return s.Bytes(), nil
 	}
-	defer params.Release()
-	s, err := t.InitStage(params, whole)
-	if err != nil {
-		return 0, err
-	}
-	defer s.Release()
-	return s.Bytes(), nil
 }

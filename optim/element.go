@@ -57,6 +57,7 @@ type Scalar struct {
 	of   func(rate float64) float64 // what it is of the learning rate; nil where it is nothing of it
 
 	inverse bool // it is the inverse of State.SetScale's
+	staged  bool // it is 1 in calls of State.SetStageLocal, else 0
 }
 
 // Fixed is a scalar that does not change.

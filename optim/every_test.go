@@ -126,7 +126,8 @@ func TestEveryOptimizerIsRestoredInTheMiddleOfAnAccumulation(t *testing.T) {
 	eachOptimizer(t, func(t *testing.T, d *gpu.Device, name string) {
 		clip := 0.5
 		tx := built(t, name, optim.Options{
-			Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 0.1, Steps: 9}, ClipGrad: &clip, AccumulationSteps: 2, SkipNonFinite: true,
+			Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 0.1, LearningRateEnd: new(0.0), Steps: 9},
+			ClipGrad: &clip, AccumulationSteps: 2, SkipNonFinite: true,
 		}, smallOf(t, name))
 		r := rand.New(rand.NewPCG(37, 38))
 		first := newRig(t, d, tx, randomTree(r, everySpecs, 1), buffers.F32)

@@ -16,25 +16,31 @@ func Freeze(leaves []buffers.Spec, inner Transform) Transform {
 	}
 	inner.name = "freeze(" + inner.name + ")"
 	inner.frozen = slices.Concat(inner.frozen, leaves)
+	inner.isFrozen = map[string]bool{}
+	for _, f := range inner.frozen {
+		inner.isFrozen[f.Path] = true
+	}
 	return inner
 }
 
-// model are the leaves of a model in canonical order, of which trained may be given without the frozen ones.
+// model are the leaves of a model in their order, of which trained may be given without the frozen ones: these come last.
 func (t Transform) model(trained []buffers.Spec) []buffers.Spec {
+	given := make(map[string]bool, len(trained))
+	for _, s := range trained {
+		given[s.Path] = true
+	}
 	all := slices.Clone(trained)
 	for _, f := range t.frozen {
-		if !slices.ContainsFunc(trained, func(s buffers.Spec) bool { return s.Path == f.Path }) {
+		if !given[f.Path] {
 			all = append(all, f)
 		}
 	}
-	return byPath(all)
+	return all
 }
 
 // Trained are those leaves of a model that are not frozen.
 func (t Transform) Trained(model []buffers.Spec) []buffers.Spec {
-	return slices.DeleteFunc(slices.Clone(model), func(s buffers.Spec) bool { return t.freezes(s.Path) })
+	return slices.DeleteFunc(slices.Clone(model), func(s buffers.Spec) bool { return t.isFrozen[s.Path] })
 }
 
-func (t Transform) freezes(path string) bool {
-	return slices.ContainsFunc(t.frozen, func(f buffers.Spec) bool { return f.Path == path })
-}
+func (t Transform) freezes(path string) bool { return t.isFrozen[path] }

@@ -43,7 +43,7 @@ func FuzzConfig(f *testing.F) {
 			o := c.Options.Schedule
 			rate, err := o.Build(c.Options.Numerics)
 			require.NoError(t, err)
-			most := max(o.LearningRate, o.LearningRateEnd, warmupBegin)
+			most := max(o.LearningRate, o.end(), warmupBegin)
 			if most > 1e300 {
 				return // differences of such rates are not finite
 			}

@@ -24,6 +24,7 @@ import (
 type goldenCase struct {
 	Optimizer         string
 	Config            map[string]any
+	Orientation       string
 	Schedule          optim.ScheduleConfig
 	ClipGrad          *float64        `json:"clip_grad"`
 	WeightDecay       float64         `json:"weight_decay"`
@@ -117,7 +118,7 @@ func (c *goldenCase) leaves(t testing.TB, prefix string) []buffers.Host {
 	for _, p := range c.Params {
 		data, err := c.tensors.Float32(prefix + "/" + p.Name)
 		require.NoError(t, err)
-		out = append(out, buffers.Host{Path: p.Name, Shape: p.Shape, Data: data})
+		out = append(out, buffers.Host{Path: p.Name, Shape: p.Shape, OutIn: c.Orientation == "out_in", Data: data})
 	}
 	return out
 }
@@ -163,7 +164,7 @@ func goldens(t *testing.T, test func(t *testing.T, c *goldenCase)) {
 			cases = append(cases, found...)
 		}
 	}
-	require.Len(t, cases, 9)
+	require.Len(t, cases, 10)
 	for _, path := range cases {
 		folder := filepath.Dir(path)
 		t.Run(filepath.Base(folder), func(t *testing.T) {

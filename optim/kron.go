@@ -20,22 +20,22 @@ func init() {
 		},
 	} {
 		o.Rate, o.Small, o.Tolerance = 0.006, `{"block_size":16,"max_size_dense":300}`, 2e-4
+		o.First = map[Numerics]string{EFormer: "leaves draw in the order of their paths, and the momentum is not rounded before the factors"}
 		o.CountedFor = "full blocks of 128, with a refresh in every update"
 		builtin(o)
 	}
 }
 
-// Kron are the parameters of eformer's quad and skew, with its defaults except for the block size; see ScaleByKron for
-// the equations.
+// Kron are the parameters of eformer's quad and skew, with its defaults; in stable numerics blocks are smaller. See ScaleByKron for the equations.
 type Kron struct {
 	B1               float64      `json:"b1" default:"0.95" range:"[0,1)" doc:"decay of the momentum before preconditioning; 0 = no momentum and no mu"`
-	BlockSize        int          `json:"block_size" default:"128" doc:"largest side of a block; cost and state of dense factors grow with it"`
+	BlockSize        int          `json:"block_size" default:"128" eformer:"256" doc:"largest side of a block; cost and state of dense factors grow with it"`
 	MaxSizeDense     int          `json:"max_size_dense" default:"16384" doc:"longest side of a matrix with a dense factor; a longer one has a diagonal factor"`
 	PreconditionerLR float64      `json:"preconditioner_lr" default:"0.7" doc:"step of the factors"`
 	InitScale        float64      `json:"preconditioner_init_scale" default:"1" doc:"initial factors are this times the identity"`
 	DType            string       `json:"dtype" range:"f32|bf16|" doc:"storage of the factors, with eformer numerics of the momentum too: f32, 16 bytes a parameter with what is derived, or bf16, 4 bytes and a tenth more work; \"\" = f32, with eformer numerics bf16"`
-	Damping          float64      `json:"damping" default:"0.03" doc:"stable numerics: noise on the gradient, relative to its running RMS"`
-	NoiseScale       float64      `json:"noise_scale" default:"1e-9" doc:"eformer numerics: standard deviation of the noise on the gradient"`
+	Damping          float64      `json:"damping" default:"0.03" numerics:"stable" doc:"noise on the gradient, relative to its running RMS"`
+	NoiseScale       float64      `json:"noise_scale" default:"1e-9" numerics:"eformer" doc:"standard deviation of the noise on the gradient"`
 	NormalizeGrads   bool         `json:"normalize_grads" doc:"divide the momentum of each leaf by its norm first"`
 	LRStyle          string       `json:"lr_style" default:"adam" range:"adam|none|" doc:"\"adam\" divides updates by 5, so that rates are like Adam's; \"none\" does not"`
 	Refresh          kron.Cadence `json:"refresh" doc:"updates that refresh the factors; the others only apply them"`
@@ -52,14 +52,14 @@ func kronOf(method kron.Method) func() Parameters {
 
 // Transform is chain(scale_by_quad or scale_by_skew, add_decayed_weights, scale_by_learning_rate).
 func (c *Kron) Transform(lr Schedule, o Options) (Transform, error) {
-	decay := o.Numerics.rules().kronDecay
+	decay := o.rules().kronDecay
 	if c.WeightDecay != nil {
 		decay = *c.WeightDecay
 	}
 	if err := o.oneDecay(decay); err != nil {
 		return Transform{}, err
 	}
-	parts := []Transform{ScaleByKron(c.method, *c, o.Numerics)}
+	parts := []Transform{scaleByKron(c.method, *c, o)}
 	if decay > 0 {
 		parts = append(parts, AddDecayedWeights(decay, c.WeightDecayMask))
 	}
@@ -70,6 +70,7 @@ func (c *Kron) Transform(lr Schedule, o Options) (Transform, error) {
 // ScaleByKron preconditions a momentum by Kronecker factors (eformer's scale_by_quad and scale_by_skew):
 //
 //	u <- EMA(u), divided by the sum of its weights           without b1: u as it is
+//	u <- u rounded to the type of the factors                in eformer numerics
 //	u <- u / (|u| + 1e-6) of each leaf                       with normalize_grads
 //	u <- QlᵀQl u QrᵀQr of each block, as package kron has it
 //	u <- u 1.1 / max(RMS(u), 1.1) of each leaf
@@ -77,21 +78,28 @@ func (c *Kron) Transform(lr Schedule, o Options) (Transform, error) {
 //
 // State: "mu", and the state of the factors.
 func ScaleByKron(method kron.Method, c Kron, n Numerics) Transform {
+	return scaleByKron(method, c, Options{Numerics: n})
+}
+
+func scaleByKron(method kron.Method, c Kron, o Options) Transform {
 	name := "scale_by_" + string(method)
 	if err := checkRanges(&c); err != nil {
 		return failed(name, "%w", err)
 	}
-	config, err := c.kron(method, n)
+	config, err := c.kron(method, o)
 	if err != nil {
 		return failed(name, "%w", err)
 	}
 	var parts []Transform
 	if c.B1 > 0 {
-		ema := EMAOptions{Decay: c.B1, Debias: true, DType: config.DType, Numerics: n}
-		if n.rules().kronMomentumF32 {
+		ema := EMAOptions{Decay: c.B1, Debias: true, DType: config.DType, Numerics: o.Numerics}
+		if o.rules().kronMomentumF32 {
 			ema.DType = buffers.F32
 		}
 		parts = append(parts, EMA(ema))
+	}
+	if config.DType == buffers.BF16 && o.rules().kronRounds {
+		parts = append(parts, round())
 	}
 	if c.NormalizeGrads {
 		parts = append(parts, NormalizeByLeaf(1e-6))
@@ -105,9 +113,12 @@ func ScaleByKron(method kron.Method, c Kron, n Numerics) Transform {
 	return t
 }
 
+// Config is that of the engine, of parameters that Config.Decode gives.
+func (c *Kron) Config(o Options) (kron.Config, error) { return c.kron(c.method, o) }
+
 // kron is the configuration of the engine.
-func (c Kron) kron(method kron.Method, n Numerics) (kron.Config, error) {
-	numerics := n.rules()
+func (c Kron) kron(method kron.Method, o Options) (kron.Config, error) {
+	numerics := o.rules()
 	out := kron.Config{
 		Method: method, BlockSize: c.BlockSize, MaxSizeDense: c.MaxSizeDense, PreconditionerLR: c.PreconditionerLR, InitScale: c.InitScale,
 		NoiseScale: c.NoiseScale, Damping: c.Damping, Rules: numerics.kron, DType: numerics.kronDType,

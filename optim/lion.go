@@ -57,7 +57,7 @@ u = select(select(c, vec4<f32>(-1.0), c < vec4<f32>(0.0)), vec4<f32>(1.0), c > v
 // Transform is chain(scale_by_lion, scale_by_learning_rate), with a decay before the rate where the numerics have one (rules.lionDecay).
 func (c *Lion) Transform(lr Schedule, o Options) (Transform, error) {
 	parts := []Transform{ScaleByLion(*c, o.Numerics)}
-	if decay := o.Numerics.rules().lionDecay; decay > 0 {
+	if decay := o.rules().lionDecay; decay > 0 {
 		parts = append(parts, AddDecayedWeights(decay, nil))
 	}
 	t := Chain(append(parts, ScaleByLearningRate(lr, o.Rates...))...)

@@ -41,6 +41,11 @@ type halved struct {
 	shrink  func(float64) float64
 }
 
+// round rounds updates to the nearest numbers of bf16.
+func round() Transform {
+	return Elementwise(Element{Name: "round_to_bf16", FLOPs: 1, WGSL: "u = optim_nearest(u);", Twin: func(c *Cell) { c.U = roundBF16(c.U) }})
+}
+
 // moment is the slot mu, which decays by b, whose scalar has the name decay.
 func moment(dtype buffers.DType, decay string, b float64, n Numerics) halved {
 	h := halved{slot: Slot{Name: "mu", DType: dtype}, keep: b, product: "$" + decay + " * $mu", shrink: func(x float64) float64 { return x }}

@@ -12,11 +12,14 @@ import (
 func init() {
 	builtin(Optimizer{
 		Name: "muon", Doc: "Muon: orthogonalised momentum for matrices, AdamW for the rest; its floating-point operations count matrices of side 768", Rate: 0.01,
-		New: func() Parameters { return new(muon) },
+		New:   func() Parameters { return new(muon) },
+		First: map[Numerics]string{Stable: inOutText, EFormer: inOutText},
 		// Five products of matrices whose singular values are near one, and what four calls of them add up to.
 		Tolerance: 1e-4, CountedFor: "matrices of side 768",
 	})
 }
+
+const inOutText = "every matrix is taken for [inputs, outputs]"
 
 // muon are the parameters of optax.contrib.muon, with its names and defaults; see ScaleByMuon for the equations.
 type muon struct {
@@ -33,7 +36,7 @@ type muon struct {
 	AdamB1          float64    `json:"adam_b1" default:"0.9" range:"[0,1)" doc:"decay of AdamW's first moment"`
 	AdamB2          float64    `json:"adam_b2" default:"0.999" range:"[0,1)" doc:"decay of AdamW's second moment"`
 	AdamEpsRoot     float64    `json:"adam_eps_root" range:"[0,inf)" doc:"added under AdamW's root"`
-	AdamWeightDecay float64    `json:"adam_weight_decay" range:"[0,inf)" doc:"decay of AdamW's leaves inside of the optimizer, in stable only; prefer the options' weight_decay"`
+	AdamWeightDecay float64    `json:"adam_weight_decay" range:"[0,inf)" numerics:"stable" doc:"decay of AdamW's leaves inside of the optimizer; prefer the options' weight_decay"`
 	AdamW           []string   `json:"adamw" doc:"patterns of paths that AdamW updates whatever their shape; null = embeddings and output head in stable, none in eformer"`
 }
 
@@ -41,9 +44,6 @@ type muon struct {
 // dimensions go to Muon, except the leaves that the patterns name. Without patterns, these are the leaves of
 // array.IsEmbedding, for which an orthogonal update is too much.
 func (c *muon) Transform(lr Schedule, o Options) (Transform, error) {
-	if c.AdamWeightDecay != 0 && !o.Numerics.rules().muonAdamDecay {
-		return Transform{}, fmt.Errorf("adam_weight_decay: found %g, wanted 0: eformer's numerics do not use it", c.AdamWeightDecay)
-	}
 	if err := o.oneDecay(max(c.WeightDecay, c.AdamWeightDecay)); err != nil {
 		return Transform{}, err
 	}
@@ -56,7 +56,7 @@ func (c *muon) Transform(lr Schedule, o Options) (Transform, error) {
 	}, o.Numerics), map[string]string{"mu": "adam_mu", "nu": "adam_nu"})
 	matrices := ScaleByMuon(MuonOptions{
 		Coefficients: c.NSCoeffs, Steps: c.NSSteps, Beta: c.Beta, Eps: c.Eps, MuDType: storage(c.MuDType), Nesterov: c.Nesterov, Adaptive: c.Adaptive,
-		ConsistentRMS: c.ConsistentRMS, Numerics: o.Numerics,
+		ConsistentRMS: c.ConsistentRMS, Numerics: o.Numerics, inOut: o.Edition == First,
 	})
 	if c.WeightDecay > 0 {
 		matrices = Chain(matrices, AddDecayedWeights(c.WeightDecay, o.innerMask(c.WeightDecayMask)))

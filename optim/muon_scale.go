@@ -16,6 +16,8 @@ type MuonOptions struct {
 	Nesterov, Adaptive bool
 	ConsistentRMS      float64
 	Numerics           Numerics
+
+	inOut bool // whatever leaves say, they are [inputs, outputs]
 }
 
 // ScaleByMuon is optax.contrib.scale_by_muon and scale_by_shape, for leaves of two dimensions only; Route sends it those. With n the number
@@ -26,10 +28,10 @@ type MuonOptions struct {
 //	X  =  M / (|M| + eps)                  Frobenius norm; transposed where M has more rows than columns
 //	X  <- a X + (b A + c A²) X             A = X Xᵀ; Steps times
 //	X  <- <M, X> X                         adaptive
-//	u  <- X sqrt(max(1, columns/rows))     consistent RMS: X consistent_rms sqrt(max(rows, columns))
+//	u  <- X sqrt(max(1, outputs/inputs))   consistent RMS: X consistent_rms sqrt(max(rows, columns))
 //
 // mu is rounded to MuDType only after its use: stochastically in Stable; in EFormer to nearest even, and beta and its product with mu are
-// rounded as well. The shape's factor takes rows for inputs and columns for outputs. State: "mu".
+// rounded as well. Rows are inputs, and columns outputs, unless the leaf says otherwise (buffers.Spec.OutIn). State: "mu".
 func ScaleByMuon(o MuonOptions) Transform {
 	const name = "scale_by_muon"
 	if err := o.validate(); err != nil {
@@ -92,10 +94,13 @@ func (o MuonOptions) shape() Transform {
 				if len(l.Shape) != 2 || l.Elements() == 0 {
 					continue
 				}
-				rows, cols := float64(l.Shape[0]), float64(l.Shape[1])
-				factors[i] = float32(math.Sqrt(max(1, cols/rows)))
+				inputs, outputs := float64(l.Shape[0]), float64(l.Shape[1])
+				if l.OutIn && !o.inOut {
+					inputs, outputs = outputs, inputs
+				}
+				factors[i] = float32(math.Sqrt(max(1, outputs/inputs)))
 				if o.ConsistentRMS > 0 {
-					factors[i] = float32(o.ConsistentRMS * math.Sqrt(max(rows, cols)))
+					factors[i] = float32(o.ConsistentRMS * math.Sqrt(max(inputs, outputs)))
 				}
 			}
 			return factors, nil

@@ -89,6 +89,16 @@ func TestMuonByHand(t *testing.T) {
 	lone := math.Sqrt(14) * step(math.Sqrt(14)) / math.Sqrt(14)
 	assert.InDelta(t, lone/math.Sqrt(14)*math.Sqrt(3), run(o, 1, 3, []float32{1, 2, 3})[0], 1e-6)
 	assert.InDelta(t, lone/math.Sqrt(14), run(o, 3, 1, []float32{1, 2, 3})[0], 1e-6)
+	// Where rows are outputs it is the column that is scaled, whoever says so: the tree or the model.
+	for _, says := range []string{"tree", "model"} {
+		for shape, factor := range map[[2]int]float64{{1, 3}: 1, {3, 1}: math.Sqrt(3)} {
+			h := buffers.Host{Path: "m", Shape: shape[:], OutIn: says == "tree", Data: make([]float32, 3)}
+			twin, err := optim.NewTwin(optim.ScaleByMuon(o), []buffers.Host{h}, buffers.Spec{Path: "m", Shape: shape[:], OutIn: says == "model"})
+			require.NoError(t, err)
+			require.NoError(t, twin.Update([]buffers.Host{{Path: "m", Data: []float32{1, 2, 3}}}))
+			assert.InDelta(t, lone/math.Sqrt(14)*factor, twin.Params()[0].Data[0], 1e-6, "%v, as the %s says", shape, says)
+		}
+	}
 	// Without Nesterov the second momentum is 0.1·0.9 g1 + 0.1 g2: its direction is g2 + 0.9 g1; with it 0.9 of that,
 	// over 1 - 0.9³, and g2 over 1 - 0.9².
 	second := func(nesterov bool) float64 {

@@ -27,28 +27,51 @@ type rules struct {
 	cosineExponent bool // a cosine without warm-up keeps its exponent; otherwise that is 1
 
 	lionDecay        float64 // inside Lion, of all leaves: optax.lion's default, which eformer's builder leaves on whatever decay it is given
-	muonAdamDecay    bool    // adam_weight_decay is used; otherwise refused
 	muonSparesTables bool    // embeddings and the output head are AdamW's, unless patterns say otherwise
 
 	kron            kron.Rules
 	kronDType       buffers.DType // of the factors, where the parameters say nothing
 	kronMomentumF32 bool          // the momentum is; otherwise it has the type of the factors
+	kronRounds      bool          // what the factors multiply is rounded to their type
 	kronDecay       float64       // inside, where the parameters say nothing
+
+	clipStageLocal bool // eformer's stage-local path clips by a rule of its own
 }
 
 var stableRules = rules{
 	dither: true, oneDecay: true, innerMask: true, constantWarmup: true, cosineExponent: true,
-	muonAdamDecay: true, muonSparesTables: true,
-	kron: kron.Stable(), kronDType: buffers.F32, kronMomentumF32: true,
+	muonSparesTables: true,
+	kron:             kron.Stable(), kronDType: buffers.F32, kronMomentumF32: true,
 }
 
-var eformerRules = rules{lionDecay: 1e-3, kronDType: buffers.BF16, kronDecay: 0.1}
+var eformerRules = rules{lionDecay: 1e-3, kronDType: buffers.BF16, kronRounds: true, kronDecay: 0.1, clipStageLocal: true}
 
 func (n Numerics) rules() rules {
 	if n == EFormer {
 		return eformerRules
 	}
 	return stableRules
+}
+
+// Edition is which rules the numerics had: a run goes on with those that it began with.
+type Edition int
+
+const (
+	// First is what a record without an edition means. Muon took every matrix for [inputs, outputs]. In eformer numerics Quad and Skew had blocks of
+	// 128 by default, drew in the order of paths and did not round the corrected momentum, and the stage-local path clipped as whole trees do.
+	// Parameters that the numerics do not read could have any value.
+	First Edition = 1
+	// Newest is what the zero value stands for.
+	Newest Edition = 2
+)
+
+// rules are those of the edition.
+func (o Options) rules() rules {
+	r := o.Numerics.rules()
+	if o.Edition == First {
+		r.kron.ByPath, r.kronRounds, r.clipStageLocal = true, false, false
+	}
+	return r
 }
 
 // Validate accepts the two names and "", which is Stable.

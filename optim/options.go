@@ -16,6 +16,7 @@ type Options struct {
 	SkipNonFinite     bool           `json:"skip_non_finite" doc:"an update with a gradient that is not finite changes nothing"`
 	MeasureNorm       bool           `json:"measure_norm" doc:"measure the global norm of the gradient even if nothing needs it"`
 	Numerics          Numerics       `json:"numerics" doc:"stable (default) or eformer"`
+	Edition           Edition        `json:"edition,omitempty" doc:"which rules the numerics had: 1 of runs whose records name none, 2 since; 0 = the newest"`
 	Rates             []PathRate     `json:"rates" doc:"multipliers of the rate by path pattern; the first match holds"`
 }
 
@@ -23,6 +24,9 @@ type Options struct {
 func (o Options) Validate() error {
 	if err := o.Numerics.Validate(); err != nil {
 		return err
+	}
+	if o.Edition < 0 || o.Edition > Newest {
+		return fmt.Errorf("edition: found %d, wanted %d or %d, or 0 for the newest", o.Edition, First, Newest)
 	}
 	if err := o.Schedule.Validate(); err != nil {
 		return err
@@ -48,7 +52,7 @@ func (o Options) assemble(lr Schedule, inner Transform) Transform {
 		parts = append(parts, GlobalNorm())
 	}
 	if o.ClipGrad != nil {
-		parts = append(parts, ClipByGlobalNorm(*o.ClipGrad))
+		parts = append(parts, o.clip(*o.ClipGrad))
 	}
 	parts = append(parts, inner)
 	if o.WeightDecay > 0 {
@@ -63,7 +67,7 @@ func (o Options) assemble(lr Schedule, inner Transform) Transform {
 
 // innerMask is the mask of a decay inside the optimizer: its own, or by the numerics the options' or none.
 func (o Options) innerMask(own *Mask) *Mask {
-	if own == nil && o.Numerics.rules().innerMask {
+	if own == nil && o.rules().innerMask {
 		return o.WeightDecayMask
 	}
 	return own
@@ -71,7 +75,7 @@ func (o Options) innerMask(own *Mask) *Mask {
 
 // oneDecay refuses a decay inside the optimizer besides the one outside, which stable numerics do not have.
 func (o Options) oneDecay(inner float64) error {
-	if inner > 0 && o.WeightDecay > 0 && o.Numerics.rules().oneDecay {
+	if inner > 0 && o.WeightDecay > 0 && o.rules().oneDecay {
 		return errors.New("weight_decay: found one in the options and one in the parameters, wanted one (eformer numerics allow both)")
 	}
 	return nil

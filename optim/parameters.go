@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -17,6 +18,8 @@ import (
 //	json     its name
 //	doc      what it is, in a line
 //	default  its value where none is given, as JSON without quotes; no tag is the zero value
+//	eformer  the same in eformer numerics, where that is another
+//	numerics the one of the two that reads it; no tag is both. With the other it has its default
 //	range    of a number an interval, "[0,1)" or "(0,inf)"; of text the words that it may be, "f32|bf16". null fits every range
 type Parameters interface {
 	// Transform makes the optimizer without what Options.assemble adds, its rate included. The parameters are in their ranges.
@@ -24,11 +27,14 @@ type Parameters interface {
 }
 
 // setDefaults gives the fields of a struct that are zero their defaults.
-func setDefaults(p any) {
+func setDefaults(p any, o Options) {
 	v := reflect.ValueOf(p).Elem()
 	for _, k := range keys(v.Type()) {
 		field := v.FieldByIndex(k.index)
 		text, given := k.tag.Lookup("default")
+		if other, has := k.tag.Lookup("eformer"); has && o.Numerics == EFormer && o.Edition != First {
+			text = other
+		}
 		if !given || !field.IsZero() {
 			continue
 		}
@@ -64,6 +70,24 @@ func checkRanges(p any) error {
 		}
 		if err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// checkRead refuses the first parameter that the numerics do not read and that is not its default. Where the rules let it have any value, it gets
+// that.
+func checkRead(p, defaults Parameters, o Options) error {
+	v, usual := reflect.ValueOf(p).Elem(), reflect.ValueOf(defaults).Elem()
+	for _, k := range keys(v.Type()) {
+		reader, given := k.tag.Lookup("numerics")
+		field, untouched := v.FieldByIndex(k.index), usual.FieldByIndex(k.index)
+		switch {
+		case !given || Numerics(reader) == cmp.Or(o.Numerics, Stable) || reflect.DeepEqual(field.Interface(), untouched.Interface()):
+		case o.Edition == First:
+			field.Set(untouched)
+		default:
+			return fmt.Errorf("%s: found %v, wanted %v: %s numerics do not read it", k.key, field, untouched, cmp.Or(o.Numerics, Stable))
 		}
 	}
 	return nil

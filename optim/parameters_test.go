@@ -43,7 +43,7 @@ func TestTagsOfParameters(t *testing.T) {
 		mine int
 	}
 	p := &all{C: 3, mine: 1}
-	setDefaults(p)
+	setDefaults(p, Options{})
 	two := 2.0
 	assert.Equal(t, &all{embedded: embedded{0.5}, B: &two, C: 3, D: "bf16", mine: 1}, p)
 	assert.NoError(t, checkRanges(p))

@@ -200,20 +200,28 @@ func (p *plan) advance(counts map[string]int64, phase Phase) {
 	}
 }
 
-// evaluate gives the scalars of a call, in float64; lr, unless it is nil, is the rate of this call, and scale that of its gradients, 0 for 1.
-func (p *plan) evaluate(counts map[string]int64, lr Schedule, scale float64) []float64 {
+// given is what a call is told: its rate, nil for the schedule's, the scale of its gradients, 0 for 1, and whether it is eformer's stage-local.
+type given struct {
+	lr     Schedule
+	scale  float64
+	staged bool
+}
+
+// evaluate gives the scalars of a call, in float64.
+func (p *plan) evaluate(counts map[string]int64, call given) []float64 {
 	values := make([]float64, 0, p.scalars)
 	for _, s := range p.steps {
 		for _, c := range s.Scalars {
-			if lr != nil && c.of != nil {
-				values = append(values, c.of(lr(counts[s.count])))
-				continue
+			switch {
+			case call.lr != nil && c.of != nil:
+				values = append(values, c.of(call.lr(counts[s.count])))
+			case c.inverse:
+				values = append(values, 1/cmp.Or(call.scale, 1))
+			case c.staged && call.staged:
+				values = append(values, 1)
+			default:
+				values = append(values, c.At(counts[s.count]))
 			}
-			if c.inverse {
-				values = append(values, 1/cmp.Or(scale, 1))
-				continue
-			}
-			values = append(values, c.At(counts[s.count]))
 		}
 	}
 	return values

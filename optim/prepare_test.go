@@ -15,7 +15,7 @@ import (
 // A call at another schedule is the call of an optimizer that has that schedule, in its scheduled decay too; later calls are as if
 // nothing had been.
 func TestPrepareAtIsAnotherSchedule(t *testing.T) {
-	linear := optim.ScheduleConfig{Type: "linear", LearningRate: 0.1, Steps: 7}
+	linear := optim.ScheduleConfig{Type: "linear", LearningRate: 0.1, LearningRateEnd: new(0.0), Steps: 7}
 	other := optim.ScheduleConfig{Type: "cosine", LearningRate: 0.3, Steps: 9}
 	lr, err := other.Build(optim.Stable)
 	require.NoError(t, err)

@@ -2,6 +2,7 @@ package optim
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -24,6 +25,8 @@ type Optimizer struct {
 	Small string
 	// Tolerance is how far the device may be from the twin after four updates, relative to the largest number of a leaf; 0 = 1e-5.
 	Tolerance float64
+	// First says what is other in the first edition, by the numerics; nil: nothing.
+	First map[Numerics]string
 	// CountedFor names the shapes that Cost is counted for; "" where it holds for all.
 	CountedFor string
 }
@@ -45,9 +48,9 @@ func Register(o Optimizer) error {
 }
 
 // parameters are those with which it is built where none are given.
-func (o Optimizer) parameters() Parameters {
+func (o Optimizer) parameters(with Options) Parameters {
 	p := o.New()
-	setDefaults(p)
+	setDefaults(p, with)
 	return p
 }
 
@@ -105,7 +108,40 @@ func ParseConfig(data []byte) (Config, error) {
 	if c.Parameters, err = json.Marshal(p); err != nil {
 		return c, fmt.Errorf("optim: config: %s: parameters: %w", c.Name, err)
 	}
+	c.Options.Edition = cmp.Or(c.Options.Edition, Newest)
+	c.Options.Schedule = c.Options.Schedule.Complete()
 	return c, nil
+}
+
+// AsRecorded is the configuration that a record means: one without an edition is of the first, unless that is as the newest.
+func (c Config) AsRecorded() Config {
+	if c.Options.Edition != 0 {
+		return c
+	}
+	c.Options.Edition = Newest
+	if _, err := c.Build(); err != nil || c.first() != "" {
+		c.Options.Edition = First
+	}
+	return c
+}
+
+// Earlier says what the configuration's edition has other than the newest; "": nothing.
+func (c Config) Earlier() string {
+	if c.Options.Edition != First {
+		return ""
+	}
+	return cmp.Or(c.first(), "parameters that its numerics do not read are let pass")
+}
+
+func (c Config) first() string {
+	row, _ := Find(c.Name)
+	return row.First[cmp.Or(c.Options.Numerics, Stable)]
+}
+
+// Following is the configuration of a run that began with another: of its edition, where this one names none.
+func (c Config) Following(begun Config) Config {
+	c.Options.Edition = cmp.Or(c.Options.Edition, begun.Options.Edition)
+	return c
 }
 
 // Decode reads the parameters over their defaults: the struct that the optimizer's row makes.
@@ -114,7 +150,7 @@ func (c Config) Decode() (Parameters, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := o.parameters()
+	p := o.parameters(c.Options)
 	if given := bytes.TrimSpace(c.Parameters); len(given) > 0 && !bytes.Equal(given, []byte("null")) {
 		if err := strict(given, p); err != nil {
 			return nil, fmt.Errorf("optim: %s: parameters: %w", c.Name, err)
@@ -143,6 +179,13 @@ func build(name string, p Parameters, o Options) (Transform, error) {
 		return Transform{}, fmt.Errorf("optim: %s: %w", name, err)
 	}
 	if err := checkRanges(p); err != nil {
+		return Transform{}, fmt.Errorf("optim: %s: parameters: %w", name, err)
+	}
+	row, err := Find(name)
+	if err != nil {
+		return Transform{}, err
+	}
+	if err := checkRead(p, row.parameters(o), o); err != nil {
 		return Transform{}, fmt.Errorf("optim: %s: parameters: %w", name, err)
 	}
 	lr, err := o.Schedule.Build(o.Numerics)
@@ -174,7 +217,9 @@ type Parameter struct {
 	Name    string `json:"name"`
 	Type    string `json:"type"`
 	Default any    `json:"default"`
-	Doc     string `json:"doc"`
+	Doc     string `json:"doc"` // with what its tags say of numerics
+
+	Numerics Numerics `json:"numerics,omitempty"` // the one that reads it; "": both
 }
 
 // Describe tells of an optimizer.
@@ -188,9 +233,16 @@ func Describe(name string) (Description, error) {
 		return Description{}, err
 	}
 	d := Description{Name: name, Doc: o.Doc, Cost: t.Cost()}
-	values := reflect.ValueOf(o.parameters()).Elem()
+	values := reflect.ValueOf(o.parameters(Options{})).Elem()
 	for _, k := range keys(values.Type()) {
-		d.Parameters = append(d.Parameters, Parameter{k.key, k.typ.String(), values.FieldByIndex(k.index).Interface(), k.tag.Get("doc")})
+		p := Parameter{k.key, k.typ.String(), values.FieldByIndex(k.index).Interface(), k.tag.Get("doc"), Numerics(k.tag.Get("numerics"))}
+		if p.Numerics != "" {
+			p.Doc = string(p.Numerics) + " numerics: " + p.Doc
+		}
+		if other, has := k.tag.Lookup("eformer"); has {
+			p.Doc += "; with eformer numerics " + other
+		}
+		d.Parameters = append(d.Parameters, p)
 	}
 	return d, nil
 }

@@ -13,8 +13,9 @@ type resolved struct {
 	chosen [][]bool // by route and leaf
 }
 
-func (p *plan) resolve(leaves []buffers.Leaf, whole []buffers.Spec) (*resolved, error) {
-	_, all := unplaced(whole)
+// resolve is for some leaves of a model.
+func (p *plan) resolve(leaves []buffers.Leaf, whole wholeModel) (*resolved, error) {
+	leaves, all := whole.facing(leaves), whole.paths
 	r := &resolved{width: p.columns + len(p.routes)}
 	r.values = make([]float32, len(leaves)*r.width)
 	set := func(column int, values []float32) {

@@ -59,7 +59,7 @@ func TestRMSPropTraceHoldsRates(t *testing.T) {
 		false: 10 - 1 - 0.5,
 		true:  10 - 1.5 - 0.25,
 	} {
-		tx := built(t, "rmsprop", optim.Options{Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 1, Steps: 1}},
+		tx := built(t, "rmsprop", optim.Options{Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 1, LearningRateEnd: new(0.0), Steps: 1}},
 			fmt.Sprintf(`{"momentum":0.5,"decay":0,"eps":0,"nesterov":%t}`, nesterov))
 		assert.InDelta(t, want, after(t, tx, 10, 3, 3), 1e-6)
 	}

@@ -16,12 +16,12 @@ const warmupBegin = 1e-8
 
 // ScheduleConfig describes a schedule in numbers. The zero Type is "constant"; null in JSON is the zero value.
 type ScheduleConfig struct {
-	Type            string  `json:"type" doc:"constant, linear, cosine or polynomial"`
-	LearningRate    float64 `json:"learning_rate" doc:"peak rate"`
-	LearningRateEnd float64 `json:"learning_rate_end" doc:"rate at the end and after it"`
-	WarmupSteps     int64   `json:"warmup_steps" doc:"updates from almost 0 to the peak; 0 = none"`
-	Steps           int64   `json:"steps" doc:"updates until the end, including the warm-up"`
-	Exponent        float64 `json:"exponent" doc:"exponent of cosine and polynomial; 0 = 1"`
+	Type            string   `json:"type" doc:"constant, linear, cosine or polynomial"`
+	LearningRate    float64  `json:"learning_rate" doc:"peak rate"`
+	LearningRateEnd *float64 `json:"learning_rate_end" doc:"rate at the end and after it; null = 0, which a linear one wants said"`
+	WarmupSteps     int64    `json:"warmup_steps" doc:"updates from almost 0 to the peak; 0 = none"`
+	Steps           int64    `json:"steps" doc:"updates until the end, including the warm-up"`
+	Exponent        float64  `json:"exponent" doc:"exponent of cosine and polynomial; 0 = 1"`
 }
 
 // ScheduleBuilder makes a schedule of a validated configuration.
@@ -52,7 +52,8 @@ func ScheduleNames() []string {
 	return slices.Sorted(maps.Keys(schedules.byName))
 }
 
-// Validate checks what holds for every type: a known type, finite rates, steps beyond the warm-up.
+// Validate checks what holds for every type: a known type, finite rates, and of those that are not constant steps beyond the warm-up, and a rate. A
+// linear one names its end.
 func (c ScheduleConfig) Validate() error {
 	if _, err := c.builder(); err != nil {
 		return err
@@ -60,7 +61,7 @@ func (c ScheduleConfig) Validate() error {
 	for _, v := range []struct {
 		name  string
 		value float64
-	}{{"learning_rate", c.LearningRate}, {"learning_rate_end", c.LearningRateEnd}, {"exponent", c.Exponent}} {
+	}{{"learning_rate", c.LearningRate}, {"learning_rate_end", c.end()}, {"exponent", c.Exponent}} {
 		if !(v.value >= 0) || math.IsInf(v.value, 0) {
 			return fmt.Errorf("schedule: %s: found %g, wanted a finite number not below 0", v.name, v.value)
 		}
@@ -74,7 +75,29 @@ func (c ScheduleConfig) Validate() error {
 	if c.Steps <= c.WarmupSteps {
 		return fmt.Errorf("schedule: %s: steps: found %d, wanted more than warmup_steps %d (steps counts the warm-up)", c.Type, c.Steps, c.WarmupSteps)
 	}
+	if c.Type == "linear" && c.LearningRateEnd == nil {
+		return fmt.Errorf("schedule: linear: learning_rate_end: found none, wanted one, even if it is 0")
+	}
+	if still := c.LearningRateEnd != nil && c.end() == 0; c.LearningRate == 0 && !still {
+		return fmt.Errorf("schedule: %s: learning_rate: found 0, wanted more, or a learning_rate_end of 0 too", c.Type)
+	}
 	return nil
+}
+
+// end is the rate at the end.
+func (c ScheduleConfig) end() float64 {
+	if c.LearningRateEnd == nil {
+		return 0
+	}
+	return *c.LearningRateEnd
+}
+
+// Complete is the schedule with the end that it has where none is said; a linear one has none.
+func (c ScheduleConfig) Complete() ScheduleConfig {
+	if c.Type != "linear" {
+		c.LearningRateEnd = new(c.end())
+	}
+	return c
 }
 
 // Build makes the schedule. In EFormer numerics a cosine without warm-up ignores its exponent, and a constant rate takes no warm-up.
@@ -122,23 +145,23 @@ func buildConstant(c ScheduleConfig, n Numerics) (Schedule, error) {
 
 func buildLinear(c ScheduleConfig, _ Numerics) (Schedule, error) {
 	if c.WarmupSteps == 0 {
-		return Linear(c.LearningRate, c.LearningRateEnd, c.Steps), nil
+		return Linear(c.LearningRate, c.end(), c.Steps), nil
 	}
-	return WarmupLinear(warmupBegin, c.LearningRate, c.WarmupSteps, c.Steps, c.LearningRateEnd), nil
+	return WarmupLinear(warmupBegin, c.LearningRate, c.WarmupSteps, c.Steps, c.end()), nil
 }
 
 func buildCosine(c ScheduleConfig, n Numerics) (Schedule, error) {
 	if c.WarmupSteps > 0 {
-		return WarmupCosine(warmupBegin, c.LearningRate, c.WarmupSteps, c.Steps, c.LearningRateEnd, c.Exponent), nil
+		return WarmupCosine(warmupBegin, c.LearningRate, c.WarmupSteps, c.Steps, c.end(), c.Exponent), nil
 	}
 	if !n.rules().cosineExponent {
 		c.Exponent = 1
 	}
-	return WarmupCosine(c.LearningRate, c.LearningRate, 0, c.Steps, c.LearningRateEnd, c.Exponent), nil
+	return WarmupCosine(c.LearningRate, c.LearningRate, 0, c.Steps, c.end(), c.Exponent), nil
 }
 
 func buildPolynomial(c ScheduleConfig, _ Numerics) (Schedule, error) {
-	decay := Polynomial(c.LearningRate, c.LearningRateEnd, c.Exponent, c.Steps-c.WarmupSteps, 0)
+	decay := Polynomial(c.LearningRate, c.end(), c.Exponent, c.Steps-c.WarmupSteps, 0)
 	if c.WarmupSteps == 0 {
 		return decay, nil
 	}

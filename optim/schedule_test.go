@@ -71,15 +71,20 @@ func TestScheduleConfigRefuses(t *testing.T) {
 		"steps: found 10, wanted more than warmup_steps 10": {Type: "linear", Steps: 10, WarmupSteps: 10},
 		"steps: found 0, wanted more than warmup_steps 0":   {Type: "cosine"},
 		"learning_rate: found -1":                           {LearningRate: -1},
-		"learning_rate_end: found NaN":                      {LearningRateEnd: math.NaN()},
+		"learning_rate_end: found NaN":                      {LearningRateEnd: new(math.NaN())},
 		"exponent: found +Inf":                              {Exponent: math.Inf(1)},
 		"steps -1":                                          {Type: "linear", Steps: -1},
+		"linear: learning_rate_end: found none, wanted one": {Type: "linear", LearningRate: 1, Steps: 4},
+		"cosine: learning_rate: found 0, wanted more":       {Type: "cosine", Steps: 4},
+		"polynomial: learning_rate: found 0, wanted more":   {Type: "polynomial", Steps: 4, LearningRateEnd: new(0.1)},
 	} {
 		assert.ErrorContains(t, c.Validate(), want)
 		_, err := c.Build(optim.Stable)
 		assert.ErrorContains(t, err, want)
 	}
 	assert.NoError(t, optim.ScheduleConfig{}.Validate())
+	assert.NoError(t, optim.ScheduleConfig{Type: "linear", LearningRate: 1, LearningRateEnd: new(0.0), Steps: 4}.Validate(), "an end of 0 that is said")
+	assert.NoError(t, optim.ScheduleConfig{Type: "cosine", LearningRateEnd: new(0.0), Steps: 4}.Validate(), "a run that is to stand still")
 }
 
 func TestRegisterSchedule(t *testing.T) {

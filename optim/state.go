@@ -22,6 +22,7 @@ type State struct {
 	counts  map[string]int64
 	rate    float64
 	scale   float64 // of gradients, where the transformation takes it out; 0: 1
+	staged  bool    // the next call is eformer's stage-local
 	kernels map[job]*fused
 
 	operations []Operation   // one a segment but the last
@@ -126,7 +127,7 @@ func (s *State) Prepare() (Phase, error) { return s.PrepareAt(nil) }
 // are scheduled with it. Multipliers of leaves stay. A nil schedule is the state's own.
 func (s *State) PrepareAt(lr Schedule) (Phase, error) {
 	phase := s.Phase()
-	values := s.plan.evaluate(s.counts, lr, s.scale)
+	values := s.plan.evaluate(s.counts, given{lr, s.scale, s.staged})
 	data := make([]uint32, s.plan.uniformBytes()/4)
 	for i, v := range values {
 		data[i] = math.Float32bits(float32(v))
@@ -148,6 +149,9 @@ func (s *State) PrepareAt(lr Schedule) (Phase, error) {
 	s.plan.advance(s.counts, phase)
 	return phase, nil
 }
+
+// SetStageLocal says whether the next calls are those of eformer's stage-local path, which in its numerics has a clip of its own (ClipStageLocal).
+func (s *State) SetStageLocal(staged bool) { s.staged = staged }
 
 // prepareOperations tells whether all operators that can reuse want to.
 func (s *State) prepareOperations() (reuse bool, err error) {

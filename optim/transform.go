@@ -16,7 +16,8 @@ type Transform struct {
 	skip       bool // nothing changes where a gradient is not finite
 	scaled     bool // gradients come scaled
 	guard      Guard
-	frozen     []buffers.Spec // leaves of the model that are not updated
+	frozen     []buffers.Spec  // leaves of the model that are not updated
+	isFrozen   map[string]bool // by path
 	err        error
 }
 

@@ -44,14 +44,14 @@ func NewTwin(t Transform, params []buffers.Host, whole ...buffers.Spec) (*Twin, 
 	params = slices.Clone(params)
 	slices.SortFunc(params, func(a, b buffers.Host) int { return strings.Compare(a.Path, b.Path) })
 	for i, h := range params {
-		w.leaves = append(w.leaves, buffers.Leaf{Path: h.Path, Shape: h.Shape, Index: i})
+		w.leaves = append(w.leaves, buffers.Leaf{Path: h.Path, Shape: h.Shape, OutIn: h.OutIn, Index: i})
 		w.params = append(w.params, widen(h.Data))
 	}
 	if len(whole) == 0 {
 		whole = specs(w.leaves)
 	}
 	whole = t.model(whole)
-	if w.table, err = p.resolve(w.leaves, whole); err != nil {
+	if w.table, err = p.resolve(w.leaves, t.whole(whole)); err != nil {
 		return nil, err
 	}
 	for _, s := range p.steps {
@@ -99,7 +99,7 @@ func (w *Twin) Update(grads []buffers.Host) error {
 		}
 	}
 	phase := w.plan.phase(w.counts)
-	scalars := w.plan.evaluate(w.counts, nil, w.scale)
+	scalars := w.plan.evaluate(w.counts, given{scale: w.scale})
 	w.update = uint32(w.counts[updatesCount])
 	at := maps.Clone(w.counts)
 	w.plan.advance(w.counts, phase)

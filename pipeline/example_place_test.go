@@ -12,6 +12,35 @@ import (
 	"gputrain/state"
 )
 
+// The value of a checkpoint goes to two devices, neither of which has room for all of it.
+func ExamplePlacementByRules_load() {
+	ctx := context.Background()
+	check := func(err error) {
+		if err != nil {
+			panic(err)
+		}
+	}
+	var devices []*gpu.Device
+	for _, query := range []string{"0", "1"} {
+		adapter, err := gpu.Select(query)
+		check(err)
+		dev, err := gpu.Open(ctx, adapter, gpu.Options{})
+		check(err)
+		devices = append(devices, dev)
+	}
+	const dir = "runs/mine/step-100"
+	leaves, _, err := state.LoadValue(ctx, devices[0].AsDry(), dir, state.LoadOptions{WeightsOnly: true}) // takes no memory
+	check(err)
+	p, err := pipeline.PlacementByRules(leaves, devices, []partition.Rule{{Match: `^encoder\.`, Stage: 0}, {Match: `^decoder\.`, Stage: 1}})
+	check(err)
+	v, record, err := state.LoadValue(ctx, nil, dir, state.LoadOptions{Placement: p})
+	check(err)
+	defer func() { v.Release() }()
+	v, older, err := v.LoadOptimizer(ctx, "runs/mine/step-50") // what the optimizer remembered then
+	check(err)
+	fmt.Println(v, record.Step, older.Step)
+}
+
 // A value goes to two devices, is updated there with gradients that each has of its own leaves, and comes back.
 func ExamplePlacementByRules() {
 	ctx := context.Background()

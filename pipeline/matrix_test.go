@@ -149,7 +149,7 @@ func steep(def model.Definition, optimizer, parameters string, batch, m int) sta
 	return state.Config{
 		Definition: def, Batch: batch, Microbatches: m, Seed: 7, Optimizer: optim.Config{
 			Name: optimizer, Parameters: json.RawMessage(parameters), Options: optim.Options{
-				Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 2e-2, LearningRateEnd: 1e-3, Steps: 40}, ClipGrad: &clip, WeightDecay: 0.1,
+				Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 2e-2, LearningRateEnd: new(1e-3), Steps: 40}, ClipGrad: &clip, WeightDecay: 0.1,
 				WeightDecayMask: optim.MaskMatrices(),
 			},
 		},
@@ -303,6 +303,22 @@ func TestFewBitsOnStages(t *testing.T) {
 		o := c
 		other(&o)
 		require.NotEqual(t, want.params, alone(t, devices[0], o, with).params, "each of the three is at work")
+	}
+}
+
+// Stages know of the whole model how matrices lie and in which order its leaves draw, which eleven layers tell from the order of paths.
+func TestStagesKnowTheModel(t *testing.T) {
+	def, err := model.NewLlama(model.LlamaConfig{Layers: 11, Heads: 2, Width: 8, Vocab: tinyVocab, Context: 4})
+	require.NoError(t, err)
+	devices := fleet(t, 3)
+	for _, o := range []listed{{"muon", "muon", `{}`}, {"quad", "quad", `{"block_size":8,"noise_scale":0.1}`}} {
+		c := steep(def, o.name, o.parameters, 1, 3)
+		c.Optimizer.Options.Numerics = optim.EFormer
+		with := batches(c, 2)
+		want := alone(t, devices[0], c, with)
+		sameBits(t, want, together(t, devices, pipeline.Config{State: c, Assignment: assignment(t, c, 3, 1), Timeout: gputest.Patience}, with))
+		c.Optimizer.Options.Edition = optim.First
+		require.NotEqual(t, want.params, alone(t, devices[0], c, with).params, "both are at work")
 	}
 }
 

@@ -38,7 +38,7 @@ func (c Config) fits(ctx context.Context, devices []*gpu.Device) (_ Config, kern
 			kernels, memory = rehearsal.passes.kernels(), c.own(rehearsal.Memory())
 			rehearsal.Release()
 		}
-		fits, err := c.agree(ctx, err == nil && state.FitsMemory(devices, memory), err)
+		fits, err := c.agree(ctx, err == nil && state.FitsMemory(devices, memory, 0), err)
 		if err != nil || fits {
 			return c, kernels, err
 		}
@@ -73,7 +73,7 @@ func Plan(ctx context.Context, c Config, devices []*gpu.Device) (memory []state.
 		copied, err = s.CopyBytes()
 		s.Release()
 	}
-	fits, err = c.agree(ctx, err == nil && state.FitsMemory(devices, c.own(memory)), err)
+	fits, err = c.agree(ctx, err == nil && state.FitsMemory(devices, c.own(memory), 0), err)
 	return memory, state.PlanHost(devices, c.own(memory), copied), fits, err
 }
 

@@ -404,6 +404,13 @@ func (p *passes) Failed(stage int, err error) error { return p.stages[stage].fai
 // Broken is the failure that ended a run half way.
 func (p *passes) Broken() error { return p.broken }
 
+// Leave makes Release leave what is trained, and what is frozen, to another.
+func (p *passes) Leave() {
+	for _, st := range p.stages {
+		st.params, st.frozen, st.opt = nil, nil, nil
+	}
+}
+
 // Release gives everything back.
 func (p *passes) Release() {
 	for _, b := range p.begin {

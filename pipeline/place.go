@@ -10,8 +10,9 @@ import (
 	"gputrain/state"
 )
 
-// PlacementByRules divides a value over devices, one a stage: each leaf, parameter or other variable, has rules for exactly one stage. Stages need
-// not follow any forward pass, as no graph is run. Value.Place then moves everything there.
+// PlacementByRules divides a value over devices, one a stage: each leaf, parameter or other variable, has rules for exactly one stage. Stages
+// need not follow any forward pass, as no graph is run. Value.Place then moves everything there; of a value that is loaded onto a dry device,
+// state.LoadOptions takes the placement.
 func PlacementByRules(v state.Value, devices []*gpu.Device, rules []partition.Rule) (state.Placement, error) {
 	p, err := v.Placement()
 	if err != nil {

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"fmt"
 	"maps"
-	"slices"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -76,7 +75,10 @@ type residence struct{ own, frozen, mirrored, lent []buffers.Spec }
 
 // residences divides a model's leaves over the stages of a cut.
 func residences(c *partition.Cut, specs []buffers.Spec, frozen []string, stages int) []residence {
-	out := make([]residence, stages)
+	out, isFrozen := make([]residence, stages), map[string]bool{}
+	for _, path := range frozen {
+		isFrozen[path] = true
+	}
 	for i := range out {
 		own, mirrored := map[string]bool{}, map[string]bool{}
 		for p := i; p < len(c.Parts); p += stages {
@@ -90,13 +92,13 @@ func residences(c *partition.Cut, specs []buffers.Spec, frozen []string, stages 
 		maps.DeleteFunc(mirrored, func(path string, _ bool) bool { return own[path] })
 		for _, s := range specs {
 			switch {
-			case own[s.Path] && slices.Contains(frozen, s.Path):
+			case own[s.Path] && isFrozen[s.Path]:
 				out[i].frozen = append(out[i].frozen, s)
 			case own[s.Path]:
 				out[i].own = append(out[i].own, s)
 			}
 			switch {
-			case mirrored[s.Path] && slices.Contains(frozen, s.Path):
+			case mirrored[s.Path] && isFrozen[s.Path]:
 				out[i].lent = append(out[i].lent, s)
 			case mirrored[s.Path]:
 				out[i].mirrored = append(out[i].mirrored, s)

@@ -50,7 +50,10 @@ func Create(ctx context.Context, devices []*gpu.Device, c Config, params []buffe
 
 // create is Create of what fits.
 func (c Config) create(ctx context.Context, devices []*gpu.Device, kernels [][]*gpu.Kernel, params []buffers.Host) (_ *State, err error) {
-	if c.State, err = c.State.WithBase(params); err != nil {
+	if c.State, err = c.State.WithBase(params); err == nil {
+		params, err = c.State.Held(params)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return c.build(ctx, devices, kernels, c.State.Told(params))
@@ -125,6 +128,28 @@ func LoadWeights(ctx context.Context, devices []*gpu.Device, c Config, dir strin
 	params, _ := weights.Params(0)
 	c.State = found
 	return Create(ctx, devices, c, params)
+}
+
+// Train takes a value over, wherever it lies, and trains it on the devices of the stages, in their order; see state.Train. It is copied
+// there, and then released. After an error the value is as it was.
+func Train(ctx context.Context, devices []*gpu.Device, c Config, v state.Value) (*State, error) {
+	var err error
+	if c.State, err = c.State.Of(v); err != nil {
+		return nil, err
+	}
+	params, err := v.Hosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := Create(ctx, devices, c, params)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.GoOn(ctx, v); err != nil {
+		s.Release()
+		return nil, err
+	}
+	return s, nil
 }
 
 // TrainStep makes one update with the sequences of the share and returns its metrics; see state.TrainState. All ranks of a pipeline are given the same

@@ -28,9 +28,9 @@ func (c Config) withFrozenBase() []string {
 	if own == nil {
 		return c.Frozen
 	}
-	frozen := slices.Clone(c.Frozen)
+	frozen, not := slices.Clone(c.Frozen), setOf(slices.Concat(own, c.Frozen))
 	for _, p := range c.Definition.Params() {
-		if !slices.Contains(own, p.Path) && !slices.Contains(c.Frozen, p.Path) {
+		if !not[p.Path] {
 			frozen = append(frozen, p.Path)
 		}
 	}

@@ -254,7 +254,7 @@ func (c Config) reconcile(dir string, record checkpoint.Record) (Config, error) 
 	if stored.Name == "" {
 		return c, loadError(dir, "%s: optimizer: found no registered one, wanted %s: %w", checkpoint.RecordFile, c.Optimizer.Name, checkpoint.ErrMismatch)
 	}
-	if c.Optimizer, err = canonical(c.Optimizer); err != nil {
+	if c.Optimizer, err = canonical(c.Optimizer.Following(stored)); err != nil {
 		return c, err
 	}
 	if c.Reschedule {
@@ -278,8 +278,8 @@ func sameOptimizer(saved, wanted optim.Config) error {
 	return sameJSON("optimizer", jsonText(saved), jsonText(wanted))
 }
 
-// SavedOptimizer is the configuration of the optimizer whose state a checkpoint has; its zero value where that is no registered one, or there is
-// none.
+// SavedOptimizer is the configuration of the optimizer whose state a checkpoint has, with the edition that a record without one means; its zero
+// value where that is no registered one, or there is none.
 func SavedOptimizer(record checkpoint.Record) (c optim.Config, err error) {
 	if record.Optimizer.Config == nil {
 		return c, nil
@@ -289,7 +289,7 @@ func SavedOptimizer(record checkpoint.Record) (c optim.Config, err error) {
 	if err := d.Decode(&c); err != nil {
 		return c, fmt.Errorf("%s: optimizer: %w: %w", checkpoint.RecordFile, err, checkpoint.ErrCorrupt)
 	}
-	return c, nil
+	return c.AsRecorded(), nil
 }
 
 // canonical is an optimizer's configuration with every parameter written out.

@@ -36,6 +36,8 @@ type Passes interface {
 	Failed(stage int, err error) error
 	// Broken is the error that passes failed with half way, if any: nothing can be computed after it.
 	Broken() error
+	// Leave makes Release leave the parameters and the optimizer's states of the stages, which are another's from now on.
+	Leave()
 	Release()
 }
 
@@ -253,6 +255,9 @@ func (d *onDevice) Failed(_ int, err error) error { return err }
 
 // Broken is nil: what fails is to be submitted anew.
 func (d *onDevice) Broken() error { return nil }
+
+// Leave has nothing to do: they are the state's.
+func (d *onDevice) Leave() {}
 
 // Rehearse makes the passes of one microbatch: the others take as long. A device that is given the next step while it computes one, as in
 // training, does not wait for the host. What they take is told to the device.

@@ -272,8 +272,9 @@ func (c Config) Training(part map[string]int) (t Training, err error) {
 		t.PairSums = built.Pairs.Sums
 	}
 	var wanted []*graph.Value
+	frozen := setOf(c.Frozen)
 	for i, p := range c.Definition.Params() {
-		if !slices.Contains(c.Frozen, p.Path) {
+		if !frozen[p.Path] {
 			t.Gradients, wanted = append(t.Gradients, compile.Target{Leaf: p.Path}), append(wanted, built.Params[i])
 		}
 	}

@@ -88,9 +88,9 @@ func (c Config) CheckMemory(devices []*gpu.Device, memory []MemoryPlan, taken ui
 	return e
 }
 
-// FitsMemory tells whether devices have room for stages.
-func FitsMemory(devices []*gpu.Device, memory []MemoryPlan) bool {
-	return comparison(devices, 0)(memory) == nil
+// FitsMemory tells whether devices have room for stages, taken of whose bytes are there already.
+func FitsMemory(devices []*gpu.Device, memory []MemoryPlan, taken uint64) bool {
+	return comparison(devices, taken)(memory) == nil
 }
 
 // comparison compares plans with what devices have, with bytes of it that are taken already.

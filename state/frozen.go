@@ -24,13 +24,15 @@ func (c Config) checkFrozen() error {
 	for _, p := range c.Definition.Params() {
 		paths = append(paths, p.Path)
 	}
-	for i, path := range c.Frozen {
+	known, before := setOf(paths), map[string]bool{}
+	for _, path := range c.Frozen {
 		switch {
-		case !slices.Contains(paths, path):
+		case !known[path]:
 			return fmt.Errorf("frozen: %q: found no such parameter%s", path, suggest.DidYouMean(path, paths))
-		case slices.Contains(c.Frozen[:i], path):
+		case before[path]:
 			return fmt.Errorf("frozen: %q: given twice", path)
 		}
+		before[path] = true
 	}
 	if !slices.Contains(frozenTypes, c.FrozenDType) {
 		return fmt.Errorf("frozen: dtype: found %v, wanted f32, bf16, nf4 or nf4-nested", c.FrozenDType)
@@ -71,9 +73,19 @@ func (c Config) WithBase(params []buffers.Host) (Config, error) {
 // BaseOf is what checkpoints say of Base; nil until WithBase has seen the parameters.
 func (c Config) BaseOf() *model.Base { return c.base }
 
+// setOf is a set of paths: deep models have thousands, which are asked of each other.
+func setOf(paths []string) map[string]bool {
+	set := make(map[string]bool, len(paths))
+	for _, path := range paths {
+		set[path] = true
+	}
+	return set
+}
+
 // frozenOf are those of params that are frozen.
 func (c Config) frozenOf(params []buffers.Host) []buffers.Host {
-	return slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !slices.Contains(c.Frozen, h.Path) })
+	frozen := setOf(c.Frozen)
+	return slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !frozen[h.Path] })
 }
 
 // Fingerprint is that of some of the parameters that training begins with. It is known, and nothing is read, where they are those that WithBase has seen.
@@ -106,8 +118,9 @@ func (c Config) leftToBase(params []buffers.Host) (Config, error) {
 
 // Divide divides the leaves of the definition into those that are trained and those that are frozen.
 func (c Config) Divide() (trained, frozen []buffers.Spec) {
+	isFrozen := setOf(c.Frozen)
 	for _, s := range model.Specs(c.Definition) {
-		if slices.Contains(c.Frozen, s.Path) {
+		if isFrozen[s.Path] {
 			frozen = append(frozen, s)
 		} else {
 			trained = append(trained, s)
@@ -130,12 +143,13 @@ func (c Config) layouts(lim gpu.Limits) (trained, frozen *buffers.Layout, err er
 func (c Config) upload(dev *gpu.Device, params []buffers.Host) (trained, frozen *buffers.Tree, err error) {
 	own, rest := params, []buffers.Host(nil)
 	if len(c.Frozen) > 0 {
-		own = slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return slices.Contains(c.Frozen, h.Path) })
+		isFrozen := setOf(c.Frozen)
+		own = slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return isFrozen[h.Path] })
 		rest = c.frozenOf(params)
 	}
 	var leaves []buffers.Spec
 	for _, h := range own {
-		leaves = append(leaves, buffers.Spec{Path: h.Path, Shape: h.Shape})
+		leaves = append(leaves, h.Spec())
 	}
 	layout, err := c.Layout(leaves, dev.Limits())
 	if err != nil {
@@ -153,7 +167,10 @@ func (c Config) upload(dev *gpu.Device, params []buffers.Host) (trained, frozen 
 const frozenLabel = "frozen"
 
 // frozen are the paths of the frozen parameters, sorted.
-func (f Fields) frozen() []string { return Paths(f.Frozen) }
+func (f Fields) frozen() []string {
+	_, frozen, _ := trees(f.residents())
+	return Paths(frozen...)
+}
 
 // Paths are those of the leaves of trees, sorted; a nil tree has none.
 func Paths(trees ...*buffers.Tree) (paths []string) {
@@ -168,17 +185,18 @@ func Paths(trees ...*buffers.Tree) (paths []string) {
 
 // freeze leaves the frozen parameters out of a transformation.
 func (f Fields) freeze(tx optim.Transform) optim.Transform {
-	if f.Frozen == nil {
+	_, frozen, _ := trees(f.residents())
+	if len(frozen) == 0 {
 		return tx
 	}
-	return optim.Freeze(specsOf(f.Frozen), tx)
+	return optim.Freeze(specsOf(frozen...), tx)
 }
 
 // specsOf are the leaves of trees.
 func specsOf(trees ...*buffers.Tree) (out []buffers.Spec) {
 	for _, tree := range trees {
 		for _, leaf := range tree.Layout().Leaves() {
-			out = append(out, buffers.Spec{Path: leaf.Path, Shape: leaf.Shape})
+			out = append(out, leaf.Spec())
 		}
 	}
 	return out

@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"path/filepath"
 
 	"gputrain/checkpoint"
 	"gputrain/gpu"
@@ -22,7 +21,7 @@ func Load(ctx context.Context, dev *gpu.Device, c Config, dir string) (*TrainSta
 	}
 	err = s.Restore(saved)
 	if err == nil && saved.HasOther() {
-		if s.own.Other, err = loadTree(dev, "other", filepath.Join(dir, checkpoint.OtherFile)); err != nil {
+		if s.own.Other, err = loadOther(dev, dir); err != nil {
 			err = loadError(dir, "%s: %w", checkpoint.OtherFile, err)
 		}
 	}
@@ -64,22 +63,22 @@ func LoadWeights(ctx context.Context, dev *gpu.Device, c Config, dir string) (*T
 }
 
 // LoadOptimizer replaces the optimizer state, counts included, by that of a checkpoint of the same model and optimizer. Parameters and step
-// stay. It waits for the steps in flight. After an error the state is unusable, unless the error says that the checkpoint is damaged, or is
-// of another model or optimizer.
-func (s *TrainState) LoadOptimizer(ctx context.Context, dir string) error {
+// stay: the record tells of which step the optimizer state is. It waits for the steps in flight. After an error the state is unusable, unless
+// the error says that the checkpoint is damaged, or is of another model or optimizer.
+func (s *TrainState) LoadOptimizer(ctx context.Context, dir string) (checkpoint.Record, error) {
 	if err := s.usable(); err != nil {
-		return loadError(dir, "%w", err)
+		return checkpoint.Record{}, loadError(dir, "%w", err)
 	}
 	saved, err := ReadOptimizer(s.config, dir)
 	if err != nil {
-		return err
+		return checkpoint.Record{}, err
 	}
 	if err := s.settle(); err != nil {
-		return loadError(dir, "%w", err)
+		return saved.Record, loadError(dir, "%w", err)
 	}
 	if err := s.restoreOptimizer(saved); err != nil {
 		s.broken = err
-		return err
+		return saved.Record, err
 	}
-	return nil
+	return saved.Record, nil
 }

@@ -33,7 +33,7 @@ func TestLoadOptimizerFailsLate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "saved")
 	require.NoError(t, s.Save(t.Context(), dir, checkpoint.Run{}))
 	s.config.FS = vanishing{checkpoint.OS}
-	err := s.LoadOptimizer(t.Context(), dir)
+	_, err := s.LoadOptimizer(t.Context(), dir)
 	require.ErrorContains(t, err, checkpoint.OptimizerFile)
 	_, stopped := s.TrainStep(t.Context(), tinyBatch(0, 4, false))
 	require.ErrorIs(t, stopped, err)
@@ -55,7 +55,7 @@ func TestLoadOnlyWeightsOrOptimizer(t *testing.T) {
 	cold, err := LoadWeights(t.Context(), dev, other, saved)
 	require.NoError(t, err)
 	t.Cleanup(cold.Release)
-	require.ErrorIs(t, cold.LoadOptimizer(t.Context(), saved), checkpoint.ErrMismatch)
+	require.ErrorIs(t, second(cold.LoadOptimizer(t.Context(), saved)), checkpoint.ErrMismatch)
 	train(t, cold, 1) // refused, it goes on
 
 	// From an export, which has no manifest, the same.
@@ -81,13 +81,15 @@ func TestLoadOnlyWeightsOrOptimizer(t *testing.T) {
 
 		_, err = half.TrainStep(t.Context(), tinyBatch(0, 4, false)) // in flight while the optimizer is loaded
 		require.NoError(t, err)
-		require.NoError(t, half.LoadOptimizer(t.Context(), saved))
+		record, err := half.LoadOptimizer(t.Context(), saved)
+		require.NoError(t, err)
+		assert.EqualValues(t, 3, record.Step, "of the optimizer")
 		assert.EqualValues(t, 1, half.Step())
 		assert.Equal(t, s.own.OptimizerState.Counts(), half.own.OptimizerState.Counts())
 		require.NoError(t, half.Save(t.Context(), path, checkpoint.Run{}))
 		assert.Equal(t, want[checkpoint.OptimizerFile], contents(t, path)[checkpoint.OptimizerFile])
 	}
-	require.ErrorIs(t, s.LoadOptimizer(t.Context(), exported), checkpoint.ErrCorrupt, "a model has no optimizer")
+	require.ErrorIs(t, second(s.LoadOptimizer(t.Context(), exported)), checkpoint.ErrCorrupt, "a model has no optimizer")
 	change(t, filepath.Join(exported, "config.json"), func(d []byte) []byte { return bytes.Replace(d, []byte(`"scale_attn_weights": true,`), nil, 1) })
 	_, weights, err := OpenWeights(c, exported)
 	require.NoError(t, err, "a key less that says what is so anyway")

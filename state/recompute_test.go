@@ -81,7 +81,7 @@ func TestRecomputeByTheMemoryThereIs(t *testing.T) {
 		choice.Recompute = what
 		p, err := Plan(t.Context(), choice, dev.Limits())
 		require.NoError(t, err)
-		assert.True(t, FitsMemory([]*gpu.Device{dev}, []MemoryPlan{p}))
+		assert.True(t, FitsMemory([]*gpu.Device{dev}, []MemoryPlan{p}, 0))
 		if what != model.RecomputeNone { // which does not fit then
 			choice.Recompute = model.RecomputeNone
 			_, err = Create(t.Context(), dev, choice)

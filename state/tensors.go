@@ -135,14 +135,15 @@ func (s Snapshot) named(all []*stored) ([]*stored, error) {
 		return nil, errors.New("found adapters and no base, wanted the directory of the model that they belong to: Config.Base")
 	}
 	var out []*stored
+	frozen := setOf(s.Frozen)
 	for i, p := range s.Definition.Params() {
 		t, ok := byPath[p.Path]
 		switch {
-		case s.Base != nil && slices.Contains(s.Frozen, p.Path):
+		case s.Base != nil && frozen[p.Path]:
 			continue
 		case !ok:
 			return nil, fmt.Errorf("%q is missing", p.Path)
-		case t.dtype != buffers.F32 && (t.dtype != buffers.BF16 || !slices.Contains(s.Frozen, p.Path)):
+		case t.dtype != buffers.F32 && (t.dtype != buffers.BF16 || !frozen[p.Path]):
 			return nil, fmt.Errorf("%q: dtype %v, want f32", p.Path, t.dtype)
 		}
 		if t.Tensor = names[i]; s.adapted() {

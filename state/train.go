@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
+	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/optim"
@@ -20,30 +23,10 @@ func Train(ctx context.Context, v Value, c Config) (*TrainState, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Definition == nil {
-		c.Definition = h.Definition
-	}
-	if c.Optimizer.Name == "" {
-		c.Optimizer = h.Optimizer
-	}
-	if c.Optimizer.Name == "" {
-		found := "none"
-		if own := h.Transform.Name(); own != "" {
-			found = own + ", which is no registered one"
-		}
-		return nil, fmt.Errorf("state: train: %w", &FieldsError{"Optimizer", found, "a registered one, the value's or the configuration's"})
-	}
-	if c.Base != "" {
-		return nil, fmt.Errorf("state: train: base: found %q, wanted none: a value saves all that it has", c.Base)
+	if c, err = c.Of(v); err != nil {
+		return nil, err
 	}
 	params, optimizer, _ := h.size()
-	if c.Frozen == nil {
-		c.Frozen = h.frozen()
-		if h.Frozen != nil {
-			c.FrozenDType = h.Frozen.DType()
-		}
-	}
-	c.Frozen = c.withFrozenBase()
 	layout, _, err := c.layouts(h.device().Limits())
 	if err != nil {
 		return nil, fmt.Errorf("state: train: %w", err)
@@ -59,6 +42,40 @@ func Train(ctx context.Context, v Value, c Config) (*TrainState, error) {
 		return nil, fmt.Errorf("state: train: %w", err)
 	}
 	return s, nil
+}
+
+// Of is the configuration of a training of the value: Definition, Optimizer and Frozen (nil) are the value's own where they are left out.
+func (c Config) Of(v Value) (Config, error) {
+	h, err := v.use("train")
+	if err != nil {
+		return c, err
+	}
+	if c.Definition == nil {
+		c.Definition = h.Definition
+	}
+	if c.Optimizer.Name == "" {
+		c.Optimizer = h.Optimizer
+	}
+	if c.Optimizer.Name == "" {
+		found := "none"
+		if own := h.Transform.Name(); own != "" {
+			found = own + ", which is no registered one"
+		}
+		return c, fmt.Errorf("state: train: %w", &FieldsError{"Optimizer", found, "a registered one, the value's or the configuration's"})
+	}
+	if slices.ContainsFunc(h.residents(), func(r Resident) bool { return r.State != nil }) {
+		c.Optimizer = c.Optimizer.Following(h.Optimizer)
+	}
+	if c.Base != "" {
+		return c, fmt.Errorf("state: train: base: found %q, wanted none: a value saves all that it has", c.Base)
+	}
+	if c.Frozen == nil {
+		if _, frozen, _ := trees(h.residents()); len(frozen) > 0 {
+			c.Frozen, c.FrozenDType = Paths(frozen...), frozen[0].DType()
+		}
+	}
+	c.Frozen = c.withFrozenBase()
+	return c, nil
 }
 
 // start makes everything that training needs besides the value, and takes the value over. All that it makes is the state's at once: one release gives it
@@ -134,30 +151,91 @@ func (f Fields) remembersFor(c Config, tx optim.Transform) bool {
 
 // Value ends the training and gives back what was trained; the state itself is then spent, as a Value is. It waits for the steps in flight,
 // whose metrics only an earlier Drain returns. The transformation is that of Config.Transform, which leaves out an update that is not
-// finite. A state on stages is an error.
+// finite. The value of a state on stages lies on their devices, as the cut has divided it. What other processes have a part of is an error.
 func (s *TrainState) Value(ctx context.Context) (Value, error) {
 	if err := s.settle(); err != nil {
 		return Value{}, fmt.Errorf("state: value of step %d: %w", s.own.Step, err)
 	}
-	if s.own.Params == nil || s.own.OptimizerState == nil {
+	if s.divided() {
 		_, replicas := s.config.replicas()
-		return Value{}, fmt.Errorf("state: value of step %d: found a state on %d stages and %d replicas, wanted one on one device", s.own.Step, len(s.stages), replicas)
+		return Value{}, fmt.Errorf("state: value of step %d: found a state that the processes of %d replicas divide, wanted one that this process has all of",
+			s.own.Step, replicas)
 	}
-	// What the last step was held to is nothing to the gradients of others.
-	opt := s.own.OptimizerState
-	losses := opt.Losses()
-	err := opt.SetLimits(optim.Limits{})
-	if err == nil && s.config.RoundProducts {
-		err = opt.SetScale(1)
+	for i, r := range s.stages {
+		if err := s.unlimited(r); err != nil {
+			return Value{}, fmt.Errorf("state: value of step %d: %w", s.own.Step, atStage(i, len(s.stages), err))
+		}
 	}
-	if err == nil {
-		err = s.own.device().Write(losses, make([]byte, losses.Bytes))
+	f := s.own
+	if f.Params == nil {
+		stages := slices.Clone(s.stages)
+		for i := range stages {
+			stages[i].Grads = nil
+		}
+		f = f.on(stages)
+		s.passes.Leave()
 	}
-	if err != nil {
-		return Value{}, fmt.Errorf("state: value of step %d: %w", s.own.Step, err)
-	}
-	v := holding(s.own)
+	v := holding(f)
 	s.releaseStep()
 	s.own, s.broken = Fields{Step: s.own.Step, Skipped: s.own.Skipped}, ErrSpent
 	return v, nil
+}
+
+// unlimited lets go of what the last step was held to: that is nothing to the gradients of others.
+func (s *TrainState) unlimited(r Resident) error {
+	err := r.State.SetLimits(optim.Limits{})
+	if err == nil && s.config.RoundProducts {
+		err = r.State.SetScale(1)
+	}
+	if losses := r.State.Losses(); err == nil {
+		err = r.Params.Device().Write(losses, make([]byte, losses.Bytes))
+	}
+	return err
+}
+
+// Hosts are all parameters of the value, trained and frozen, each to be read from its device when it is used, while the value is not changed
+// or released.
+func (v Value) Hosts(ctx context.Context) (hosts []buffers.Host, err error) {
+	h, err := v.use("hosts")
+	if err != nil {
+		return nil, err
+	}
+	params, frozen, _ := trees(h.residents())
+	owners, err := leavesOf(append(params, frozen...))
+	for _, path := range slices.Sorted(maps.Keys(owners)) {
+		var host buffers.Host
+		if host, err = owners[path].Host(ctx, path); err != nil {
+			break
+		}
+		hosts = append(hosts, host)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("state: value: hosts: %w", err)
+	}
+	return hosts, nil
+}
+
+// GoOn takes the place of a value, wherever that lies, in a state of step 0 that was made of its parameters (Hosts): what its optimizer remembers, if
+// anything, and its step. It releases the value. After an error the value is as it was, and the state is not usable.
+func (s *TrainState) GoOn(ctx context.Context, v Value) error {
+	h, err := v.use("train")
+	if err != nil {
+		return err
+	}
+	switch from := states(h.residents()); {
+	case s.divided():
+		err = errors.New("found a state that several processes divide, wanted one that this process has all of: save the value, and Load it")
+	case len(from) > 0:
+		err = copyOptimizer(ctx, s.Optimizers(), from)
+	}
+	if _, _, other := trees(h.residents()); err == nil && len(other) > 0 {
+		err = errors.New("found variables without gradients, wanted a model alone: stages would lose them")
+	}
+	if err != nil {
+		s.broken = fmt.Errorf("state: train: %w", err)
+		return s.broken
+	}
+	s.own.Step, s.own.Skipped = h.Step, h.Skipped
+	v.Release()
+	return nil
 }

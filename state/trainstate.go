@@ -60,7 +60,10 @@ func CreateFrom(ctx context.Context, dev *gpu.Device, c Config, params []buffers
 	if err != nil {
 		return nil, err
 	}
-	if c, err = c.WithBase(params); err != nil {
+	if c, err = c.WithBase(params); err == nil {
+		params, err = c.Held(params)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("state: create: %w", err)
 	}
 	f := Fields{Definition: c.Definition}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"testing"
 	"time"
 
@@ -46,7 +45,7 @@ func wideModel(t testing.TB) model.Definition {
 func tinyOptimizer() optim.Config {
 	clip := 1.0
 	return optim.Config{Name: "adamw", Options: optim.Options{
-		Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: 1e-2, LearningRateEnd: 1e-3, WarmupSteps: 2, Steps: 20},
+		Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: 1e-2, LearningRateEnd: new(1e-3), WarmupSteps: 2, Steps: 20},
 		ClipGrad: &clip, WeightDecay: 0.1, WeightDecayMask: optim.MaskMatrices(),
 	}}
 }
@@ -290,44 +289,27 @@ func TestDeviceTime(t *testing.T) {
 	assert.LessOrEqual(t, sum, most)
 }
 
-// What is submitted behind a step does not make its end be noticed with that of the next one, which would then seem to take no time. A busy
-// machine wakes some of those who wait that late, too: so there are not many more such steps than without other work, in one of three trials.
+// The end of a step is noticed when it comes, though submits behind it are under way, which take until what is before them has ended: not
+// with the end of those, after which the next step would seem to take no time. What is behind takes half a second of arithmetic, however busy
+// the machine is.
 func TestDeviceTimeBesideOtherWork(t *testing.T) {
 	dev := gputest.Device(t)
-	c := tinyConfig(t)
-	c.Batch = 32
-	s := create(t, dev, c)
-	rec := dev.Record("other work")
-	rec.Zero(s.stages[0].Grads.Slab(0))
-	other, err := rec.Program(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(other.Release)
-	// short is how many of some steps seem to take a twentieth of the median at most.
-	short := func(besides func()) (n int) {
-		var times []time.Duration
-		for i := range 60 {
-			metrics, err := s.TrainStep(t.Context(), tinyBatch(i, 32, false))
-			require.NoError(t, err)
-			besides()
-			for _, m := range metrics {
-				worked, _ := s.DeviceTime(m.Step)
-				times = append(times, worked)
-			}
+	gputest.Asynchronous(t, dev)
+	s, busy := create(t, dev, tinyConfig(t)), gputest.Busy(t, dev)
+	for i := range 4 { // a submit may let it be noticed by chance
+		begin := time.Now()
+		_, err := s.TrainStep(t.Context(), tinyBatch(i, 4, false))
+		require.NoError(t, err)
+		for range 3 {
+			require.NoError(t, dev.Submit(t.Context(), busy, busy, busy))
 		}
-		slices.Sort(times)
-		n, _ = slices.BinarySearch(times, times[len(times)/2]/20)
-		return n
+		require.NoError(t, dev.Wait(t.Context()))
+		took := time.Since(begin)
+		_, err = s.Drain(t.Context())
+		require.NoError(t, err)
+		_, done := s.DeviceTime(s.Step())
+		assert.Less(t, done.Sub(begin), took/4, "of %v", took)
 	}
-	var found []string
-	for range 3 {
-		alone := short(func() {})
-		beside := short(func() { require.NoError(t, other.Submit(t.Context())) })
-		if beside <= 2*alone+1 {
-			return
-		}
-		found = append(found, fmt.Sprintf("%d of 60 beside other work, %d without", beside, alone))
-	}
-	assert.Fail(t, "steps that take no time", "%v", found)
 }
 
 func TestMetricsComeOneStepLate(t *testing.T) {

@@ -42,6 +42,9 @@ func (h *content) changed(change func(f *Fields)) (Fields, error) {
 		f.Optimizer = optim.Config{}
 	}
 	former := f.OptimizerState
+	if configured && former != nil && former == h.OptimizerState && f.Optimizer.Name == h.Optimizer.Name {
+		f.Optimizer = f.Optimizer.Following(h.Optimizer)
+	}
 	rebind := (configured || transformed) && former != nil && former == h.OptimizerState && !f.InitOptimizer
 	if rebind {
 		f.OptimizerState = nil
@@ -66,7 +69,7 @@ func (f Fields) rebound(former *optim.State) (*optim.State, error) {
 	if f.Transform.Name() == "" {
 		return nil, &FieldsError{"OptimizerState", "one without Transform or Optimizer", "the transformation that it is of"}
 	}
-	s, err := f.initOptimizer(f.Params, specsOf(f.Params))
+	s, err := f.initOptimizer(f.Params, f.leaves(f.Params))
 	if err != nil {
 		return nil, err
 	}

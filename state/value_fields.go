@@ -65,7 +65,7 @@ func (f Fields) complete() (Fields, error) {
 	}
 	if f.InitOptimizer {
 		var err error
-		if f.OptimizerState, err = f.initOptimizer(f.Params, specsOf(f.Params)); err != nil {
+		if f.OptimizerState, err = f.initOptimizer(f.Params, f.leaves(f.Params)); err != nil {
 			return f, err
 		}
 	}
@@ -167,6 +167,18 @@ func (f Fields) checkOptimizer() error {
 }
 
 func (f Fields) device() *gpu.Device { return f.Params.Device() }
+
+// leaves are those that the optimizer knows of the model whose trained parameters these trees have: as the definition says, where there is one.
+func (f Fields) leaves(params ...*buffers.Tree) []buffers.Spec {
+	if f.Definition == nil {
+		return specsOf(params...)
+	}
+	own, all := Paths(params...), model.Specs(f.Definition)
+	trained := f.Transform.Trained(all)
+	return slices.DeleteFunc(all, func(s buffers.Spec) bool {
+		return !slices.Contains(own, s.Path) && slices.ContainsFunc(trained, func(t buffers.Spec) bool { return t.Path == s.Path })
+	})
+}
 
 // initOptimizer makes the optimizer's state of some leaves of the whole, unless it does not fit their device.
 func (f Fields) initOptimizer(params *buffers.Tree, whole []buffers.Spec) (*optim.State, error) {

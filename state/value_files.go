@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
@@ -16,32 +17,70 @@ import (
 	"gputrain/optim"
 )
 
-// loadTrees makes the trees of a checkpoint, with those parameters frozen, and finds the definition where it has one. After an error the fields
-// have the trees that were made.
-func loadTrees(dev *gpu.Device, dir string, frozen []string) (f Fields, err error) {
-	if present(dir, checkpoint.ConfigFile) {
-		var weights *model.Stored
-		if f.Definition, weights, err = model.OpenPartial(dir, nil); err != nil {
-			return f, err
+// savedTrees are the trees of a checkpoint, in its files.
+type savedTrees struct {
+	definition model.Definition // nil: the checkpoint has none
+	frozen     []string         // parameters of the definition that are not trained
+	weights    *model.Stored    // of the definition
+	params     *treeFiles       // where there is none
+	other      *treeFiles       // nil: none
+}
+
+// openTrees finds the trees of a checkpoint, with those parameters frozen.
+func openTrees(dir string, frozen []string) (s *savedTrees, err error) {
+	s = &savedTrees{frozen: frozen}
+	defer func() {
+		if err != nil {
+			s.Close()
 		}
-		defer weights.Close()
-		hosts, _ := weights.Params(0)
-		if f.Params, f.Frozen, err = (Config{Definition: f.Definition, Frozen: frozen}).upload(dev, hosts); err != nil {
-			return Fields{}, err
+	}()
+	if present(dir, checkpoint.ConfigFile) {
+		if s.definition, s.weights, err = model.OpenPartial(dir, nil); err != nil {
+			return nil, err
 		}
 	} else {
 		files, err := model.WeightFiles(dir)
 		if err != nil {
-			return f, err
+			return nil, err
 		}
-		if f.Params, err = loadTree(dev, "params", files...); err != nil {
-			return f, err
+		if s.params, err = openTree("params", files...); err != nil {
+			return nil, err
 		}
 	}
 	if present(dir, checkpoint.OtherFile) {
-		f.Other, err = loadTree(dev, "other", filepath.Join(dir, checkpoint.OtherFile))
+		s.other, err = openTree("other", filepath.Join(dir, checkpoint.OtherFile))
 	}
-	return f, err
+	return s, err
+}
+
+// Close closes the files.
+func (s *savedTrees) Close() {
+	if s.weights != nil {
+		s.weights.Close()
+	}
+	s.params.Close()
+	s.other.Close()
+}
+
+// load makes the trees of those leaves that are here on a device, which has none of them after an error.
+func (s *savedTrees) load(dev *gpu.Device, here func(path string) bool) (r Resident, err error) {
+	defer func() {
+		if err != nil {
+			Fields{Stages: []Resident{r}}.releaseUnless(Fields{})
+			r = Resident{}
+		}
+	}()
+	if s.definition != nil {
+		hosts, _ := s.weights.Params(0)
+		hosts = slices.DeleteFunc(hosts, func(h buffers.Host) bool { return !here(h.Path) })
+		r.Params, r.Frozen, err = (Config{Definition: s.definition, Frozen: s.frozen}).upload(dev, hosts)
+	} else {
+		r.Params, err = s.params.load(dev, here)
+	}
+	if err == nil && s.other != nil {
+		r.Other, err = s.other.load(dev, here)
+	}
+	return r, err
 }
 
 func present(dir, name string) bool {
@@ -49,29 +88,60 @@ func present(dir, name string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// loadTree makes a tree of all tensors in files, of the type that they all have; F16 is widened.
-func loadTree(dev *gpu.Device, label string, paths ...string) (*buffers.Tree, error) {
-	owners := map[string]*safetensors.File{}
-	var specs []buffers.Spec
-	stored := ""
+// treeFiles are the files that have the leaves of a tree, all of one type.
+type treeFiles struct {
+	label  string
+	files  []*safetensors.File
+	stored string // the type, in the words of safetensors
+	specs  []buffers.Spec
+	owners map[string]*safetensors.File
+}
+
+func openTree(label string, paths ...string) (_ *treeFiles, err error) {
+	t := &treeFiles{label: label, owners: map[string]*safetensors.File{}}
+	defer func() {
+		if err != nil {
+			t.Close()
+		}
+	}()
 	for _, path := range paths {
 		f, err := safetensors.Open(path)
 		if err != nil {
 			return nil, err
 		}
-		defer f.Close()
+		t.files = append(t.files, f)
 		for _, name := range f.Names() {
 			dtype, shape, _ := f.Info(name)
-			if stored != "" && dtype != stored {
-				return nil, fmt.Errorf("%s: tensor %q: found %s, wanted %s as the others: %w", filepath.Base(path), name, dtype, stored, checkpoint.ErrMismatch)
+			if t.stored != "" && dtype != t.stored {
+				return nil, fmt.Errorf("%s: tensor %q: found %s, wanted %s as the others: %w", filepath.Base(path), name, dtype, t.stored, checkpoint.ErrMismatch)
 			}
-			stored, owners[name] = dtype, f
-			specs = append(specs, buffers.Spec{Path: name, Shape: shape})
+			t.stored, t.owners[name] = dtype, f
+			t.specs = append(t.specs, buffers.Spec{Path: name, Shape: shape})
 		}
+	}
+	return t, nil
+}
+
+// Close closes the files.
+func (t *treeFiles) Close() {
+	if t == nil {
+		return
+	}
+	for _, f := range t.files {
+		f.Close()
+	}
+}
+
+// load makes a tree of those leaves that are here, of the type that the files have, but for F16, which is widened; nil where others are
+// elsewhere and none is here.
+func (t *treeFiles) load(dev *gpu.Device, here func(path string) bool) (*buffers.Tree, error) {
+	specs := slices.DeleteFunc(slices.Clone(t.specs), func(s buffers.Spec) bool { return !here(s.Path) })
+	if len(specs) == 0 && len(t.specs) > 0 {
+		return nil, nil
 	}
 	dtype := buffers.F32
 	for _, d := range []buffers.DType{buffers.BF16, buffers.I32, buffers.U32} {
-		if name, _ := storedType(d); name == stored {
+		if name, _ := storedType(d); name == t.stored {
 			dtype = d
 		}
 	}
@@ -79,18 +149,31 @@ func loadTree(dev *gpu.Device, label string, paths ...string) (*buffers.Tree, er
 	if err != nil {
 		return nil, err
 	}
-	tree, err := buffers.NewTree(dev, label, layout, dtype)
-	if err != nil {
-		return nil, err
+	tree, err := buffers.NewTree(dev, t.label, layout, dtype)
+	if err != nil || dev.Dry() {
+		return tree, err
 	}
 	for _, s := range specs {
-		if err := loadLeaf(tree, s.Path, owners[s.Path]); err != nil {
+		if err := loadLeaf(tree, s.Path, t.owners[s.Path]); err != nil {
 			tree.Release()
 			return nil, fmt.Errorf("tensor %q: %w", s.Path, err)
 		}
 	}
 	return tree, nil
 }
+
+// loadOther makes the tree of a checkpoint's variables without gradients, all of them on a device.
+func loadOther(dev *gpu.Device, dir string) (*buffers.Tree, error) {
+	files, err := openTree("other", filepath.Join(dir, checkpoint.OtherFile))
+	if err != nil {
+		return nil, err
+	}
+	defer files.Close()
+	return files.load(dev, everywhere)
+}
+
+// everywhere is said of leaves that all go to one device.
+func everywhere(string) bool { return true }
 
 func loadLeaf(tree *buffers.Tree, path string, from *safetensors.File) error {
 	if tree.DType() == buffers.F32 {

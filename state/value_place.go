@@ -74,14 +74,22 @@ func (f Fields) placement() Placement {
 	return p
 }
 
+// check says which device lacks.
+func (p Placement) check() error {
+	if len(p.Devices) == 0 {
+		return errors.New("devices: found none, wanted one for each stage")
+	}
+	if i := slices.Index(p.Devices, nil); i >= 0 {
+		return fmt.Errorf("device of stage %d: found none, wanted one", i)
+	}
+	return nil
+}
+
 // of is the placement of the fields' leaves alone.
 func (p Placement) of(f Fields) (Placement, error) {
 	out := Placement{slices.Clone(p.Devices), map[string]int{}}
-	if len(p.Devices) == 0 {
-		return out, errors.New("devices: found none, wanted one for each stage")
-	}
-	if i := slices.Index(p.Devices, nil); i >= 0 {
-		return out, fmt.Errorf("device of stage %d: found none, wanted one", i)
+	if err := p.check(); err != nil {
+		return out, err
 	}
 	params, frozen, other := trees(f.residents())
 	for _, path := range Paths(slices.Concat(params, frozen, other)...) {
@@ -124,7 +132,7 @@ func (f Fields) copyTo(ctx context.Context, p Placement) (_ Fields, err error) {
 		if len(states(from)) == 0 {
 			continue
 		}
-		if to[i].State, err = f.initOptimizer(to[i].Params, specsOf(params...)); err != nil {
+		if to[i].State, err = f.initOptimizer(to[i].Params, f.leaves(params...)); err != nil {
 			return f, fmt.Errorf("stage %d: %w", i, err)
 		}
 	}

@@ -83,7 +83,6 @@ func TestDividedValue(t *testing.T) {
 		"model":          second(same.Model()),
 		"merge":          second(same.Merge(f.Stages[0].Params)),
 		"train":          second(Train(t.Context(), same, Config{})),
-		"load optimizer": second(same.LoadOptimizer(t.Context(), t.TempDir())),
 		"value":          second(New(f)),
 	} {
 		var wrong *FieldsError

@@ -72,8 +72,9 @@ func TestSaveAndLoadValues(t *testing.T) {
 
 				// The optimizer alone, into a value of other parameters.
 				fresh := newValue(t, Fields{Params: upload(t, dev, ownTrees(9), test.params), Optimizer: test.optimizer, Transform: test.transform, InitOptimizer: true})
-				fresh, err = fresh.LoadOptimizer(t.Context(), want)
+				fresh, record, err = fresh.LoadOptimizer(t.Context(), want)
 				require.NoError(t, err)
+				assert.EqualValues(t, 3, record.Step, "of the optimizer")
 				f = fieldsOf(t, fresh)
 				assert.Zero(t, f.Step)
 				assert.Equal(t, download(t, upload(t, dev, ownTrees(9), test.params)), download(t, f.Params))
@@ -132,7 +133,7 @@ func TestSaveOfPartsOfAValue(t *testing.T) {
 			assert.NotEqual(t, hosts, download(t, f.Params))
 		}
 		got.Release()
-		_, err = v.LoadOptimizer(t.Context(), dir)
+		_, _, err = v.LoadOptimizer(t.Context(), dir)
 		require.ErrorIs(t, err, checkpoint.ErrMismatch)
 		_, _, err = Load(t.Context(), dev, tinyConfig(t), dir)
 		require.ErrorIs(t, err, checkpoint.ErrMismatch)
@@ -178,11 +179,11 @@ func TestLoadOfAnotherValue(t *testing.T) {
 		require.ErrorIs(t, err, checkpoint.Err, name)
 		assert.ErrorContains(t, err, test.text, name)
 	}
-	_, err := v.LoadOptimizer(t.Context(), adam)
+	_, _, err := v.LoadOptimizer(t.Context(), adam)
 	require.ErrorIs(t, err, checkpoint.ErrMismatch)
 	other := optimizerNamed("adamw", `{"b1":0.5}`)
 	second := newValue(t, Fields{Params: upload(t, dev, ownTrees(1), buffers.F32), Optimizer: other, InitOptimizer: true})
-	_, err = second.LoadOptimizer(t.Context(), adam)
+	_, _, err = second.LoadOptimizer(t.Context(), adam)
 	require.ErrorIs(t, err, checkpoint.ErrMismatch)
 	assert.ErrorContains(t, err, "parameters.b1: found 0.9, wanted 0.5")
 	second.Release()

@@ -150,7 +150,7 @@ func TestSpentValues(t *testing.T) {
 			"Place":          func() error { _, err := spent.Place(t.Context(), at(dev)); return err }(),
 			"Placement":      func() error { _, err := spent.Placement(); return err }(),
 			"Save":           spent.Save(t.Context(), t.TempDir()+"/x", SaveOptions{}),
-			"LoadOptimizer":  func() error { _, err := spent.LoadOptimizer(t.Context(), t.TempDir()); return err }(),
+			"LoadOptimizer":  func() error { _, _, err := spent.LoadOptimizer(t.Context(), t.TempDir()); return err }(),
 			"Train":          func() error { _, err := Train(t.Context(), spent, Config{}); return err }(),
 		} {
 			require.ErrorIs(t, err, ErrSpent, "%s of the %s", method, name)
@@ -264,7 +264,7 @@ func TestApplyGradientsOfSeveralKinds(t *testing.T) {
 func TestValueWith(t *testing.T) {
 	dev := gputest.Device(t)
 	c := optimizerNamed("adamw", "")
-	c.Options.Schedule = optim.ScheduleConfig{Type: "linear", LearningRate: 1e-2, LearningRateEnd: 1e-3, Steps: 100}
+	c.Options.Schedule = optim.ScheduleConfig{Type: "linear", LearningRate: 1e-2, LearningRateEnd: new(1e-3), Steps: 100}
 	base := dev.Counters().LiveBytes
 	v := newValue(t, Fields{Params: upload(t, dev, ownTrees(1), buffers.F32), Optimizer: c, InitOptimizer: true})
 	grads := upload(t, dev, ownTrees(0.1), buffers.F32)

@@ -33,6 +33,9 @@ func refused(t *testing.T, c command, code int, says ...string) ended {
 	return r
 }
 
+// hubName is how a model is had whose name on the hub was given.
+const hubName = "hf download Qwen/Qwen3-0.6B --local-dir models/Qwen3-0.6B"
+
 func TestBadRunFilesAndFlags(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -87,7 +90,7 @@ func TestBadRunFilesAndFlags(t *testing.T) {
 		"empty text":        {set("data.text=empty.txt"), []string{"empty.txt: empty: 0 bytes"}},
 		"short text":        {set("data.text=short.txt", "data.validation=0"), []string{"short.txt: 22 bytes found, want at least 33"}},
 		"short validation":  {set("data.validation=0.001"), []string{"for validation, want at least 33"}},
-		"a folder":          {set("data.text=."), []string{"is a directory"}},
+		"a folder":          {set("data.text=."), []string{"found a directory, wanted files"}},
 		"half a token":      {set("data.text=odd.bin", "data.tokens=u16"), []string{"odd.bin", "3 bytes"}},
 		"no model":          {set("model.from=absent"), []string{"absent", "config.json"}},
 		"eval of nothing":   {[]string{"eval", "."}, []string{"found neither config.json nor checkpoints"}},
@@ -95,6 +98,12 @@ func TestBadRunFilesAndFlags(t *testing.T) {
 		"no directory":      {[]string{"train", "run.yaml", "--run-dir", ""}, []string{"--run-dir: found nothing, wanted a path"}},
 		"no list":           {[]string{"eval", ".", "--text", ""}, []string{"--text: found nothing, wanted GLOB"}},
 		"no text in bytes":  {[]string{"train", "run.yaml", "--run-dir", "caf\xe9"}, []string{`argument "caf\xe9": found bytes that are not UTF-8`}},
+		"chat with a name":  {[]string{"chat", "Qwen/Qwen3-0.6B"}, []string{hubName}},
+		"tune a name":       {[]string{"tune", "https://huggingface.co/Qwen/Qwen3-0.6B", "chats.jsonl"}, []string{hubName}},
+		"export a name":     {[]string{"export", "Qwen/Qwen3-0.6B", "--to", "x"}, []string{hubName}},
+		"show a name":       {[]string{"show", "Qwen/Qwen3-0.6B"}, []string{hubName}},
+		"train from a name": {set("model.from=Qwen/Qwen3-0.6B"), []string{hubName}},
+		"tokens by a name":  {[]string{"tokenize", "show", "Qwen/Qwen3-0.6B"}, []string{hubName}},
 		"inspect nothing":   {[]string{"inspect", "absent"}, []string{"absent", "no such file"}},
 		"no case":           {[]string{"doctor", "--cases", "."}, []string{"found no case.json"}},
 		"optimizers":        {[]string{"optimizers", "adamx"}, []string{`did you mean "adamw"?`}},

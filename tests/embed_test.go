@@ -57,13 +57,15 @@ func TestEmbeddingExampleIsShort(t *testing.T) {
 	assert.LessOrEqual(t, strings.Count(body, "\n"), 26)
 }
 
-// The page shows the example as it stands, and that of a value.
+// The page shows the example as it stands, and those of a value.
 func TestPageQuotesTheExamples(t *testing.T) {
 	page := read(t, embeddingPage)
 	assert.NoError(t, quotes(page, quoted(t)))
-	value := regexp.MustCompile(`(?s)func ExampleNew\(\) \{\n.*?\n\}\n`).FindString(read(t, "../state/example_value_test.go"))
-	require.NotEmpty(t, value)
-	assert.NoError(t, quotes(page, value))
+	for name, file := range map[string]string{"ExampleNew": "../state/example_value_test.go", "ExampleRun_value": "../train/example_test.go"} {
+		value := regexp.MustCompile(`(?s)func ` + name + `\(\) \{\n.*?\n\}\n`).FindString(read(t, file))
+		require.NotEmpty(t, value)
+		assert.NoError(t, quotes(page, value))
+	}
 	// The comparison can fail.
 	assert.Error(t, quotes("```go\nfunc main() {\n}\n```\n", quoted(t)))
 	assert.Error(t, quotes("no block", quoted(t)))

@@ -23,7 +23,8 @@ var moments = []struct {
 }{
 	{"inside the writing of a checkpoint", func(t *testing.T, p *process, runDir string, chance *rand.Rand) {
 		after := lastStep(t, runDir) + chance.Int64N(4)
-		p.until(t, "a checkpoint being written", func() bool { return len(unfinished(t, runDir)) > 0 && lastStep(t, runDir) > after })
+		writes := func() bool { return len(unfinished(t, runDir)) > 0 }
+		p.until(t, "a checkpoint being written", func() bool { return writes() && lastStep(t, runDir) > after && p.heldAs(writes) })
 	}},
 	{"between steps, evaluations and samples", func(t *testing.T, p *process, runDir string, chance *rand.Rand) {
 		after := lastStep(t, runDir) + chance.Int64N(6)

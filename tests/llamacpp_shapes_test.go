@@ -81,6 +81,19 @@ func odd(r *rand.Rand, kind, rotation string) settings {
 	return c
 }
 
+// asProposed is a new model of a family as config template proposes it.
+const asProposed = "as proposed"
+
+func proposed(t *testing.T, kind string) (c settings) {
+	t.Helper()
+	_, def, err := model.Sized(kind, 2e5, 320, 256)
+	require.NoError(t, err)
+	raw, err := model.ConfigJSON(def, "F32")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(raw, &c))
+	return c
+}
+
 // write writes a model of random numbers under a name, with a tokenizer: of such sizes that each of them counts.
 func (c settings) write(t *testing.T, p *place, name string, r *rand.Rand) model.Definition {
 	t.Helper()
@@ -125,7 +138,8 @@ func passage(t *testing.T, p *place, characters int) []int32 {
 	return ids
 }
 
-// TestLlamaCppShapes: models of random numbers and odd sizes, with every rule of positions, have the same loss in llama.cpp.
+// TestLlamaCppShapes: models of random numbers and odd sizes, with every rule of positions, have the same loss in llama.cpp; so have those
+// that are proposed.
 func TestLlamaCppShapes(t *testing.T) {
 	folder := llamaFolder(t)
 	p := newPlace(t)
@@ -135,11 +149,14 @@ func TestLlamaCppShapes(t *testing.T) {
 		"smollm3": {"as is", "yarn"}, "olmo2": {"as is", "linear"}, "gemma2": {"as is", "as is"}, "gemma3_text": {"as is", "linear"},
 		"phi3": {"as is", "longrope, short", "longrope, long"}, "gpt2": {"as is", "as is"},
 	} {
-		for i, rule := range rules {
+		for i, rule := range append(rules, asProposed) {
 			t.Run(fmt.Sprintf("%s %d %s", kind, i, rule), func(t *testing.T) {
 				t.Parallel()
 				r := rand.New(rand.NewPCG(uint64(i), uint64(kind[0])<<8+uint64(kind[len(kind)-1])))
 				c := odd(r, kind, rule)
+				if rule == asProposed {
+					c = proposed(t, kind)
+				}
 				name := fmt.Sprintf("%s %d", kind, i)
 				c.write(t, p, name, r)
 				var own struct {

@@ -65,6 +65,10 @@ func TestARunOfAdapters(t *testing.T) {
 	assert.Equal(t, text, ok(t, p.command("sample", "peft", "--tokens", "8")).out, "a directory of PEFT")
 	assert.Equal(t, base, read(t, p.path("origin", "model.safetensors")))
 
+	refused(t, short("whole", "--set", "model.from=origin", "--set", "lora.from=whole", "--fresh"), 2,
+		"fresh start: lora.from: found "+filepath.Join("whole", "checkpoints", checkpoint.DirName(4))+", which would be removed")
+	assert.DirExists(t, last("whole"))
+
 	if testing.Short() {
 		return
 	}

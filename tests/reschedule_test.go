@@ -2,7 +2,10 @@ package tests
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -62,4 +65,60 @@ func TestRunGoesOnWithTheDefaultsOfItsRecord(t *testing.T) {
 	require.Len(t, steps, 4)
 	assert.InDelta(t, (1e-2+0.00015)/2, float64(steps[2].LearningRate), 1e-9)
 	assert.Contains(t, read(t, p.path("run", "run.yaml")), "learning_rate_end: 0.00015 ")
+}
+
+// A run whose record names no edition of the rules, of an earlier program, goes on with those of the first and says so, with a parameter that did
+// nothing too, which a new run is refused.
+func TestRunGoesOnWithTheRulesOfItsRecord(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sets []string
+		say  string
+		idle bool
+	}{
+		"muon": {[]string{"optimizer.name=muon"}, "optimizer muon: every matrix is taken for [inputs, outputs], as this run began", false},
+		"quad": {
+			[]string{"optimizer.name=quad", "optimizer.numerics=eformer", "optimizer.block_size=16"},
+			"optimizer quad: leaves draw in the order of their paths", false,
+		},
+		"idle": {[]string{"optimizer.name=quad", "optimizer.noise_scale=0.1"}, "optimizer quad: parameters that its numerics do not read", true},
+	} {
+		p := newPlace(t)
+		p.runDir(t, "run")
+		var args []string
+		short := []string{"model.kind=llama", "model.dropout=0", "train.steps=4", "train.save_every=2", "train.sample_tokens=0", "optimizer.schedule.warmup_steps=0"}
+		for _, set := range append(c.sets, short...) {
+			args = append(args, "--set", set)
+		}
+		begin := args
+		if c.idle {
+			found := p.train("other", args...).run(t)
+			assert.Equal(t, 2, found.code)
+			assert.Contains(t, found.err, "noise_scale: found 0.1, wanted 1e-09: stable numerics do not read it")
+			begin = append(slices.Clone(args), "--set", "optimizer.noise_scale=1e-9")
+		}
+		ok(t, p.train("run", begin...))
+		require.NoError(t, os.RemoveAll(p.path("run", "checkpoints", checkpoint.DirName(4))))
+		earlier := func(text string) string {
+			text = strings.ReplaceAll(text, `"edition": 2,`, "")
+			if c.idle {
+				text = strings.NewReplacer(`"noise_scale": 1e-9`, `"noise_scale": 0.1`, `noise_scale: 1e-9`, `noise_scale: 0.1`).Replace(text)
+			}
+			return text
+		}
+		p.write(t, "run/run.yaml", earlier(read(t, p.path("run", "run.yaml"))))
+		at := p.path("run", "checkpoints", checkpoint.DirName(2))
+		var files []checkpoint.Source
+		entries, err := os.ReadDir(at)
+		require.NoError(t, err)
+		for _, e := range entries {
+			if e.Name() != "manifest.json" {
+				files = append(files, checkpoint.TextFile(e.Name(), []byte(earlier(read(t, filepath.Join(at, e.Name()))))))
+			}
+		}
+		require.NoError(t, checkpoint.Commit(checkpoint.OS, at, 2, files))
+		found := ok(t, p.train("run", args...))
+		assert.Equal(t, 1, strings.Count(found.err, c.say), "%s: %s", name, found.err)
+		assert.Contains(t, read(t, p.path("run", "checkpoints", checkpoint.DirName(4), checkpoint.RecordFile)), `"edition": 1,`, name)
+	}
 }

@@ -74,7 +74,7 @@ func defaultState(t *testing.T, dev *gpu.Device, layers, accumulate int) *state.
 	s, err := state.Create(t.Context(), dev, state.Config{
 		Definition: def, Batch: defaultB, Microbatches: accumulate, Seed: 42,
 		Optimizer: optim.Config{Name: "adamw", Options: optim.Options{
-			Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: 3e-3, LearningRateEnd: 3e-4, WarmupSteps: 50, Steps: 600},
+			Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: 3e-3, LearningRateEnd: new(3e-4), WarmupSteps: 50, Steps: 600},
 			ClipGrad: &clip, WeightDecay: 0.1, WeightDecayMask: optim.MaskMatrices(),
 		}},
 	})

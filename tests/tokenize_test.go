@@ -52,7 +52,13 @@ func runPage(t *testing.T, page string, least int, prepare func(dir string), env
 	if prepare != nil {
 		prepare(p.path("page"))
 	}
-	commands := 0
+	assert.GreaterOrEqual(t, runBlocks(t, p, page, env...), least)
+	return p
+}
+
+// runBlocks runs the commands of a page in the place of a page, and tells how many there are.
+func runBlocks(t *testing.T, p *place, page string, env ...string) (commands int) {
+	t.Helper()
 	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(read(t, page), -1) {
 		for _, shown := range strings.Split("\n"+block[1], "\n$ ")[1:] {
 			line, want, _ := strings.Cut(shown, "\n")
@@ -64,8 +70,7 @@ func runPage(t *testing.T, page string, least int, prepare func(dir string), env
 			commands++
 		}
 	}
-	assert.GreaterOrEqual(t, commands, least)
-	return p
+	return commands
 }
 
 // doctor compares cases of tokenizers without an adapter, and names the first that differs.

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,9 +60,10 @@ func rightOf(t *testing.T, dir, file, end string) (right, of int) {
 // are right: with adapters on their base, merged, and in a directory for other programs.
 func TestTuningPage(t *testing.T) {
 	gputest.Long(t, "TestARunOfAdapters")
+	env := []string{"GPUTRAIN_ADAPTER=" + adapter(t), "GPUTRAIN_CACHE=" + workshop}
 	p := runPage(t, "../docs/tuning.md", 6, func(dir string) {
 		require.NoError(t, os.CopyFS(filepath.Join(dir, "docs", "tuning"), os.DirFS("../docs/tuning")))
-	}, "GPUTRAIN_ADAPTER="+adapter(t), "GPUTRAIN_CACHE="+workshop)
+	}, env...)
 	page := func(name ...string) string { return p.path(append([]string{"page"}, name...)...) }
 	newest, err := setup.Checkpoints(page("runs", "ours-chats")).Newest()
 	require.NoError(t, err)
@@ -75,4 +77,28 @@ func TestTuningPage(t *testing.T) {
 	said := read(t, page("runs", "said.txt"))
 	t.Log(said)
 	assert.Regexp(t, `(?s)\nbefore tuning\n  question  .*\n  answer    The .* is .*\.\n.*\nafter tuning\n  question  .*\n  answer    The .* is .*, sir\.\n`, said)
+
+	// docs/preferences.md goes on from there: the rate of its example tells chosen from rejected completions.
+	assert.Equal(t, 1, runBlocks(t, p, "../docs/preferences.md", env...))
+	var pairs []evaluated
+	for line := range strings.Lines(read(t, page("runs", "polite", "metrics.jsonl"))) {
+		var e struct {
+			Eval evaluated `json:"eval_pairs"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &e))
+		if e.Eval != (evaluated{}) {
+			pairs = append(pairs, e.Eval)
+		}
+	}
+	first, last := pairs[0], pairs[len(pairs)-1]
+	t.Logf("%+v to %+v", first, last)
+	assert.Greater(t, last.Margin, 1.0)
+	assert.GreaterOrEqual(t, last.Accuracy, 0.9)
+	assert.Greater(t, last.Chosen, first.Chosen, "the chosen completions have become more probable, not only less improbable than the others")
+}
+
+// evaluated is what an evaluation says of pairs.
+type evaluated struct {
+	Accuracy, Margin float64
+	Chosen           float64 `json:"logps_chosen"`
 }

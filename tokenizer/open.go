@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +20,11 @@ import (
 func Open(path string) (*Tokenizer, error) {
 	t, err := open(path)
 	if err != nil {
-		return nil, fmt.Errorf("tokenizer: open %q: %w", path, err)
+		how := ""
+		if errors.Is(err, fs.ErrNotExist) {
+			how = modeldir.Download(path)
+		}
+		return nil, fmt.Errorf("tokenizer: open %q: %w%s", path, err, how)
 	}
 	return t, nil
 }

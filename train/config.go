@@ -29,8 +29,14 @@ type Config struct {
 	// Sampling are set by Run.
 	State  state.Config
 	Params []buffers.Host // where training begins; nil draws the parameters from State.Seed
-	Loaded func()         // is called once Params are on the devices, or not needed: they may be of files that are open until then; may be nil
-	From   string         // the directory that Params are from; "": none, or nobody's business
+	// Value is where training begins and where its end is left; nil: neither. A run that begins takes over what is there, unless it is the
+	// zero Value: parameters, what the optimizer remembers, and the step, which counts among Steps. Of State, Definition, Optimizer and
+	// Frozen may then be left out. A run that goes on from a checkpoint of Dir releases it. When Run has returned, what is there is the
+	// caller's: as it was, if the run was refused before it took it over; otherwise the state at the end, also of a run that was stopped;
+	// spent, if an error has left none.
+	Value  *state.Value
+	Loaded func() // is called once Params are on the devices, or not needed: they may be of files that are open until then; may be nil
+	From   string // the directory that Params are from; "": none, or nobody's business
 	// LoRAFrom is a directory whose adapters are among Params: what they were trained upon is compared with what From has. "": none.
 	LoRAFrom string
 	Drawn    []string // those of Params that were not found where the others are from but drawn (model.OpenPartial), to be told
@@ -55,7 +61,7 @@ type Config struct {
 	// Dir is the run directory. A run goes on from the newest whole checkpoint in it.
 	Dir   string
 	Fresh bool   // remove what an earlier run has left in Dir, and begin at step 0
-	Reads []Read // what the run reads, From besides: a fresh start that would remove any of it is refused
+	Reads []Read // what the run reads, From and LoRAFrom besides: a fresh start that would remove any of it is refused
 	// Launch, if any, is noted in the marker once a fresh start has removed what was there: a restart of the same launch is not to be fresh.
 	Launch string
 	// Reschedule lets Steps and the schedule of the rate differ from those of the run in Dir, which there has to be: from the step it has
@@ -64,6 +70,7 @@ type Config struct {
 	// Settings is what run.yaml records and a resumed run compares; default: what State and this configuration say.
 	Settings []Setting
 	Given    []Given // the files that settings came from, which are kept beside run.yaml as they were
+	Files    []File  // are written into Dir before run.yaml, so that a run that is refused leaves none
 	// Peak tells how many operations a second all devices together make at best, as pipeline.Peak does; nil: lines of metrics have no MFU, nor
 	// where it fails, which is said.
 	Peak  func(ctx context.Context) (float64, error)
@@ -80,6 +87,7 @@ type Config struct {
 	Output   io.Writer     // of lines and progress; default os.Stderr
 	Interval time.Duration // between lines of plain progress; default 10 s
 	Hooks    []Hook
+	Answers  int // that hooks draw of the model before the first step, and again after the last, each about as long as a sample: for the forecast
 }
 
 // Options are those of a run file's section train that the loop goes by, SampleConfig how text is drawn, SpikeConfig which updates are left out, and
@@ -113,6 +121,14 @@ type Amounts struct {
 type Given struct {
 	Name string
 	Text []byte
+}
+
+// File is a file of the caller's in a run directory.
+type File struct {
+	Name string
+	Text []byte
+	// Ours tells a file that the caller has written from others, which are never replaced. Its own are with Fresh.
+	Ours func(text []byte) bool
 }
 
 func (c Config) withDefaults() Config {
@@ -153,6 +169,10 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	if c.Steps == 0 {
 		return fmt.Errorf("train: config: train.steps: found 0, wanted 1 or more")
+	}
+	c, err := c.withValue()
+	if err != nil {
+		return err
 	}
 	c = c.withDefaults()
 	if err := c.State.Validate(); err != nil {

@@ -63,7 +63,7 @@ func (c countedState) Stream(ctx context.Context, run checkpoint.Run, write func
 func TestCopiesAreTakenWhereTheyFit(t *testing.T) {
 	dev := gputest.Device(t)
 	c := tinyRun(t, "")
-	planned, err := oneDevice{dev}.Plan(t.Context(), c.withDefaults().withRows(t.Context()).State)
+	planned, err := oneDevice{device: dev}.Plan(t.Context(), c.withDefaults().withRows(t.Context()).State)
 	require.NoError(t, err)
 	wanted := planned.Host.Copy
 	require.Greater(t, wanted, uint64(1000))
@@ -86,7 +86,7 @@ func TestCopiesAreTakenWhereTheyFit(t *testing.T) {
 			c.Steps, c.SaveEvery, c.SaveAsync = 6, Every(2), k.async
 			var taken []string
 			held := 0
-			_, err := RunOn(t.Context(), countedTarget{oneDevice{dev}, k.free, &taken, &held}, c)
+			_, err := RunOn(t.Context(), countedTarget{oneDevice{device: dev}, k.free, &taken, &held}, c)
 			require.NoError(t, err)
 			assert.Equal(t, k.want, strings.Join(taken, " "))
 			assert.Zero(t, held)

@@ -10,7 +10,7 @@ type display struct {
 	Progress
 	config   Config
 	times    *times
-	resumed  int64     // the step that this process went on from
+	begun    int64     // the step that this process began at
 	forecast forecast  // before the first step; later what is known of evaluations and samples
 	recent   []Metrics // the last windowSize metrics of this process
 }
@@ -49,14 +49,14 @@ func (d *display) toCome(step int64) forecast {
 	f.count(d.config, step)
 	f.spent, f.compiling = whole(d.times.list()), 0
 	lines := d.recent
-	if len(lines) > 1 && lines[0].Step == d.resumed+1 {
+	if len(lines) > 1 && lines[0].Step == d.begun+1 {
 		lines = lines[1:]
 	}
 	sum := 0.0
 	for _, m := range lines {
 		sum += float64(m.StepMS)
 	}
-	if len(lines) > 0 && step > d.resumed+1 {
+	if len(lines) > 0 && step > d.begun+1 {
 		f.steps.each = time.Duration(sum / float64(len(lines)) * float64(time.Millisecond))
 	}
 	return f
@@ -70,7 +70,7 @@ const (
 
 // correct tells the forecast anew.
 func (d *display) correct(step int64) {
-	if step != d.resumed+forecastSteps {
+	if step != d.begun+forecastSteps {
 		return
 	}
 	now, before := d.toCome(step), d.forecast

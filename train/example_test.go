@@ -50,6 +50,33 @@ func ExampleRun() {
 	os.Exit(result.Reason.ExitCode())
 }
 
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// A run that begins with what another has saved, and leaves what it has trained to the program.
+func ExampleRun_value() {
+	ctx := context.Background()
+	dev := must(gpu.Open(ctx, must(gpu.Select("")), gpu.Options{}))
+	defer dev.Release()
+	text := must(texts.Open(ctx, texts.Config{Text: []string{"books/*.txt"}, Context: 128}))
+	defer text.Close()
+	v, record, err := state.LoadValue(ctx, dev, "runs/old/checkpoints/step-00000600", state.LoadOptions{})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { v.Release() }()
+	result := must(train.Run(ctx, dev, train.Config{
+		Value: &v, State: state.Config{Batch: 8, Seed: 42}, // model and optimizer are the value's
+		Train: text.Train, Fingerprint: text.Fingerprint, Dir: "runs/new",
+		Options: train.Options{Steps: record.Step + 100},
+	}))
+	fmt.Println(result.Step, v) // what to do with it is yours: ApplyGradients, Place, Save, the next run
+}
+
 // The same over two adapters: the model is cut so that the slower stage is as fast as can be.
 func ExampleRunOn() {
 	check := func(err error) {

@@ -14,6 +14,7 @@ import (
 type forecast struct {
 	steps, evaluations, samples, checkpoints errand
 	spent, compiling                         time.Duration // before the first step; compiling is a part of it
+	start                                    time.Duration // what is yet to come before the first step, as far as counts tell
 }
 
 // errand is something that is done many times.
@@ -26,7 +27,7 @@ func (e errand) all() time.Duration { return time.Duration(float64(e.many) * flo
 
 // left is the time that what there is to do takes.
 func (f forecast) left() time.Duration {
-	return f.steps.all() + f.evaluations.all() + f.samples.all() + f.checkpoints.all()
+	return f.start + f.steps.all() + f.evaluations.all() + f.samples.all() + f.checkpoints.all()
 }
 
 // text is the forecast in one line.
@@ -43,8 +44,11 @@ func (f forecast) text() string {
 	if f.compiling > 0 {
 		parts = append(parts, "compiling "+durationText(f.compiling))
 	}
-	return fmt.Sprintf("the run takes about %s: %s", durationText(f.spent+f.left()), strings.Join(parts, ", "))
+	return fmt.Sprintf("the run takes about %s: %s", f.whole(), strings.Join(parts, ", "))
 }
+
+// whole is the time of all the run.
+func (f forecast) whole() string { return durationText(f.spent + f.left()) }
 
 func (e errand) text(name string) string {
 	return fmt.Sprintf("%s %s of %s", grouped(e.many), named(e.many, name+"s"), durationText(e.each))
@@ -96,6 +100,9 @@ func (f *forecast) count(c Config, from int64) {
 	if c.samplesBefore() && from == 0 {
 		f.samples.many++
 	}
+	if f.samples.many += int64(c.Answers); from == 0 {
+		f.samples.many += int64(c.Answers)
+	}
 	f.checkpoints.many = savesDue(c.SaveEvery, from, c.Steps)
 }
 
@@ -132,9 +139,10 @@ func paced(a gpu.Adapter, flops float64) gpu.Speed {
 // ofPeak is the share of their peak that processors reach in a step.
 const ofPeak = 0.5
 
-// Expected is about how long so many steps take on an adapter with that peak in f32 products, for people.
-func Expected(c state.Config, steps int64, a gpu.Adapter, peak float64) (string, error) {
-	flops, err := c.FLOPs()
+// Expected says about how long a run takes that has spent so much, before anything of it is measured: on an adapter with that peak in f32 products, to which a
+// step gives these submits. What drivers compile is not in it.
+func Expected(c Config, spent time.Duration, a gpu.Adapter, peak float64, submits []gpu.Planned) (string, error) {
+	flops, err := c.State.FLOPs()
 	if err != nil {
 		return "", err
 	}
@@ -142,16 +150,16 @@ func Expected(c state.Config, steps int64, a gpu.Adapter, peak float64) (string,
 	for _, n := range flops {
 		all += float64(n)
 	}
-	speed := paced(a, peak*ofPeak)
-	f := forecast{steps: errand{many: steps}}
-	err = f.update(c, time.Duration(all/speed.FLOPS*float64(time.Second)), speed)
-	return durationText(f.left()), err
+	f, err := guessed(c, 0, all, commandsOf(submits), paced(a, peak*ofPeak))
+	f.spent = spent
+	return f.whole(), err
 }
 
-// guessed is a forecast for devices of that speed, whose passes of an update are so many operations.
-func guessed(c Config, from int64, flops float64, speed gpu.Speed) (f forecast, err error) {
+// guessed is a forecast for devices of that speed, whose passes of an update are so many operations and whose step is so many commands.
+func guessed(c Config, from int64, flops float64, commands int, speed gpu.Speed) (f forecast, err error) {
 	f.count(c, from)
-	passes := time.Duration(flops / speed.FLOPS * float64(time.Second))
+	overhead := time.Duration(float64(commands) * speed.Command * float64(time.Second))
+	passes := time.Duration(flops/speed.FLOPS*float64(time.Second)) + overhead
 	if err := f.update(c.State, passes, speed); err != nil {
 		return f, err
 	}
@@ -162,8 +170,29 @@ func guessed(c Config, from int64, flops float64, speed gpu.Speed) (f forecast, 
 		}
 		f.evaluations.each = evaluating(c.State, passes, e.Batches())
 	}
-	f.samples.many = 0
+	bytes := 4 * float64(model.Parameters(c.State.Definition))
+	if f.samples.many > 0 { // token by token, each a forward pass that reads all parameters
+		token := overhead/3 + time.Duration(bytes/speed.BytesPerSecond*float64(time.Second))
+		f.samples.each = time.Duration(c.Sample.Tokens) * token
+	}
+	f.start = f.rehearsing(c.Sample.Tokens) + time.Duration(bytes/copiedASecond*float64(time.Second))
 	return f, nil
+}
+
+// rehearsing is about how long it takes to measure each, of samples of so many tokens.
+func (f forecast) rehearsing(sampled int) (sum time.Duration) {
+	tried := f.samples
+	tried.each = tried.each * time.Duration(min(sampled, rehearsedTokens)) / time.Duration(max(1, sampled))
+	for _, e := range []errand{f.steps, f.evaluations, tried} {
+		switch {
+		case e.many == 0:
+		case e.each >= measureFor:
+			sum += e.each
+		default:
+			sum += e.each + max(e.each, min(measureMost*e.each, measureAgain))
+		}
+	}
+	return sum
 }
 
 // ownFLOPs are the operations of this rank's passes in an update, flops of which all have, or of one batch where it has none.

@@ -12,6 +12,7 @@ import (
 	"gputrain/internal/system"
 	"gputrain/mesh"
 	"gputrain/model"
+	"gputrain/state"
 	"gputrain/transport"
 )
 
@@ -103,7 +104,7 @@ func KindOf(err error) Kind {
 		return KindUsage
 	case is[*caught.Panic](err):
 		return KindBug
-	case errors.Is(err, ErrUsage), errors.Is(err, ErrNoRun), is[*ChangedError](err), is[*DirError](err):
+	case errors.Is(err, ErrUsage), errors.Is(err, ErrNoRun), is[*ChangedError](err), is[*DirError](err), is[*state.ProductError](err):
 		return KindUsage
 	case errors.Is(err, ErrStopped) && is[*TimeLimitError](err):
 		return KindTimeLimit

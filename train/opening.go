@@ -53,14 +53,16 @@ func (t *opening) takeDirectory() (reached int64, err error) {
 		if err := c.checkBase(); err != nil {
 			return 0, err
 		}
+		for _, f := range c.Files {
+			if err := t.dir.checkFile(f, c.Fresh); err != nil {
+				return 0, err
+			}
+		}
 		if c.Fresh {
 			if err := t.dir.checkFresh(*c); err != nil {
 				return 0, err
 			}
-			if err := t.dir.remove(); err != nil {
-				return 0, err
-			}
-			if err := t.dir.mark(c.Launch); err != nil {
+			if t.dir.yields, err = bytesBelow(resolved(t.dir.join(checkpointsDir))); err != nil {
 				return 0, dirError(c.Dir, err)
 			}
 		}
@@ -68,7 +70,7 @@ func (t *opening) takeDirectory() (reached int64, err error) {
 	}
 	t.store = checkpoint.Store{FS: c.State.FS, Dir: filepath.Join(c.Dir, checkpointsDir)}
 	t.saves.saver = checkpoint.NewSaver(t.store)
-	if !c.leads() {
+	if !c.leads() || c.Fresh { // the earlier run is there until this one can begin
 		return 0, nil
 	}
 	steps, err := t.store.Steps()
@@ -114,6 +116,7 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 	}
 	t.say("planning a %s of %s parameters", t.config.State.Definition.Kind(), grouped(model.Parameters(t.config.State.Definition)))
 	t.config = t.config.withRows(ctx)
+	t.followEdition()
 	if err := t.fit(ctx); err != nil {
 		return err
 	}
@@ -125,7 +128,7 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 	if err := t.plan(ctx); err != nil {
 		return err
 	}
-	if err := t.estimate(reached); err != nil {
+	if err := t.estimate(max(reached, c.begun())); err != nil {
 		return err
 	}
 	t.reporter.facts.add("batch", "%d sequences x %d batches x %d tokens", c.State.Batch, c.State.Microbatches, c.State.Sequence)
@@ -146,20 +149,13 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 			return err
 		}
 	}
-	t.display.resumed, t.reporter.resumed, t.reporter.checkpoint, t.reporter.decided = t.resumed, t.resumed, t.checkpoint, t.decided.decisions
+	t.display.begun, t.reporter.resumed, t.reporter.checkpoint, t.reporter.decided = t.state.Step(), t.resumed, t.checkpoint, t.decided.decisions
 	t.display.config, t.reporter.config = t.config, t.config
 	return t.makeEqual(ctx)
 }
 
 // openDirectory makes or restores the state, and the files of the run directory; settings are its record's.
 func (t *opening) openDirectory(ctx context.Context, settings []byte) error {
-	removed, err := t.store.Clean()
-	if err != nil {
-		return err
-	}
-	for _, name := range removed {
-		t.say("removed %s, left by an interrupted save", name)
-	}
 	t.noteUnits()
 	if err := t.restore(ctx); err != nil {
 		return err
@@ -169,6 +165,11 @@ func (t *opening) openDirectory(ctx context.Context, settings []byte) error {
 	}
 	if err := t.noteOrigin(); err != nil {
 		return err
+	}
+	if t.config.Fresh { // nothing refuses any more
+		if err := t.startOver(); err != nil {
+			return err
+		}
 	}
 	if err := t.record(settings); err != nil {
 		return err
@@ -182,8 +183,13 @@ func (t *opening) openDirectory(ctx context.Context, settings []byte) error {
 	return t.openHistograms(ctx)
 }
 
-// record writes run.yaml, and copies of the files that the settings came from, as they were.
+// record writes run.yaml, before it the files of the caller's, and copies of the files that the settings came from, as they were.
 func (t *opening) record(settings []byte) error {
+	for _, f := range t.config.Files {
+		if err := t.dir.replace(f.Name, f.Text); err != nil {
+			return err
+		}
+	}
 	head := bytes.NewBuffer(t.decided.text())
 	for _, f := range t.config.Given {
 		name := givenName(f.Text)
@@ -198,6 +204,16 @@ func (t *opening) record(settings []byte) error {
 // restore finds the newest whole checkpoint and goes on from it, or begins.
 func (t *opening) restore(ctx context.Context) error {
 	c := t.config
+	if c.Fresh {
+		return t.beginTold(ctx)
+	}
+	removed, err := t.store.Clean()
+	if err != nil {
+		return err
+	}
+	for _, name := range removed {
+		t.say("removed %s, left by an interrupted save", name)
+	}
 	found, err := t.store.Newest()
 	for _, r := range found.Rejected {
 		t.say("warning: %s", r)
@@ -209,10 +225,7 @@ func (t *opening) restore(ctx context.Context) error {
 		return err
 	}
 	if found.Path == "" {
-		if err := t.tellCheckpoint(ctx, ""); err != nil {
-			return err
-		}
-		return t.begin(ctx)
+		return t.beginTold(ctx)
 	}
 	defer t.times.span(spanRestore)()
 	begin := time.Now()
@@ -242,6 +255,7 @@ func (t *opening) restore(ctx context.Context) error {
 	if err := t.tellCheckpoint(ctx, found.Path); err != nil {
 		return err
 	}
+	t.dropValue()
 	loaded, record, err := t.team.target.Load(ctx, t.config.State, found.Path)
 	if err != nil {
 		return err
@@ -273,7 +287,15 @@ func (t *opening) loaded() {
 	}
 }
 
-// begin makes the state of step 0.
+// beginTold begins, and tells the other ranks that there is no checkpoint.
+func (t *opening) beginTold(ctx context.Context) error {
+	if err := t.tellCheckpoint(ctx, ""); err != nil {
+		return err
+	}
+	return t.begin(ctx)
+}
+
+// begin makes the state of step 0, or that of the value that the run begins with.
 func (t *opening) begin(ctx context.Context) error {
 	defer t.times.span(spanCreate)()
 	c := &t.config
@@ -283,7 +305,13 @@ func (t *opening) begin(ctx context.Context) error {
 		return fmt.Errorf("train: %w", err)
 	}
 	t.compareBases()
-	created, err := t.team.target.Create(ctx, c.State, c.Params)
+	var created State
+	if c.begins() {
+		t.say("begins with what it was given: %s", *c.Value)
+		created, err = t.team.target.Begin(ctx, c.State, *c.Value)
+	} else {
+		created, err = t.team.target.Create(ctx, c.State, c.Params)
+	}
 	if err == nil {
 		t.state = created
 	}
@@ -311,7 +339,7 @@ func (t *opening) openLogs() (err error) {
 		return err
 	}
 	t.sampled = t.journal.samples.last
-	if t.journal.metrics.lastOfStep+t.config.LogEvery <= step {
+	if t.resumed > 0 && t.journal.metrics.lastOfStep+t.config.LogEvery <= step {
 		t.say("warning: %s ends at step %d: its lines up to step %d are missing", metricsFile, t.journal.metrics.lastOfStep, step)
 	}
 	var e EvalMetrics

@@ -144,6 +144,29 @@ func (c Config) accumulatingAs(dir string) (_ Config, said string, err error) {
 	return c, said, nil
 }
 
+// followEdition has the optimizer follow the rules that the run in the directory began with. What is wrong with its newest checkpoint is told where
+// it is opened.
+func (t *opening) followEdition() {
+	steps, err := t.store.Steps()
+	if err != nil || len(steps) == 0 {
+		return
+	}
+	record, err := checkpoint.ReadRecord(t.config.State.FS, filepath.Join(t.store.Dir, checkpoint.DirName(steps[0])))
+	if err != nil {
+		return
+	}
+	begun, err := state.SavedOptimizer(record)
+	if err != nil || begun.Name != t.config.State.Optimizer.Name {
+		return
+	}
+	t.config.State.Optimizer = t.config.State.Optimizer.Following(begun)
+	if what := begun.Earlier(); what != "" && t.config.leads() {
+		said := fmt.Sprintf("optimizer %s: %s, as this run began; new runs do otherwise", begun.Name, what)
+		t.say("%s", said)
+		t.reporter.facts.add("optimizer", "%s", said)
+	}
+}
+
 // storedSettings are those of the run of a directory, in JSON by their keys; nil where there are none.
 func storedSettings(dir string) (map[string]string, error) {
 	text, err := stranger.Read(filepath.Join(dir, runFile))

@@ -74,7 +74,7 @@ func TestPairsOnStagesAndRanks(t *testing.T) {
 			}
 			t.Run(prefer.Loss+" "+row.name, func(t *testing.T) {
 				c := pairsRun(t, prefer, base)
-				target := Target(oneDevice{dev})
+				target := Target(oneDevice{device: dev})
 				if row.stages == 2 {
 					target = Pipelined([]*gpu.Device{dev, dev}, twoStages(t, c.State))
 				}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"gputrain/gpu"
 	"gputrain/model"
@@ -113,7 +112,7 @@ func (t *opening) countWork() error {
 }
 
 // estimate tells, before anything is compiled, how long the rest of the run takes by counts alone. It does so for processors, whose drivers may
-// compile for a minute; a card is measured as soon. Samples are left out: they are short, or measured.
+// compile for a minute; a card is measured as soon.
 func (t *opening) estimate(from int64) error {
 	for _, d := range t.team.target.Devices() {
 		if d.Adapter().Class() == gpu.Hardware || t.team.spread() { // the peak is that of this rank's adapters
@@ -124,16 +123,14 @@ func (t *opening) estimate(from int64) error {
 	if t.meter.peak == 0 || from >= c.Steps {
 		return nil
 	}
-	flops := ownFLOPs(c.State, t.meter.flops)
 	speed := paced(t.team.target.Devices()[0].Adapter(), t.meter.peak*ofPeak)
-	f, err := guessed(c, from, flops, speed)
+	f, err := guessed(c, from, ownFLOPs(c.State, t.meter.flops), t.reporter.planned.Commands, speed)
 	if err != nil {
 		return err
 	}
-	pass := time.Duration(flops / float64(max(1, c.State.Share().Count)) / speed.FLOPS * float64(time.Second))
-	rehearsal := max(pass, min(measureMost*pass, measureAgain))
-	t.say("at %s of that peak the run takes about %s, and up to a minute more if the driver has yet to compile its kernels; it is measured before the first step",
-		percent(ofPeak), durationText(whole(t.times.list())+rehearsal+f.left()))
+	f.spent = whole(t.times.list())
+	t.say("at %s of that peak the run takes at least %s, and up to a minute more if the driver has yet to compile its kernels; it is measured before the first step",
+		percent(ofPeak), f.whole())
 	return nil
 }
 

@@ -172,7 +172,7 @@ func TestSoakMatrixOfRanks(t *testing.T) {
 // runCell is a run by one number of ranks after the other; every other time the update is divided the other way.
 func runCell(t *testing.T, dev *gpu.Device, c Config, of matrixCell) {
 	t.Helper()
-	target := Target(oneDevice{dev})
+	target := Target(oneDevice{device: dev})
 	if of.staged {
 		target = Pipelined([]*gpu.Device{dev, dev}, twoStages(t, c.State))
 	}

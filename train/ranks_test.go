@@ -25,7 +25,7 @@ import (
 // onRanks runs c on n ranks in one process, each with what change makes of it, and returns how each ended.
 func onRanks(t *testing.T, dev *gpu.Device, n int, c Config, change func(rank int, c *Config) context.Context) (results []Result, errs []error) {
 	t.Helper()
-	return ranksOn(t, slices.Repeat([]Target{oneDevice{dev}}, n), c, change)
+	return ranksOn(t, slices.Repeat([]Target{oneDevice{device: dev}}, n), c, change)
 }
 
 // ranksOn is onRanks on any targets, one for each rank.

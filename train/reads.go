@@ -14,39 +14,19 @@ import (
 // Read is a file or a directory that a run reads, and the key of the setting that names it.
 type Read struct{ Key, Path string }
 
-// reads are all that a run reads, with the bases of what it begins with.
-func (c Config) reads() []Read {
-	all := c.Reads
+// reads are all that a run reads: directories that it begins with as they were found, such as the checkpoint that a run directory stands for, and the
+// bases of the model's.
+func (c Config) reads() (all []Read) {
 	if c.From != "" {
-		all = append([]Read{{modelFrom, c.From}}, all...)
+		all = append(all, Read{modelFrom, c.From})
 		for _, dir := range model.Bases(c.From) {
 			all = append(all, Read{modelFrom, dir})
 		}
 	}
-	return all
-}
-
-// checkFresh refuses a fresh start that would remove what the run reads.
-func (d *runDir) checkFresh(c Config) error {
-	found, err := inspectDir(d.path)
-	if err != nil {
-		return err
+	if c.LoRAFrom != "" {
+		all = append(all, Read{"lora.from", c.LoRAFrom})
 	}
-	var removed []string
-	for _, name := range found.ours() {
-		removed = append(removed, entry(d.join(name)))
-	}
-	removed = append(removed, resolved(d.join(checkpointsDir)))
-	for _, read := range c.reads() {
-		for _, path := range files(read.Path) {
-			for _, gone := range removed {
-				if below(path, gone) {
-					return &DirError{d.path, fmt.Errorf("fresh start: %s: found %s, which would be removed; choose another run directory, or copy it out of this one", read.Key, read.Path)}
-				}
-			}
-		}
-	}
-	return nil
+	return append(all, c.Reads...)
 }
 
 // advised makes an error that advises a fresh start not advise one that is refused.
@@ -107,6 +87,9 @@ func entry(path string) string {
 // files are the places that reading a path leads to: its own, that of what it links to and, if it is a directory, those of links in it.
 func files(path string) []string {
 	all := trail(path)
+	if real, err := filepath.EvalSymlinks(path); err == nil { // behind a link, .. leads elsewhere than the path without both
+		all = append(all, resolved(real))
+	}
 	entries, err := os.ReadDir(path)
 	if err != nil { // a file
 		return all

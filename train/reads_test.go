@@ -44,6 +44,7 @@ func TestFreshStartKeepsWhatIsRead(t *testing.T) {
 	require.NoError(t, os.Symlink("../run/metrics.jsonl", "far/text.txt"))
 	require.NoError(t, os.Symlink(at(step)+"/model.safetensors", "far/model.safetensors"))
 	require.NoError(t, os.Symlink("far/text.txt", "twice.txt"))
+	require.NoError(t, os.Symlink("run/checkpoints/step-00000006", "deep"))
 	base(t, "part", at("middle"))
 	base(t, "middle", at(step))
 	d := &runDir{path: "run"}
@@ -53,6 +54,9 @@ func TestFreshStartKeepsWhatIsRead(t *testing.T) {
 		{From: "link/checkpoints/step-00000006"},
 		{From: "part"},
 		{From: "far"},
+		{LoRAFrom: "./link/../run/checkpoints/step-00000006"},
+		{LoRAFrom: "deep"},
+		{Reads: []Read{{"run file", "deep/../../metrics.jsonl"}}}, // the link first, then ..
 		{Reads: []Read{{"data.tokenizer", step + "/tokenizer.json"}}},
 		{Reads: []Read{{"data.tokenizer", "far"}}},
 		{Reads: []Read{{"data.text", "text.txt"}, {"data.text", "run/metrics.jsonl"}}},
@@ -62,17 +66,14 @@ func TestFreshStartKeepsWhatIsRead(t *testing.T) {
 		err := d.checkFresh(c)
 		var refused *DirError
 		require.ErrorAs(t, err, &refused, "%v", c)
-		key := "model.from"
-		if c.From == "" {
-			key = c.Reads[0].Key
-		}
+		key := c.reads()[0].Key
 		assert.ErrorContains(t, err, key+": found ")
 		assert.ErrorContains(t, err, "which would be removed; choose another run directory")
 		changed := &ChangedError{NotFresh: false}
 		require.ErrorIs(t, d.advised(c, changed), changed)
 		assert.NotContains(t, changed.Error(), "--fresh")
 	}
-	for _, c := range []Config{{}, {From: "run"}, {From: "far/none"}, {Reads: []Read{{"data.text", "run/notes.txt"}, {"data.text", "text.txt"}}}} {
+	for _, c := range []Config{{}, {From: "run"}, {From: "far/none"}, {LoRAFrom: "far/../run"}, {Reads: []Read{{"data.text", "run/notes.txt"}, {"data.text", "text.txt"}}}} {
 		require.NoError(t, d.checkFresh(c), "%v", c)
 		changed := &ChangedError{}
 		require.ErrorIs(t, d.advised(c, changed), changed)

@@ -33,7 +33,7 @@ func TestRunRecomputesWhatItMust(t *testing.T) {
 	c.Dir, c.State.Recompute = dir, state.RecomputeAuto
 	bytesOf := map[string]uint64{}
 	for _, choice := range c.withDefaults().withRows(t.Context()).State.Choices() {
-		plan, err := oneDevice{dev}.Plan(t.Context(), choice)
+		plan, err := oneDevice{device: dev}.Plan(t.Context(), choice)
 		require.NoError(t, err)
 		bytesOf[choice.Recompute] = plan.bytes()
 	}

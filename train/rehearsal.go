@@ -146,6 +146,7 @@ const (
 	measureAgain    = measureFor / 4
 	measureMost     = 5
 	measureTogether = 2 // by ranks that have stages of one model
+	rehearsedTokens = 4 // of a sample
 )
 
 // measured is the mean of what once tells, but for the first time: what that took longer than the others went into compiling.
@@ -200,7 +201,7 @@ func (r *rehearsal) evaluationTime(ctx context.Context, passes time.Duration) (t
 func (r *rehearsal) sampleTime(ctx context.Context) (time.Duration, error) {
 	c := r.config.Sample
 	all := c.Tokens
-	c.Tokens = min(c.Tokens, 4)
+	c.Tokens = min(c.Tokens, rehearsedTokens)
 	begin := time.Now()
 	var first time.Duration
 	prompt := c.Begin

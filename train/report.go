@@ -11,10 +11,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"gputrain/gpu"
 	"gputrain/internal/system"
+	"gputrain/internal/terminal"
 	"gputrain/train/table"
 )
 
@@ -132,7 +132,7 @@ func writeSides(out *bytes.Buffer, samples []Sample) {
 
 // sideCell is a text that a model made, in a table, where none of it is markup.
 func sideCell(s string) string {
-	return strings.Join(strings.Fields(markup.ReplaceAllString(strings.Map(Shown, s), `\$0`)), " ")
+	return strings.Join(strings.Fields(markup.ReplaceAllString(strings.Map(terminal.Shown, s), `\$0`)), " ")
 }
 
 var markup = regexp.MustCompile("[\\\\`*_\\[\\]<>|#~&!]")
@@ -166,19 +166,9 @@ func cell(s string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ", "\r", " ").Replace(s)
 }
 
-// Shown is a character of a text that a model has made as a terminal may have it: it is told nothing by control characters.
-func Shown(r rune) rune {
-	if unicode.IsControl(r) && r != '\n' && r != '\t' {
-		return '\ufffd'
-	}
-	return r
-}
-
 // indented is a text as a code block, whatever is in it.
 func indented(s string) string {
-	s = strings.Map(func(r rune) rune {
-		return Shown(r)
-	}, s)
+	s = strings.Map(terminal.Shown, s)
 	return "    " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n    ")
 }
 

@@ -99,6 +99,7 @@ func (t *opening) reschedule(step int64) bool {
 func optimizerSettings(c optim.Config) []Setting {
 	const origin = "program"
 	var options map[string]json.RawMessage
+	c.Options.Schedule, c.Options.Edition = c.Options.Schedule.Complete(), 0 // checkpoints know the edition
 	raw, err := json.Marshal(c.Options)
 	if err == nil {
 		err = json.Unmarshal(raw, &options)

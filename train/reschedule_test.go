@@ -77,11 +77,11 @@ func TestARescheduledRunIsExact(t *testing.T) {
 func TestReschedule(t *testing.T) {
 	onTargets(t, func(t *testing.T, run func(context.Context, Config) (Result, error)) {
 		dir := t.TempDir()
-		_, err := run(t.Context(), scheduled(t, dir, 6, optim.ScheduleConfig{Type: "linear", LearningRate: 6e-3}))
+		_, err := run(t.Context(), scheduled(t, dir, 6, optim.ScheduleConfig{Type: "linear", LearningRate: 6e-3, LearningRateEnd: new(0.0)}))
 		require.NoError(t, err)
 		var out bytes.Buffer
 		again := func(ctx context.Context, change bool, hooks ...Hook) (Result, error) {
-			c := scheduled(t, dir, 12, optim.ScheduleConfig{Type: "linear", LearningRate: 24e-3})
+			c := scheduled(t, dir, 12, optim.ScheduleConfig{Type: "linear", LearningRate: 24e-3, LearningRateEnd: new(0.0)})
 			c.Reschedule, c.Hooks, c.Output = change, hooks, &out
 			return run(ctx, c)
 		}
@@ -119,7 +119,7 @@ func TestReschedule(t *testing.T) {
 		}
 
 		// Another seed is another run, and a checkpoint of the new schedule is of no other.
-		c := scheduled(t, dir, 20, optim.ScheduleConfig{Type: "linear", LearningRate: 24e-3})
+		c := scheduled(t, dir, 20, optim.ScheduleConfig{Type: "linear", LearningRate: 24e-3, LearningRateEnd: new(0.0)})
 		c.Reschedule, c.State.Seed = true, 5
 		_, err = run(t.Context(), c)
 		require.ErrorAs(t, err, &changed)
@@ -155,7 +155,7 @@ func TestRescheduleOfTheRateAlone(t *testing.T) {
 
 func TestRescheduleNeedsARun(t *testing.T) {
 	dev, dir := gputest.Device(t), t.TempDir()
-	c := scheduled(t, dir, 6, optim.ScheduleConfig{Type: "linear", LearningRate: 6e-3})
+	c := scheduled(t, dir, 6, optim.ScheduleConfig{Type: "linear", LearningRate: 6e-3, LearningRateEnd: new(0.0)})
 	c.Reschedule = true
 	_, err := Run(t.Context(), dev, c)
 	assert.ErrorContains(t, err, "found no checkpoint, wanted a run to go on with")

@@ -152,15 +152,15 @@ func TestResumeAtEveryStep(t *testing.T) {
 		adjust  func(*Config)
 		targets []Target // of processes, in turn
 	}{
-		{name: "a text", steps: long, corpus: text, targets: []Target{oneDevice{dev}}},
+		{name: "a text", steps: long, corpus: text, targets: []Target{oneDevice{device: dev}}},
 		{name: "a mixture with packed documents, Quad", steps: 7, corpus: mixture, adjust: func(c *Config) {
 			c.State.Optimizer = optim.Config{
 				Name: "quad", Options: c.State.Optimizer.Options, Parameters: json.RawMessage(`{"block_size":16,"refresh":{"every":2}}`),
 			}
 			c.State.Documents = true
-		}, targets: []Target{oneDevice{dev}}},
+		}, targets: []Target{oneDevice{device: dev}}},
 		{name: "two stages", steps: 7, corpus: text, targets: []Target{two}},
-		{name: "one stage and two", steps: 7, corpus: text, targets: []Target{oneDevice{dev}, two}},
+		{name: "one stage and two", steps: 7, corpus: text, targets: []Target{oneDevice{device: dev}, two}},
 	} {
 		if testing.Short() && form.name == "two stages" {
 			continue // which "one stage and two" resumes too

@@ -36,7 +36,7 @@ const TensorBoardDir = "tensorboard"
 // The same call again goes on where the newest whole checkpoint of the run directory stands, to the same bits as if it had never
 // stopped. A directory of a run with other settings is a *ChangedError.
 func Run(ctx context.Context, dev *gpu.Device, c Config) (Result, error) {
-	return RunOn(ctx, oneDevice{dev}, c)
+	return RunOn(ctx, oneDevice{dev, c.taken()}, c)
 }
 
 // RunOn is Run on any target. The same run may go on on another one.
@@ -53,13 +53,16 @@ func RunOn(ctx context.Context, target Target, c Config) (Result, error) {
 	return result, err
 }
 
-func run(ctx context.Context, target Target, c Config) (Result, error) {
+func run(ctx context.Context, target Target, c Config) (_ Result, err error) {
 	nothing := Result{Loss: math.NaN(), EvalLoss: math.NaN(), BestLoss: math.NaN()}
 	together := &team{group: c.Ranks, target: target}
 	if target == nil {
 		return nothing, together.end(ctx, errors.New("train: target: found none, wanted one, such as Pipelined makes"))
 	}
 	if err := c.Validate(); err != nil {
+		return nothing, together.end(ctx, err)
+	}
+	if c, err = c.withValue(); err != nil {
 		return nothing, together.end(ctx, err)
 	}
 	c = c.withDefaults()
@@ -85,6 +88,11 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 	c.State.Progress = spent.phase(progress.Phase)
 	t := newTrainer(c, together, progress, spent)
 	defer t.release()
+	defer func() {
+		if left := t.leave(ctx); err == nil {
+			err = left
+		}
+	}()
 	if err := (&opening{trainer: t}).start(ctx); err != nil {
 		_, err = together.agree(ctx, err, false)
 		t.dir.undo()

@@ -93,7 +93,9 @@ type runDir struct {
 	file   *os.File
 	info   fs.FileInfo
 	unlock func() error
-	made   bool // by this process
+	made   bool   // by this process
+	marked bool   // as one of a run, before this process took it
+	yields uint64 // bytes of the checkpoints that a fresh start is yet to remove
 }
 
 // takeDir makes a run directory, or takes one that is there. A directory with files of others under names that a
@@ -152,9 +154,9 @@ func (d *runDir) release() {
 	_ = errors.Join(d.unlock(), d.file.Close()) // nothing was written
 }
 
-// undo removes a directory that this process made and that has no run: only what claim put there.
+// undo removes what claim put into a directory that was no run's and has become none, and the directory where this process made it.
 func (d *runDir) undo() {
-	if d == nil || !d.made || d.check() != nil {
+	if d == nil || d.marked || d.check() != nil {
 		return
 	}
 	for _, name := range []string{runFile, metricsFile} {
@@ -165,13 +167,15 @@ func (d *runDir) undo() {
 	for _, name := range []string{markerFile, lockFileName} {
 		_ = os.Remove(d.join(name)) // a directory that stays is no harm
 	}
-	_ = os.Remove(d.path)
+	if d.made {
+		_ = os.Remove(d.path)
+	}
 }
 
 // claim makes sure that the directory is a run's or has nothing of one, locks it and marks it.
 func (d *runDir) claim() error {
 	marker, err := ReadMarker(d.path)
-	marked := err == nil
+	d.marked = err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return errors.Unwrap(err)
 	}
@@ -179,11 +183,11 @@ func (d *runDir) claim() error {
 	if err != nil {
 		return err
 	}
-	if !marked && found.record() {
+	if !d.marked && found.record() {
 		return fmt.Errorf("found the %s of a run and no %s, wanted both: copy that as well, or choose another directory; a run of an older program, which had none, ends with that program", runFile, markerFile)
 	}
 	theirs := found.theirs(false)
-	if !marked {
+	if !d.marked {
 		theirs = found.names()
 	}
 	if len(theirs) > 0 {
@@ -283,38 +287,18 @@ func (d *runDir) replace(name string, data []byte) error {
 	return err
 }
 
-// remove removes the files of a run, name by name. Where anything else would go with them nothing is touched.
-func (d *runDir) remove() error {
-	found, err := inspectDir(d.path)
-	if theirs := found.theirs(true); err == nil && len(theirs) > 0 {
-		err = foreignError(d.path, theirs)
-	}
-	for _, name := range found.ours() {
-		if err != nil {
-			break
-		}
-		if err = d.check(); err == nil {
-			err = os.Remove(d.join(name))
-		}
-	}
-	if err == nil {
-		err = checkpoint.Store{FS: d.held(checkpoint.OS), Dir: d.join(checkpointsDir)}.Remove()
-	}
-	if info, gone := os.Lstat(d.join(TensorBoardDir)); err == nil && gone == nil && info.IsDir() { // and no link to another disk
-		err = os.Remove(d.join(TensorBoardDir))
-	}
-	if err != nil {
-		return &DirError{d.path, fmt.Errorf("fresh start: %w", err)}
-	}
-	return nil
-}
-
 // held is a file system that refuses to write once the directory is gone.
 func (d *runDir) held(fsys checkpoint.FileSystem) checkpoint.FileSystem { return heldFS{fsys, d} }
 
 type heldFS struct {
 	checkpoint.FileSystem
 	dir *runDir
+}
+
+// Free counts what a fresh start yields, which it removes only where nothing refuses it.
+func (h heldFS) Free(dir string) (uint64, error) {
+	free, err := h.FileSystem.Free(dir)
+	return free + h.dir.yields, err
 }
 
 func (h heldFS) MkdirAll(dir string) error {

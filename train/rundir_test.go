@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/checkpoint"
+	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 )
 
@@ -139,6 +140,52 @@ func TestProfileOfARun(t *testing.T) {
 	var gone *GoneError
 	require.ErrorAs(t, err, &gone)
 	requireText(t, "mine", path)
+}
+
+// A run that is refused writes none of its files and removes nothing, also when it was to start over.
+func TestARefusedRunLeavesTheDirectory(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyRun(t, filepath.Join(t.TempDir(), "run"))
+	mine := filepath.Join(c.Dir, "mine.yaml")
+	run := func(target Target, fresh bool, text string) error {
+		c.Steps, c.SaveEvery, c.Fresh = 3, Every(3), fresh
+		c.Files = []File{{Name: "mine.yaml", Text: []byte(text), Ours: func(text []byte) bool { return strings.HasPrefix(string(text), "# ours") }}}
+		_, err := RunOn(t.Context(), target, c)
+		return err
+	}
+	on := oneDevice{device: dev}
+	refusing := refusingTarget{stagedTarget{on}}
+	require.ErrorIs(t, run(refusing, false, "# ours 1"), gpu.ErrOutOfMemory)
+	require.NoDirExists(t, c.Dir)
+	put(t, c.Dir, map[string]string{"notes.txt": "theirs"})
+	require.ErrorIs(t, run(refusing, false, "# ours 1"), gpu.ErrOutOfMemory)
+	require.Equal(t, map[string]string{"notes.txt": "theirs"}, textsIn(t, c.Dir))
+
+	other, err := takeDir(c.Dir)
+	require.NoError(t, err)
+	require.ErrorContains(t, run(on, false, "# ours 1"), "another process is training in it")
+	require.NoFileExists(t, mine)
+	other.release()
+
+	put(t, c.Dir, map[string]string{"mine.yaml": "theirs"})
+	for _, fresh := range []bool{false, true} {
+		require.ErrorContains(t, run(on, fresh, "# ours 1"), "mine.yaml: found a file of others, wanted none")
+	}
+	requireText(t, "theirs", mine)
+
+	require.NoError(t, os.Remove(mine))
+	require.NoError(t, run(on, false, "# ours 1"))
+	requireText(t, "# ours 1", mine)
+	before := textsIn(t, c.Dir)
+	require.ErrorContains(t, run(on, false, "# ours 2"), "mine.yaml: found one that another process has written meanwhile")
+	require.ErrorIs(t, run(oneDevice{device: gputest.Device(t, gputest.WithMemoryLimit(300<<10))}, true, "# ours 2"), gpu.ErrOutOfMemory)
+	require.ErrorIs(t, run(refusing, true, "# ours 2"), gpu.ErrOutOfMemory)
+	c.State.FS = noRoom{checkpoint.OS}
+	require.ErrorContains(t, run(on, true, "# ours 2"), "bytes free on the disk")
+	assert.Equal(t, before, textsIn(t, c.Dir))
+	c.State.FS = nil
+	require.NoError(t, run(on, true, "# ours 2"))
+	requireText(t, "# ours 2", mine)
 }
 
 func requireText(t *testing.T, want, path string) {

@@ -83,7 +83,7 @@ func (e *ChangedError) Error() string {
 		ways = []string{"restore the value", "let the schedule change with --reschedule", "choose another directory"}
 	}
 	if !e.NotFresh {
-		ways = append(ways, "start over with --fresh")
+		ways = append(ways, "start over with --fresh, which removes what it has trained")
 	}
 	last := len(ways) - 1
 	way := strings.Join(ways[:last], ", ") + ", or " + ways[last]

@@ -96,7 +96,7 @@ func TestSignalInEveryPhase(t *testing.T) {
 			ctx, stop := Signals(t.Context(), io.Discard, func(int) { t.Error("one signal does not end the process") })
 			defer stop()
 			c := tinyRun(t, t.TempDir())
-			target := &interrupted{oneDevice: oneDevice{dev}}
+			target := &interrupted{oneDevice: oneDevice{device: dev}}
 			disturb(&c, target, func(context.Context) {
 				assert.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
 				<-ctx.Done()

@@ -12,9 +12,12 @@ import (
 // checkSpace refuses a run for whose checkpoints the disk has no room, all that there will be at once, and says what they take.
 func (t *opening) checkSpace(ctx context.Context) error {
 	c := t.config
-	there, err := t.store.Steps()
-	if err != nil {
-		return err
+	var there []int64
+	var err error
+	if !c.Fresh {
+		if there, err = t.store.Steps(); err != nil {
+			return err
+		}
 	}
 	more := max(1, min(c.mostCheckpoints()-len(there), c.savesAfter(t.state.Step())))
 	dir := t.store.Dir // which may be a link to another disk

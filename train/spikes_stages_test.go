@@ -72,7 +72,7 @@ func TestSpikesAreLeftOutOnStages(t *testing.T) {
 	assert.Contains(t, steps[8].LeftOut, "loss")
 	requireSame(t, want, leftBy(t, staged.Dir))
 
-	for stop, targets := range map[int64][2]Target{7: {oneDevice{dev}, two}, 10: {two, oneDevice{dev}}} {
+	for stop, targets := range map[int64][2]Target{7: {oneDevice{device: dev}, two}, 10: {two, oneDevice{device: dev}}} {
 		c := run(t.TempDir())
 		ctx, hook := stopAt(StepBegin, stop)
 		c.Hooks = append([]Hook{hook}, c.Hooks...)

@@ -100,7 +100,7 @@ func TestRunOnStages(t *testing.T) {
 	require.ErrorIs(t, err, ErrStopped)
 	assert.NotContains(t, out.String(), "stage")
 	c.Hooks = nil
-	result, err := RunOn(t.Context(), stagedTarget{oneDevice{dev}}, c)
+	result, err := RunOn(t.Context(), stagedTarget{oneDevice{device: dev}}, c)
 	require.NoError(t, err)
 	require.EqualValues(t, 5, result.Resumed)
 	require.Equal(t, want, outcomeOf(t, dir))
@@ -132,7 +132,7 @@ func TestRunOnStages(t *testing.T) {
 	report, err := os.ReadFile(filepath.Join(dir, reportFile))
 	require.NoError(t, err)
 	assert.Contains(t, string(report), "| stage 1 | ln_f: ")
-	planned, err := stagedTarget{oneDevice{dev}}.Plan(t.Context(), c.withDefaults().withRows(t.Context()).State)
+	planned, err := stagedTarget{oneDevice{device: dev}}.Plan(t.Context(), c.withDefaults().withRows(t.Context()).State)
 	require.NoError(t, err)
 	assert.Contains(t, string(report), fmt.Sprintf("| device: %s | %s | ", dev.Adapter(), gpu.SizeText(planned.bytes())), "two stages on one device")
 	assert.Contains(t, string(report), "| stages | busy ")
@@ -168,7 +168,7 @@ func TestMeanUse(t *testing.T) {
 // A target that refuses leaves nothing behind, and its reason is the run's.
 func TestTargetThatRefuses(t *testing.T) {
 	dir := t.TempDir()
-	result, err := RunOn(t.Context(), refusingTarget{stagedTarget{oneDevice{gputest.Device(t)}}}, tinyRun(t, dir))
+	result, err := RunOn(t.Context(), refusingTarget{stagedTarget{oneDevice{device: gputest.Device(t)}}}, tinyRun(t, dir))
 	require.ErrorIs(t, err, gpu.ErrOutOfMemory)
 	assert.Equal(t, OutOfMemory, result.Reason)
 	assert.NoFileExists(t, filepath.Join(dir, metricsFile))

@@ -28,6 +28,7 @@ import (
 // which tells how the stages spent the time of the newest step whose metrics TrainStep or Drain has returned.
 type State interface {
 	Step() int64
+	Value(ctx context.Context) (state.Value, error)
 	Rehearse(ctx context.Context, times int) (time.Duration, error)
 	Submits() [][]gpu.Planned
 	TrainStep(ctx context.Context, batch data.Batch) ([]state.Metrics, error)
@@ -54,6 +55,8 @@ type Target interface {
 	Adapter() string
 	// Create makes the state of step 0; params nil draws the parameters from the configuration's seed.
 	Create(ctx context.Context, c state.Config, params []buffers.Host) (State, error)
+	// Begin makes the state that goes on from a value, and takes that over. After an error the value is as it was.
+	Begin(ctx context.Context, c state.Config, v state.Value) (State, error)
 	// Load makes the state that a checkpoint has, whatever target wrote it.
 	Load(ctx context.Context, c state.Config, dir string) (State, checkpoint.Record, error)
 	// Devices are those of the stages, in their order; one may be several stages'.
@@ -62,9 +65,10 @@ type Target interface {
 
 // Planned is what a state would take.
 type Planned struct {
-	Stages []StagePlan // one where the model is not cut
-	Fits   bool        // there is room for it
-	Host   state.HostPlan
+	Stages   []StagePlan // one where the model is not cut
+	Fits     bool        // there is room for it
+	Host     state.HostPlan
+	Commands int // that a step gives to a device; 0: nobody has counted
 }
 
 // bytes is what the stages take together.
@@ -86,7 +90,10 @@ type StagePlan struct {
 var errNoDevice = errors.New("train: device: found none, wanted one of gpu.Open")
 
 // oneDevice is the target of Run.
-type oneDevice struct{ device *gpu.Device }
+type oneDevice struct {
+	device *gpu.Device
+	taken  uint64 // bytes of what the run begins with
+}
 
 func (o oneDevice) Plan(ctx context.Context, c state.Config) (p Planned, err error) {
 	if o.device == nil {
@@ -102,14 +109,37 @@ func (o oneDevice) Plan(ctx context.Context, c state.Config) (p Planned, err err
 	a := o.device.Adapter()
 	return Planned{
 		Stages: []StagePlan{{Adapter: a.String() + ", driver " + a.Driver, Bytes: memory[0].Total(), Memory: memory[0].String()}},
-		Fits:   state.FitsMemory(o.Devices(), memory), Host: state.PlanHost(o.Devices(), memory, copied),
+		Fits:   state.FitsMemory(o.Devices(), memory, o.taken), Host: state.PlanHost(o.Devices(), memory, copied), Commands: commandsOf(dry.Submits()[0]),
 	}, err
+}
+
+// commandsOf is how many commands the submits of a step have.
+func commandsOf(submits []gpu.Planned) (n int) {
+	for _, s := range submits {
+		n += s.Times * s.Dispatches
+	}
+	return n
 }
 
 func (o oneDevice) Adapter() string { return state.AdapterName(o.device) }
 
 func (o oneDevice) Create(ctx context.Context, c state.Config, params []buffers.Host) (State, error) {
 	s, err := state.CreateFrom(ctx, o.device, c, params)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (o oneDevice) Begin(ctx context.Context, c state.Config, v state.Value) (State, error) {
+	p, err := v.Placement()
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Equal(p.Devices, o.Devices()) {
+		return nil, fmt.Errorf("train: value: found it on %s, wanted it on the device of the run: Place it there", state.AdapterName(p.Devices...))
+	}
+	s, err := state.Train(ctx, v, c)
 	if err != nil {
 		return nil, err
 	}
@@ -208,6 +238,14 @@ func (p pipelined) Adapter() string { return state.AdapterName(p.devices...) }
 
 func (p pipelined) Create(ctx context.Context, c state.Config, params []buffers.Host) (State, error) {
 	s, err := pipeline.Create(ctx, p.devices, p.with(c), params)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (p pipelined) Begin(ctx context.Context, c state.Config, v state.Value) (State, error) {
+	s, err := pipeline.Train(ctx, p.devices, p.with(c), v)
 	if err != nil {
 		return nil, err
 	}

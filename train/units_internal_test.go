@@ -30,13 +30,13 @@ func TestOtherUnits(t *testing.T) {
 		_, err := Run(t.Context(), dev, c)
 		require.NoError(t, err)
 		o := &opening{trainer: &trainer{config: c, team: &team{}}}
-		o.team.target = withUnits{oneDevice{dev}}
+		o.team.target = withUnits{oneDevice{device: dev}}
 		if !rounds {
 			assert.Empty(t, o.units())
 			continue
 		}
 		assert.Equal(t, "8x8x8", o.units())
-		_, err = RunOn(t.Context(), withUnits{oneDevice{dev}}, c)
+		_, err = RunOn(t.Context(), withUnits{oneDevice{device: dev}}, c)
 		var changed *ChangedError
 		require.ErrorAs(t, err, &changed)
 		assert.Equal(t, []string{"device.matrix (products of f16)", "no matrix units", "matrix units of 8x8x8"}, []string{changed.Key, changed.Found, changed.Wanted})

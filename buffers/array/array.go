@@ -12,12 +12,16 @@ import (
 type Spec struct {
 	Path  string // like "h.0.attn.c_attn.weight"
 	Shape []int
+	// OutIn says that a matrix is [outputs, inputs], as files of PyTorch have those of linear layers; else it is [inputs, outputs], as in JAX. No number
+	// lies elsewhere for it: what asks is an optimizer for which the two sides differ.
+	OutIn bool
 }
 
 // Host is an array that the host has, row-major: in memory, or to be read when it is used.
 type Host struct {
 	Path  string
 	Shape []int
+	OutIn bool // of Spec
 	Data  []float32
 	// Read gives the elements from first on, as many as fit dst, of an array whose Data is nil: one in a file, which is as large as it likes.
 	// It is called from several goroutines at once.
@@ -41,6 +45,9 @@ var ofLayer = regexp.MustCompile(`(^|\.)[0-9]+\.`)
 
 // MatrixOfLayer tells whether an array is a matrix of a layer: neither a vector, nor an embedding or an output head.
 func (s Spec) MatrixOfLayer() bool { return len(s.Shape) == 2 && ofLayer.MatchString(s.Path) }
+
+// Spec is the array without its elements.
+func (h Host) Spec() Spec { return Spec{Path: h.Path, Shape: h.Shape, OutIn: h.OutIn} }
 
 // Elements is the product of a shape, 1 for a scalar.
 func Elements(shape []int) int {

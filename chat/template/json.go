@@ -17,7 +17,8 @@ import (
 // deepestJSON bounds what Decode takes, as encoding/json bounds what it reads.
 const deepestJSON = 1000
 
-// Decode reads JSON as a value for templates: objects keep the order of their keys, of a key that comes twice the last value counts.
+// Decode reads JSON as a value for templates: objects keep the order of their keys, of a key that comes twice the last value counts. Half of a
+// surrogate pair is a *SurrogateError.
 func Decode(raw []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -32,6 +33,9 @@ func Decode(raw []byte) (any, error) {
 	}
 	if err != nil {
 		return nil, stranger.Told(raw, err)
+	}
+	if err := CheckSurrogates(raw); err != nil {
+		return nil, err
 	}
 	return value, nil
 }

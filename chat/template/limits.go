@@ -47,7 +47,9 @@ func (r *run) made(bytes int) {
 	if bytes < 0 || bytes > r.limits.Made-r.bytes {
 		r.fail("more than %d bytes of texts and lists on the way, wanted at most so many (limit: bytes made)", r.limits.Made)
 	}
-	r.bytes += bytes
+	if r.bytes += bytes; r.bytes > light && !r.alone {
+		r.waited, r.alone = r.account.alone(), true
+	}
 	r.step(bytes / 64)
 }
 

@@ -36,8 +36,9 @@ func marks(t token) bool { return slices.Contains([]string{"safe", "escape", "e"
 
 // Options say how a template is rendered.
 type Options struct {
-	Limits Limits
-	Now    time.Time // that strftime_now tells; zero: the time of the call
+	Limits  Limits
+	Account *Account  // of this rendering and others; nil: it stands alone
+	Now     time.Time // that strftime_now tells; zero: the time of the call
 
 	earlier bool
 }
@@ -51,16 +52,37 @@ type Rendering struct {
 
 // Render runs a template with some variables.
 func (t *Template) Render(variables *Object, o Options) (made *Rendering, err error) {
-	defer stopped(&err)
 	r := &run{template: t, limits: o.Limits.withDefaults(), now: o.Now, earlier: o.earlier, line: 1, out: &strings.Builder{}}
 	if r.now.IsZero() {
 		r.now = time.Now()
 	}
+	if r.account = o.Account; r.account == nil {
+		r.account = &Account{}
+	}
+	bytes := size(variables)
+	begun, err := r.account.begin(bytes)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if r.alone {
+			r.account.heavy.Unlock()
+		}
+	}()
+	made, err = r.render(variables)
+	if over := r.account.end(begun, r.waited, bytes, r.out.Len()); over != nil {
+		return nil, over
+	}
+	return made, err
+}
+
+func (r *run) render(variables *Object) (made *Rendering, err error) {
+	defer stopped(&err)
 	top := &scope{}
 	for i, key := range variables.Keys() {
 		top.set(key, variables.values[i])
 	}
-	r.block(t.body, top)
+	r.block(r.template.body, top)
 	text := r.out.String()
 	made = &Rendering{Text: text}
 	at, character := 0, 0
@@ -100,6 +122,9 @@ type run struct {
 
 	line                int
 	steps, bytes, depth int
+	account             *Account
+	alone               bool          // it has much memory
+	waited              time.Duration // for others that had
 
 	out       *strings.Builder   // what is written
 	outer     []*strings.Builder // around it: of blocks whose text is a value

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"gputrain/gpu"
-	"gputrain/internal/suggest"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/state"
@@ -50,7 +50,7 @@ func (c *planCmd) advice(ctx context.Context, cfg *runfile.Config, st state.Conf
 		for _, m := range memory {
 			way.Planned = max(way.Planned, m.Total())
 		}
-		way.Fits = state.FitsMemory(on, memory)
+		way.Fits = state.FitsMemory(on, memory, 0)
 		if n := len(out); n > 0 && out[n-1].means == way.means && !out[n-1].Fits {
 			out = out[:n-1] // the larger one of the kind
 		}
@@ -59,6 +59,9 @@ func (c *planCmd) advice(ctx context.Context, cfg *runfile.Config, st state.Conf
 	return out, nil
 }
 
+// noSamples leaves out the keys and values of sampling.
+const noSamples = "train.sample_tokens=0"
+
 // mostCards is how many are advised at most: their stages are planned one by one.
 const mostCards = 8
 
@@ -66,6 +69,9 @@ const mostCards = 8
 func (c *planCmd) ways(cfg *runfile.Config, st state.Config, short *state.MemoryError) (out []advised) {
 	kept := short.Kept() < short.Available // so a smaller microbatch may fit
 	add := func(means string, set ...string) { out = append(out, advised{Set: set, means: means}) }
+	if st.Sampling {
+		add("no samples", noSamples)
+	}
 	if kept && st.Batch > 1 {
 		add("one sequence at once", "train.batch=1", fmt.Sprintf("train.accumulate=%d", cfg.Train.Batch*cfg.Train.Accumulate), "pipeline.microbatches=1")
 	}
@@ -111,7 +117,7 @@ func (c *planCmd) ways(cfg *runfile.Config, st state.Config, short *state.Memory
 			add("all but two layers frozen, in bf16", "optimizer.rates=[{match: '"+last+"', multiplier: 1}, {match: '.', multiplier: 0}]", "model.base=bf16")
 		}
 	}
-	for _, base := range []string{"f32", "bf16", "nf4"} {
+	for _, base := range []string{"f32", "bf16", "nf4", "nf4-nested"} {
 		if cfg.Model.From != "" && !cfg.LoRA.On() {
 			add("adapters, beside a base in "+base, "lora.rank=8", "model.base="+base)
 		} else if cfg.LoRA.On() && base != cfg.Model.Base {
@@ -168,6 +174,36 @@ func least(ctx context.Context, cfg *runfile.Config, devices []*gpu.Device) ([]s
 	return memoryOf(ctx, run, devices)
 }
 
+// holding says which are the smallest cards that have as much memory as a run takes at least.
+func holding(ctx context.Context, cfg *runfile.Config) (string, error) {
+	devices, err := devicesOn(cfg, cards[0].Name)
+	if err != nil {
+		return "", err
+	}
+	memory, err := least(ctx, cfg, devices)
+	if err != nil {
+		return "", err
+	}
+	most := uint64(0)
+	for _, m := range memory {
+		most = max(most, m.Total())
+	}
+	least, names := uint64(math.MaxUint64), []string(nil)
+	for _, c := range cards {
+		if c.room() < most || c.memory > least {
+			continue
+		}
+		if c.memory < least {
+			least, names = c.memory, nil
+		}
+		names = append(names, c.Name)
+	}
+	if names == nil {
+		return fmt.Sprintf("no card of the list of --memory has the %s that it takes", gpu.SizeText(most)), nil
+	}
+	return fmt.Sprintf("the smallest cards of the list of --memory that hold it have %s: %s", gpu.SizeText(least), strings.Join(names, ", ")), nil
+}
+
 // writeAdvice prints what to set.
 func writeAdvice(out io.Writer, all []advised) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -180,95 +216,4 @@ func writeAdvice(out io.Writer, all []advised) error {
 		row(w, 60, a.means, gpu.SizeText(a.Planned), fits, strings.Join(a.Set, " "))
 	}
 	return w.Flush()
-}
-
-// card is an adapter by its published figures.
-type card struct {
-	Name string `json:"name"`
-	gpu.Speed
-	memory  uint64 // bytes
-	unified bool   // with the processor
-}
-
-// cards have the speeds that docs/benchmarks.md derives; those without one are known by their memory alone. Speeds of matrix units are published ones, of
-// those that products have tiles for.
-var cards = []card{
-	{"AMD RX 6800 XT", gpu.Speed{FLOPS: 20.7e12, BytesPerSecond: 512e9}, 16 << 30, false},
-	{"Intel Arc A770", gpu.Speed{FLOPS: 19.7e12, BytesPerSecond: 560e9}, 16 << 30, false},
-	{"NVIDIA RTX 3060", gpu.Speed{FLOPS: 12.7e12, UnitFLOPS: 25.4e12, BytesPerSecond: 360e9}, 12 << 30, false},
-	{"Apple M2", gpu.Speed{FLOPS: 3.6e12, BytesPerSecond: 100e9}, 8 << 30, true},
-	{"AMD RX 7600", gpu.Speed{}, 8 << 30, false},
-	{"AMD RX 7900 XTX", gpu.Speed{FLOPS: 61.4e12, UnitFLOPS: 122.8e12, BytesPerSecond: 960e9}, 24 << 30, false},
-	{"AMD RX 9070 XT", gpu.Speed{}, 16 << 30, false},
-	{"Intel Arc B580", gpu.Speed{FLOPS: 13.7e12, BytesPerSecond: 456e9}, 12 << 30, false},
-	{"NVIDIA RTX 3090", gpu.Speed{}, 24 << 30, false},
-	{"NVIDIA RTX 4060", gpu.Speed{}, 8 << 30, false},
-	{"NVIDIA RTX 4070", gpu.Speed{}, 12 << 30, false},
-	{"NVIDIA RTX 4080", gpu.Speed{}, 16 << 30, false},
-	{"NVIDIA RTX 4090", gpu.Speed{FLOPS: 82.6e12, UnitFLOPS: 165.2e12, BytesPerSecond: 1008e9}, 24 << 30, false},
-	{"NVIDIA RTX 5090", gpu.Speed{}, 32 << 30, false},
-	{"NVIDIA A100 80GB", gpu.Speed{}, 80 << 30, false},
-	{"NVIDIA H100 80GB", gpu.Speed{FLOPS: 66.9e12, UnitFLOPS: 989e12, BytesPerSecond: 3350e9}, 80 << 30, false},
-	{"Apple M1", gpu.Speed{}, 8 << 30, true},
-}
-
-// rated are the cards whose speeds are known.
-func rated() (out []card) {
-	for _, c := range cards {
-		if c.FLOPS > 0 {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
-// room is what buffers get of a card's memory: the driver and the screen take some, and Metal advises two thirds of memory that is the processor's too.
-func (c card) room() uint64 {
-	if c.unified {
-		return c.memory / 3 * 2
-	}
-	return c.memory / 16 * 15
-}
-
-// wantedCard is what --memory stands for: an adapter like the discrete cards of the last years, or a card of the table, and the bytes that buffers get of it.
-func wantedCard(text string) (a gpu.Adapter, bytes uint64, err error) {
-	a = someCard()
-	a.Backend = "not here"
-	if bytes, err = runfile.ParseBytes(text); err == nil {
-		a.Name = "a card with " + gpu.SizeText(bytes)
-		return a, bytes, nil
-	}
-	var names, known []string
-	for _, c := range cards {
-		if strings.HasSuffix(squashed(c.Name), squashed(text)) {
-			if c.unified {
-				a.Type = "integrated"
-			}
-			a.Name = fmt.Sprintf("%s with %s", c.Name, gpu.SizeText(c.memory))
-			return a, c.room(), nil
-		}
-		_, name, _ := strings.Cut(strings.ToLower(c.Name), " ")
-		names, known = append(names, name), append(known, fmt.Sprintf("%s (%s)", name, gpu.SizeText(c.memory)))
-	}
-	return a, 0, usageError{fmt.Errorf("--memory: found %q%s: wanted bytes, such as 24GiB, or one of %s", text, suggest.DidYouMean(text, names), strings.Join(known, ", "))}
-}
-
-// squashed is a name without blanks and capitals.
-func squashed(name string) string { return strings.ToLower(strings.ReplaceAll(name, " ", "")) }
-
-// devicesOn are devices of a plan on such cards: each stage has one of its own.
-func devicesOn(cfg *runfile.Config, memory string) (devices []*gpu.Device, err error) {
-	a, bytes, err := wantedCard(memory)
-	if err != nil {
-		return nil, err
-	}
-	if limit, err := runfile.ParseBytes(cfg.Train.MemoryLimit); err == nil && limit > 0 {
-		bytes = min(bytes, limit)
-	}
-	for a.Index = range cfg.Pipeline.Stages {
-		d := gpu.DryOf(a, a.Limits)
-		d.AssumeMemory(bytes)
-		devices = append(devices, d)
-	}
-	return devices, nil
 }

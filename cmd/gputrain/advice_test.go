@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,6 +39,11 @@ func TestWantedCard(t *testing.T) {
 		assert.Equal(t, want.bytes, bytes, text)
 		assert.Equal(t, want.kind, a.Type, text)
 		assert.EqualValues(t, 2<<30, a.Limits.BindingBytes, text)
+	}
+	for _, none := range []string{"0", "0GiB", "0.2"} {
+		_, _, err := wantedCard(none)
+		assert.ErrorContains(t, err, fmt.Sprintf("--memory: found %q, wanted more than no memory", none))
+		assert.Equal(t, 2, exitCode(err))
 	}
 	_, _, err := wantedCard("rtx 3061")
 	assert.ErrorContains(t, err, `--memory: found "rtx 3061", did you mean "rtx 3060"?: wanted bytes, such as 24GiB, or one of `)
@@ -89,16 +95,18 @@ func TestAdviceHolds(t *testing.T) {
 			assert.Equal(t, most, a.Planned, a.means)
 			assert.Equal(t, other.refused == nil, a.Fits, a.means)
 		}
-		for _, means := range []string{"state of the optimizer in bf16", "state of the optimizer in eight bits", "one moment a parameter", "all but two layers frozen, in bf16", "adapters, beside a base in nf4"} {
+		for _, means := range []string{"state of the optimizer in bf16", "state of the optimizer in eight bits", "one moment a parameter", "all but two layers frozen, in bf16", "adapters, beside a base in nf4", "adapters, beside a base in nf4-nested", "no samples"} {
 			assert.Contains(t, found, means)
 		}
 		assert.True(t, found["adapters, beside a base in nf4"])
+		assert.Equal(t, "the smallest cards of the list of --memory that hold it have 8.00 GiB: Apple M2, AMD RX 7600, NVIDIA RTX 4060, Apple M1", p.Card)
 		assert.Equal(t, memory == "115MiB", found["one moment a parameter"], "%s", memory)
 		var out bytes.Buffer
 		require.NoError(t, p.write(&out))
 		assertPage(t, out.String())
 		assert.Contains(t, out.String(), "optimizer.name=lion")
 	}
+	assert.Contains(t, plannedWith(t, "115MiB", append(set, "model.base=bf16", "lora.rank=8", "train.batch=16000", "train.recompute=none")...).Card, "no card of the list")
 	p := plannedWith(t, "160MiB", append(set, "train.batch=64")...)
 	require.Error(t, p.refused)
 	var means []string

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -121,13 +120,9 @@ func TestBenchCardStopped(t *testing.T) {
 		<-release
 		return gpu.Result{}, nil
 	}}
-	var began time.Time
-	context.AfterFunc(ctx, func() { began = time.Now() })
-	card, page, err := testedCard(t, ctx, stuck)
-	took := time.Since(began)
+	card, page, err := testedCard(t, ctx, stuck) // which comes back before the part does
 	close(release)
 	assert.Equal(t, 3, exitCode(err))
-	assert.Less(t, took, 10*time.Second)
 	assert.Equal(t, "signal interrupt", card.Ended)
 	assert.Len(t, card.Checks, 2)
 	assert.Contains(t, page, "**It ended before its time: signal interrupt.**")

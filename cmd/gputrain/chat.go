@@ -100,10 +100,7 @@ func (c *chatCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return refusedMessage(err)
 	}
-	s := &converse.Session{Dialogue: d, In: os.Stdin, Out: os.Stdout, Notes: say, JSON: c.JSON}
-	if term.IsTerminal(int(os.Stdout.Fd())) {
-		s.Out = &shown{to: os.Stdout}
-	}
+	s := &converse.Session{Dialogue: d, In: os.Stdin, Out: screen(), Notes: say, JSON: c.JSON}
 	if c.Prompt != nil {
 		return refusedMessage(s.Ask(ctx, *c.Prompt))
 	}

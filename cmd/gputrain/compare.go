@@ -159,7 +159,7 @@ func (c *compareCmd) one(ctx context.Context, dev *gpu.Device, cfg *runfile.Conf
 	case errors.As(err, &diverged):
 		say("gputrain: %v\n", err)
 	case err != nil:
-		return compare.Run{}, err
+		return compare.Run{}, notRescheduled(err)
 	}
 	return compare.ReadRun(dir, seed, diverged)
 }

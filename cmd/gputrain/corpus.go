@@ -54,7 +54,7 @@ func (f *textFlags) open(ctx context.Context, of *modelFlags, run *runfile.Confi
 		return nil, nil, err
 	}
 	config := setup.Data(cfg, how, def, window)
-	config.Invalid = cmp.Or(f.Invalid, config.Invalid)
+	config.Invalid, config.Replacing = cmp.Or(f.Invalid, config.Invalid), "--invalid replace"
 	if fields := (data.Fields{Text: f.Field, Prompt: f.PromptField, Mask: f.MaskField}); fields != (data.Fields{}) {
 		if len(f.JSONL) == 0 {
 			return nil, nil, usageError{fmt.Errorf("eval: found --field, --prompt-field or --mask-field, wanted --jsonl with them")}

@@ -56,6 +56,7 @@ func (c *dataShowCmd) Run(ctx context.Context) error {
 	}
 	out := bufio.NewWriter(os.Stdout)
 	if c.JSON {
+		out = bufio.NewWriter(screen())
 		err = writeShown(out, all, text.Tallies, tokens)
 	} else {
 		err = printShown(out, all, text, tokens, term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("NO_COLOR") == "")

@@ -31,8 +31,12 @@ func TestExitCodes(t *testing.T) {
 		return fmt.Errorf("pipeline: step 3: %w", &pipeline.StageError{Stage: 1, Doing: "forward of part 1, microbatch 0", Err: err})
 	}
 	for want, errs := range map[int][]error{
-		1:   {errors.New("x"), stage(gpu.ErrDeviceLost), stage(fmt.Errorf("%w: x", gpu.ErrTimeout)), stage(pipeline.ErrLinkClosed)},
-		2:   {usageError{errors.New("x")}, &setup.UsageError{Err: errors.New("x")}, &train.DirError{Err: errors.New("x")}, &train.ChangedError{}},
+		1: {errors.New("x"), stage(gpu.ErrDeviceLost), stage(fmt.Errorf("%w: x", gpu.ErrTimeout)), stage(pipeline.ErrLinkClosed)},
+		2: {
+			usageError{errors.New("x")},
+			&setup.UsageError{Err: errors.New("x")}, &train.DirError{Err: errors.New("x")}, &train.ChangedError{},
+			&state.ProductError{},
+		},
 		3:   {fmt.Errorf("%w: signal", train.ErrStopped)},
 		4:   {&train.DivergedError{}},
 		5:   {gpu.ErrOutOfMemory, stage(gpu.ErrOutOfMemory), stage(&gpu.LimitError{}), &state.MemoryError{}},

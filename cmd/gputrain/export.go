@@ -78,13 +78,13 @@ func (c *exportCmd) Run(ctx context.Context) error {
 	}
 	defer m.release()
 	dir, def := m.dir, m.def
-	if !strings.HasSuffix(c.To, ggufSuffix) && c.Type != "" {
+	if !namesGGUF(c.To) && c.Type != "" {
 		return errors.Join(usageError{fmt.Errorf("export: --type: found %s for a directory, wanted --dtype, or a --to that ends in %s", c.Type, ggufSuffix)}, m.weights.Close())
 	}
-	if !strings.HasSuffix(c.To, ggufSuffix) && c.Ollama != "" {
+	if !namesGGUF(c.To) && c.Ollama != "" {
 		return errors.Join(usageError{fmt.Errorf("export: --ollama: found %s for a directory, wanted a --to that ends in %s", c.Ollama, ggufSuffix)}, m.weights.Close())
 	}
-	if strings.HasSuffix(c.To, ggufSuffix) {
+	if namesGGUF(c.To) {
 		return errors.Join(c.exportGGUF(ctx, m), m.weights.Close())
 	}
 	o, err := c.options("export", dir)

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,7 +15,7 @@ import (
 	"gputrain/gguf"
 	"gputrain/gguf/llamacpp"
 	"gputrain/gguf/modeldir"
-	"gputrain/internal/system"
+	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/tokenizer"
 	"gputrain/train/setup"
@@ -26,6 +23,9 @@ import (
 
 // ggufSuffix is what the name of a GGUF file ends with.
 const ggufSuffix = ".gguf"
+
+// namesGGUF tells whether a path is to be such a file, as gguf.Is reads names.
+func namesGGUF(path string) bool { return strings.EqualFold(filepath.Ext(path), ggufSuffix) }
 
 // wholeShards is --shard-size where none is given.
 const wholeShards = "5GB"
@@ -60,28 +60,28 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 		return &setup.ModelError{Err: fmt.Errorf("export: %s: %w", m.dir, err)}
 	}
 	keys = append(keys, m.card("export", c.To, false).keys()...)
-	var beside string
-	var text []byte
+	file := &newFile{to: c.To, write: func(w io.Writer) error { return gguf.Write(w, keys, tensors) }}
+	files := []*newFile{file}
 	if c.Ollama != "" && len(own) > 0 {
 		return usageError{fmt.Errorf("export: --ollama: found adapters, wanted a whole model: gputrain merge writes it")}
 	} else if c.Ollama != "" {
-		if beside, text, err = c.modelfile(m, keys); err != nil {
+		beside, err := c.modelfile(m, keys)
+		if err != nil {
 			return err
 		}
+		files = append(files, beside)
 	}
 	begin := time.Now()
-	written, err := writeGGUF(c.To, keys, tensors)
-	if err != nil {
+	if err := makeNew(files...); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
-	seconds := max(time.Since(begin).Seconds(), 1e-3)
+	seconds, written := max(time.Since(begin).Seconds(), 1e-3), float64(file.whole.Size())
 	if c.Ollama != "" {
-		if err := os.WriteFile(beside, text, 0o666); err != nil {
-			return fmt.Errorf("export: %w", err)
-		}
-		defer fmt.Printf("%s written; in its directory:\n  ollama create %s -f %s\n  ollama run %s\n", beside, c.Ollama, modelfileName, c.Ollama)
+		defer fmt.Printf("%s written; in its directory:\n  ollama create %s -f %s\n  ollama run %s\n", files[1].to, c.Ollama, modelfileName, c.Ollama)
 	}
-	_, err = fmt.Printf("%s,%s %d parameters in %s, from %s to %s: %.1f MB at %.0f MB/s\n", m.def.Kind(), what, parameters, kind, m.dir, c.To, float64(written)/1e6, float64(written)/1e6/seconds)
+	tellNotFinite(m.weights.NotFinite())
+	_, err = fmt.Printf("%s,%s %d parameters in %s, from %s to %s: %s at %.0f MB/s\n",
+		m.def.Kind(), what, parameters, kind, m.dir, c.To, gpu.SizeText(uint64(written)), written/1e6/seconds)
 	return err
 }
 
@@ -90,7 +90,10 @@ func ggufName(dir string) string {
 	if at := filepath.Dir(dir); filepath.Base(at) == "checkpoints" {
 		dir = filepath.Dir(at)
 	}
-	return strings.TrimSuffix(filepath.Base(dir), ggufSuffix)
+	if name := filepath.Base(dir); namesGGUF(name) {
+		return name[:len(name)-len(ggufSuffix)]
+	}
+	return filepath.Base(dir)
 }
 
 // ggufAdapter are the adapters of a directory as they are written.
@@ -155,35 +158,4 @@ func answerEnds(dir string, tok *tokenizer.Tokenizer) (*chat.Template, []int32, 
 		return nil, nil, err
 	}
 	return template, encoder.Ends(), nil
-}
-
-// writeGGUF writes a file beside its place, and gives it its name when it is whole. A file that is there already is refused.
-func writeGGUF(to string, keys []gguf.Key, tensors []gguf.Tensor) (int64, error) {
-	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
-		return 0, usageError{fmt.Errorf("%s: found something there, wanted a new file: %w", to, errors.Join(err, fs.ErrExist))}
-	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
-		return 0, err
-	}
-	f, err := os.OpenFile(filepath.Join(filepath.Dir(to), "."+filepath.Base(to)+"-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return 0, err
-	}
-	defer os.Remove(f.Name())
-	w := bufio.NewWriterSize(f, 1<<20)
-	err = gguf.Write(w, keys, tensors)
-	if err == nil {
-		err = w.Flush()
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	info, failed := f.Stat()
-	if err = errors.Join(err, failed, f.Close()); err != nil {
-		return 0, err
-	}
-	if err := placeNew(f.Name(), to, os.Link); err != nil {
-		return 0, err
-	}
-	return info.Size(), system.SyncDir(filepath.Dir(to))
 }

@@ -2,10 +2,8 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
+	"io"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -25,20 +23,19 @@ var ollamaName = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*/)*[A-Za-z0-9][
 // modelfileName is the file by which Ollama makes a model.
 const modelfileName = "Modelfile"
 
-// modelfile is the text of a Modelfile for the model with some keys, and its path.
-func (c *exportCmd) modelfile(m *storedModel, keys []gguf.Key) (path string, text []byte, err error) {
+// modelfile is a Modelfile for the model with some keys.
+func (c *exportCmd) modelfile(m *storedModel, keys []gguf.Key) (*newFile, error) {
 	if !ollamaName.MatchString(c.Ollama) {
-		return "", nil, usageError{fmt.Errorf("export: --ollama: found %q, wanted a name such as my-model or me/my-model:latest", c.Ollama)}
+		return nil, usageError{fmt.Errorf("export: --ollama: found %q, wanted a name such as my-model or me/my-model:latest", c.Ollama)}
 	}
-	path = filepath.Join(filepath.Dir(c.To), modelfileName)
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return "", nil, usageError{fmt.Errorf("export: --ollama: %s: found something there, wanted a new file: %w", path, errors.Join(err, fs.ErrExist))}
-	}
-	text, err = c.modelfileText(m, keys)
+	text, err := c.modelfileText(m, keys)
 	if err != nil {
-		err = &setup.ModelError{Err: fmt.Errorf("export: --ollama: %w", err)}
+		return nil, &setup.ModelError{Err: fmt.Errorf("export: --ollama: %w", err)}
 	}
-	return path, text, err
+	return &newFile{to: filepath.Join(filepath.Dir(c.To), modelfileName), write: func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	}}, nil
 }
 
 func (c *exportCmd) modelfileText(m *storedModel, keys []gguf.Key) ([]byte, error) {

@@ -25,11 +25,15 @@ func TestKronPlanIsTheOptimizers(t *testing.T) {
 		``, `{"block_size":16}`, `{"block_size":16,"max_size_dense":100}`, `{"block_size":8,"scanned_layers":["^h"]}`,
 		`{"scanned_layers":{"wte":false,"h.0.w":true,"h.0.b":false,"k":true}}`, `{"block_size":8,"scanned_layers":"matrices"}`,
 	} {
-		for _, name := range []string{"quad", "skew"} {
-			c := optim.Config{Name: name, Parameters: []byte(parameters)}
+		for _, c := range []optim.Config{
+			{Name: "quad"}, {Name: "skew"}, {Name: "quad", Options: optim.Options{Numerics: optim.EFormer}}, // which has its blocks in the order of specs
+			{Name: "quad", Options: optim.Options{Numerics: optim.EFormer, Edition: optim.First}},
+		} {
+			name := c.Name
+			c.Parameters = []byte(parameters)
 			tx, err := c.Build()
 			require.NoError(t, err)
-			s, err := tx.Init(params)
+			s, err := tx.InitStage(params, specs)
 			require.NoError(t, err)
 			plan, err := kronPlan(c, specs)
 			require.NoError(t, err)
@@ -49,6 +53,21 @@ func TestKronPlanIsTheOptimizers(t *testing.T) {
 			if plan.DenseBlocks() > 0 {
 				require.Contains(t, shapes, "dense/Ql", "%s %s", name, parameters)
 				assert.Equal(t, plan.DenseBlocks(), shapes["dense/Ql"][0], "%s %s", name, parameters)
+				var rows []float32
+				for _, m := range plan.Leaves {
+					for _, b := range plan.BlocksOf(m) {
+						if m.Kind == kron.Dense {
+							rows = append(rows, float32(b.Rows))
+						}
+					}
+				}
+				for _, tensor := range s.Tensors() {
+					if tensor.Name == "dense/valid_rows" {
+						found, err := tensor.Floats(t.Context())
+						require.NoError(t, err)
+						assert.Equal(t, rows, found, "%+v", c)
+					}
+				}
 			}
 			assert.Positive(t, own)
 		}

@@ -22,6 +22,7 @@ import (
 	"gputrain/cmd/gputrain/launch"
 	"gputrain/gguf/modeldir"
 	"gputrain/internal/caught"
+	"gputrain/internal/stranger"
 	"gputrain/internal/terminal"
 	"gputrain/mesh"
 	"gputrain/train"
@@ -220,12 +221,16 @@ func somePath(ctx *kong.DecodeContext, target reflect.Value) error {
 
 // someModel takes an argument that names a directory, or a GGUF file in the place of one.
 func someModel(ctx *kong.DecodeContext, target reflect.Value) error {
+	given, _ := ctx.Scan.Peek().Value.(string)
 	if err := somePath(ctx, target); err != nil {
 		return err
 	}
-	_, err := os.Stat(target.String())
+	info, err := os.Stat(target.String())
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w%s", err, modeldir.Download(given))
+	}
 	if err == nil && !modeldir.Is(target.String()) {
-		err = fmt.Errorf("%q: found a file, wanted a directory, or a GGUF file", target.String())
+		err = fmt.Errorf("%q: found %s, wanted a directory, or a GGUF file", target.String(), stranger.Kind(info))
 	}
 	return err
 }

@@ -24,13 +24,17 @@ func (c *mergeCmd) Run(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, train.StopSignals()...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	if strings.HasSuffix(c.To, ggufSuffix) {
+	if namesGGUF(c.To) {
 		return usageError{fmt.Errorf("merge: --to: found %s, wanted a directory: gputrain export writes a GGUF file of it", c.To)}
 	}
 	from := c.Model
 	if c.Adapter != "" {
 		if c.Base != "" {
 			return usageError{errors.New("merge: --base: found a MODEL before the ADAPTER too, wanted one base")}
+		}
+		if has(c.Adapter, "config.json") && !hasAdapters(c.Adapter) {
+			return usageError{fmt.Errorf("merge: ADAPTER: %s: found a whole model, wanted adapters (%s): the model stands first",
+				c.Adapter, model.AdapterConfigFile)}
 		}
 		from, c.Base = c.Adapter, c.Model
 	}

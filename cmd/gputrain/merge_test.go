@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -202,5 +203,40 @@ func TestExportIsStopped(t *testing.T) {
 	} {
 		assert.ErrorIs(t, c.Run(ctx), stopped)
 		assert.NoDirExists(t, to.To)
+	}
+}
+
+// Numbers that are not finite are named by a GGUF file's export, as by a directory's and by a merge.
+func TestExportsNameWhatIsNotFinite(t *testing.T) {
+	dir := t.TempDir()
+	def, err := model.New("llama", model.Keys{Layers: 1, Heads: 2, Width: 8, Vocab: 13, Context: 6})
+	require.NoError(t, err)
+	adapted, err := model.WithLoRA(def, model.LoRA{Rank: 2, Target: []string{"q_proj"}})
+	require.NoError(t, err)
+	hosts := model.Init(adapted, 3)
+	bad := slices.IndexFunc(hosts, func(h buffers.Host) bool { return h.Path == model.AdapterParams(adapted)[0] })
+	hosts[bad].Data[1], hosts[bad].Data[2] = float32(math.NaN()), float32(math.Inf(1))
+	read := func(path string) ([]float32, error) {
+		return hosts[slices.IndexFunc(hosts, func(h buffers.Host) bool { return h.Path == path })].Data, nil
+	}
+	base, adapter := filepath.Join(dir, "base"), filepath.Join(dir, "adapter")
+	require.NoError(t, model.Export(base, def, read, model.ExportOptions{}))
+	require.NoError(t, model.Export(adapter, adapted, read, model.ExportOptions{Base: base}))
+	to := func(name string) writeFlags {
+		return writeFlags{To: filepath.Join(dir, name), DType: "auto", ShardSize: wholeShards}
+	}
+	for _, c := range []interface{ Run(context.Context) error }{
+		&exportCmd{Model: adapter, writeFlags: to("a.GGUF")}, &exportCmd{Model: adapter, writeFlags: to("a")},
+		&mergeCmd{Model: adapter, writeFlags: to("merged")},
+	} {
+		var out bytes.Buffer
+		was := told
+		told = &out
+		require.NoError(t, c.Run(t.Context()))
+		told = was
+		info, err := os.Stat(filepath.Join(dir, "a.GGUF"))
+		require.NoError(t, err)
+		assert.True(t, info.Mode().IsRegular(), "whichever case the name's end has")
+		assert.Contains(t, out.String(), "found 2 of 16 numbers NaN or infinite, wanted none ("+adapter+"): gputrain inspect counts them")
 	}
 }

@@ -46,6 +46,7 @@ type planned struct {
 	Recompute    string          `json:"recompute"` // the choice that the stages are planned with
 	Choices      []plannedChoice `json:"choices"`
 	Advice       []advised       `json:"advice,omitempty"` // where nothing fits
+	Card         string          `json:"card,omitempty"`   // where nothing fits: which card has the memory
 	Picture      string          `json:"picture"`
 	Note         string          `json:"note,omitempty"`
 	Ranks        *scaling.Table  `json:"ranks,omitempty"`
@@ -144,6 +145,9 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 		if out.Advice, err = c.advice(ctx, cfg, st, devices, short); err != nil {
 			return nil, err
 		}
+		if out.Card, err = holding(ctx, cfg); err != nil {
+			return nil, err
+		}
 	}
 	out.expect(order, units, cut, powers)
 	if c.Ranks == 0 {
@@ -235,6 +239,9 @@ func (p *planned) write(out io.Writer) error {
 		if err := writeAdvice(out, p.Advice); err != nil {
 			return err
 		}
+	}
+	if p.Card != "" {
+		fmt.Fprintf(out, "\n%s\n", p.Card)
 	}
 	if _, err := fmt.Fprintf(out, "\n%s", p.Picture); err != nil || p.Ranks == nil {
 		return err

@@ -52,7 +52,7 @@ func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Co
 	fits := false
 	err := dryChoices(ctx, run, devices, func(c state.Config, s dryState) (err error) {
 		memory := s.Memory()
-		choice := plannedChoice{Recompute: c.Recompute, Fits: state.FitsMemory(devices, memory)}
+		choice := plannedChoice{Recompute: c.Recompute, Fits: state.FitsMemory(devices, memory, 0)}
 		for _, m := range memory {
 			choice.Activations += m.Step + m.Activations + m.Scratch
 			choice.Planned += m.Total()
@@ -173,10 +173,11 @@ func kronPlan(c optim.Config, params []buffers.Spec) (*kron.Plan, error) {
 		}
 		leaves = append(leaves, kron.Leaf{Path: s.Path, Shape: s.Shape, Scanned: scanned})
 	}
-	// What the plan does not depend on has any value that is allowed.
-	return kron.NewPlan(leaves, kron.Config{
-		Method: kron.Method(c.Name), BlockSize: p.BlockSize, MaxSizeDense: p.MaxSizeDense, PreconditionerLR: 1, InitScale: 1, DType: buffers.F32,
-	})
+	engine, err := p.Config(c.Options)
+	if err != nil {
+		return nil, fmt.Errorf("inspect: optimizer %s: %w", c.Name, err)
+	}
+	return kron.NewPlan(leaves, engine)
 }
 
 // inMask tells whether a mask chooses a leaf; nil chooses none.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/term"
 
+	"gputrain/internal/terminal"
 	"gputrain/model"
 	"gputrain/train"
 	"gputrain/train/setup"
@@ -95,10 +96,7 @@ func (c *sampleCmd) Run(ctx context.Context) error {
 	if err := m.Narrow(model.Window(m.Definition(), len(prompt)+c.Tokens)); err != nil {
 		return err
 	}
-	out := io.Writer(os.Stdout)
-	if term.IsTerminal(int(os.Stdout.Fd())) {
-		out = &shown{to: os.Stdout}
-	}
+	out := screen()
 	if _, err := io.WriteString(out, c.Prompt); err != nil {
 		return err
 	}
@@ -114,6 +112,14 @@ func (c *sampleCmd) Run(ctx context.Context) error {
 	return err
 }
 
+// screen is standard output for text that a model or a file has made.
+func screen() io.Writer {
+	if term.IsTerminal(int(os.Stdout.Fd())) {
+		return &shown{to: os.Stdout}
+	}
+	return os.Stdout
+}
+
 // shown writes text to a terminal: of what a model makes, no byte may tell it what to do. A character is written once all its bytes are there.
 type shown struct {
 	to   io.Writer
@@ -125,7 +131,7 @@ func (s *shown) Write(text []byte) (int, error) {
 	var out []byte
 	for len(s.left) > 0 && utf8.FullRune(s.left) {
 		r, n := utf8.DecodeRune(s.left)
-		out, s.left = utf8.AppendRune(out, train.Shown(r)), s.left[n:]
+		out, s.left = utf8.AppendRune(out, terminal.Shown(r)), s.left[n:]
 	}
 	_, err := s.to.Write(out)
 	return len(text), err

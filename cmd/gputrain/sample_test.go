@@ -12,11 +12,11 @@ import (
 func TestTerminalsAreToldNothing(t *testing.T) {
 	var out bytes.Buffer
 	s := shown{to: &out}
-	for _, b := range []byte("a\x1b]0;title\x07\tb\n\x7f\u009b31m é \xff\xc3") {
+	for _, b := range []byte("a\x1b]0;title\x07\tb\n\x7f\u009b31m é \u202ex \u2066 \xff\xc3") {
 		_, err := s.Write([]byte{b})
 		require.NoError(t, err)
 	}
 	_, err := s.Write([]byte("\n"))
 	require.NoError(t, err)
-	assert.Equal(t, "a\ufffd]0;title\ufffd\tb\n\ufffd\ufffd31m é \ufffd\ufffd\n", out.String())
+	assert.Equal(t, "a\ufffd]0;title\ufffd\tb\n\ufffd\ufffd31m é \ufffdx \ufffd \ufffd\ufffd\n", out.String())
 }

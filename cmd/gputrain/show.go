@@ -15,6 +15,7 @@ import (
 	"gputrain/buffers/safetensors"
 	"gputrain/chat"
 	"gputrain/gguf"
+	"gputrain/gguf/modeldir"
 	"gputrain/internal/terminal"
 	"gputrain/model"
 	"gputrain/tokenizer"
@@ -70,7 +71,7 @@ type shownTensor struct {
 func (c *showModelCmd) Run() error {
 	info, err := os.Stat(c.Path)
 	if err != nil {
-		return usageError{fmt.Errorf("show: %w", err)}
+		return usageError{fmt.Errorf("show: %w%s", err, modeldir.Download(c.Path))}
 	}
 	s := &shownModel{Path: c.Path}
 	switch {

@@ -245,7 +245,7 @@ func (c *decodeCmd) Run() error {
 		return err
 	}
 	defer in.Close()
-	out := bufio.NewWriterSize(os.Stdout, 1<<16)
+	out := bufio.NewWriterSize(screen(), 1<<16)
 	one := t.NewStream(c.SkipSpecial)
 	var whole strings.Builder
 	if c.Lines {

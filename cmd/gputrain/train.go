@@ -39,13 +39,18 @@ type trainCmd struct {
 	Reschedule bool `help:"Resume with another train.steps, data.epochs, optimizer.learning_rate or optimizer.schedule; if --set changes them, name the run directory with --run-dir." xor:"start"`
 
 	together `kong:"-"`
+	chosen   *train.File                   // the run file, which the run writes into its directory; nil: Files are
 	begun    atomic.Bool                   // a step
 	extend   func(run *train.Config) error // nil: the run is as the run file says
 	result   train.Result                  // of the run
+	again    func(set, next string) string // the command with a key, in another run directory; nil: that is easily said
 }
 
 // Run trains, on several ranks where mpirun or srun has started them.
-func (c *trainCmd) Run(ctx context.Context) error {
+func (c *trainCmd) Run(ctx context.Context) error { return c.stoppable(ctx, c.train) }
+
+// stoppable does what a signal ends as it ends a run; begin is when that was begun.
+func (c *trainCmd) stoppable(ctx context.Context, do func(ctx context.Context, begin time.Time) error) error {
 	begin := time.Now()
 	if err := c.open(); err != nil {
 		return err
@@ -58,11 +63,25 @@ func (c *trainCmd) Run(ctx context.Context) error {
 			os.Exit(exitCode(err))
 		})()
 	}
-	return c.close(ctx, c.train(ctx, begin))
+	return c.close(ctx, do(ctx, begin))
+}
+
+// settings reads the run files, or the one that was chosen.
+func (c *trainCmd) settings(dir string) (*runfile.Config, error) {
+	if c.chosen == nil {
+		return c.runFlags.load()
+	}
+	cfg, err := runfile.Layers(func(cfg *runfile.Config) error {
+		return cfg.Take(runfile.Text{Path: filepath.Join(dir, c.chosen.Name), Text: c.chosen.Text})
+	}, os.Environ(), c.Set)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return cfg, nil
 }
 
 func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
-	cfg, err := c.load()
+	cfg, err := c.settings(c.RunDir)
 	if err != nil {
 		return err
 	}
@@ -105,6 +124,9 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 	if cfg.Train.TensorBoard {
 		run.Hooks = append(run.Hooks, tensorboard.NewHook(dir))
 	}
+	if c.chosen != nil {
+		run.Files = []train.File{*c.chosen}
+	}
 	run.Dir, run.Fresh, run.Launch, run.Reschedule, run.Progress = dir, c.Fresh, launch.ID(), c.Reschedule, c.Progress
 	body := func(run train.Config) error {
 		if cfg.Pipeline.Stages == 1 {
@@ -121,7 +143,7 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 		return err
 	}
 	defer unserve()
-	return train.Stopping(ctx, c.around(run, body))
+	return grown(train.Stopping(ctx, c.around(run, body)), run, cfg, dir, c.again)
 }
 
 // startedOver tells whether the launch that this process is of has removed the earlier run, so that what is there now is wanted.

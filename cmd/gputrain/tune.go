@@ -14,21 +14,24 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/data/texts"
+	"gputrain/internal/stranger"
 	"gputrain/internal/terminal"
 	"gputrain/train"
 	"gputrain/train/runfile"
 	"gputrain/train/setup"
+	"gputrain/train/tuning"
 )
 
 // tuneFile is the run file that tune writes into the run directory.
-const tuneFile = "tune.yaml"
+const tuneFile = tuning.File
 
 type tuneCmd struct {
 	Model    string   `arg:"" help:"Model directory in the Hugging Face layout, or GGUF file, with its tokenizer and chat template." type:"model"`
 	Data     []string `arg:"" help:"Files of conversations: a JSON object a line, an array of objects (both also .gz), or Parquet." placeholder:"DATA"`
 	Set      []string `help:"Override one value of the run file, such as --set lora.rank=4." placeholder:"KEY=VALUE" sep:"none"`
 	RunDir   string   `help:"Run directory; by default one below runs/, named for the model, the first file and the changes of --set, so that the same command resumes its run." type:"path" placeholder:"DIR"`
-	Adapter  string   `help:"Index, part of a name, or backend:part." placeholder:"SEL"`
+	Adapter  string   `help:"Index, part of a name, or backend:part." placeholder:"SEL" xor:"adapter"`
+	Memory   string   `help:"Say what would be chosen for a card that is not here, of so much memory or by its name, and train nothing." placeholder:"24GiB|CARD" xor:"adapter"`
 	Progress string   `help:"auto, bar, plain, json or none." default:"auto" enum:"auto,bar,plain,json,none"`
 	Fresh    bool     `help:"Choose anew, and start over: remove an earlier run's files from the run directory."`
 }
@@ -40,6 +43,12 @@ func (*tuneCmd) Help() string {
 }
 
 func (c *tuneCmd) Run(ctx context.Context) error {
+	t := &trainCmd{Adapter: c.Adapter, Progress: c.Progress, Fresh: c.Fresh}
+	return t.stoppable(ctx, func(ctx context.Context, begin time.Time) error { return train.Stopping(ctx, c.tune(ctx, begin, t)) })
+}
+
+// tune chooses, or reads what was chosen before, and trains by that.
+func (c *tuneCmd) tune(ctx context.Context, begin time.Time, t *trainCmd) error {
 	model, rows, err := c.places()
 	if err != nil {
 		return err
@@ -50,34 +59,57 @@ func (c *tuneCmd) Run(ctx context.Context) error {
 		}
 	}
 	path := filepath.Join(c.RunDir, tuneFile)
+	if info, err := os.Stat(c.RunDir); err == nil && !info.IsDir() && c.Memory == "" {
+		return usageError{fmt.Errorf("tune: --run-dir: %s: found %s, wanted a directory, or a new name for one", c.RunDir, stranger.Kind(info))}
+	}
+	if c.Memory != "" {
+		_, err := c.choose(ctx, path, model, rows)
+		return err
+	}
 	switch _, err := os.Stat(path); {
 	case err == nil && !c.Fresh:
-		err = c.recorded(path, model, rows)
-		if err != nil {
+		if err := c.recorded(path, model, rows); err != nil {
 			return err
 		}
+		t.Files = []string{path}
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	default:
 		if err := c.replaceable(path); err != nil {
 			return err
 		}
-		if err := c.choose(ctx, path, model, rows); err != nil {
+		text, err := c.choose(ctx, path, model, rows)
+		if err != nil {
 			return err
 		}
+		t.chosen = &train.File{Name: tuneFile, Text: text, Ours: tuning.Wrote}
 	}
-	t := trainCmd{runFlags: runFlags{Files: []string{path}, Set: c.Set}, RunDir: c.RunDir, Adapter: c.Adapter, Progress: c.Progress, Fresh: c.Fresh}
+	t.Set, t.RunDir = c.Set, c.RunDir
 	a := &asker{out: os.Stdout}
-	t.extend = a.ask
-	if err := t.Run(ctx); err != nil {
-		return err
+	t.again = c.again
+	chosen := train.Span{Name: "choose", Spent: time.Since(begin)}
+	t.extend = func(run *train.Config) error {
+		run.Before = append([]train.Span{chosen}, run.Before...)
+		return a.ask(run)
+	}
+	if err := t.train(ctx, begin); err != nil {
+		return notRescheduled(err)
 	}
 	if a.best {
-		if err := c.askBest(ctx, a, model, t.result); err != nil {
+		if err := c.askBest(ctx, a, model, t.result); err != nil && ctx.Err() == nil { // the run is done
 			return err
 		}
 	}
 	return c.farewell(os.Stdout, t.result)
+}
+
+// notRescheduled is what a run says to a command without --reschedule.
+func notRescheduled(err error) error {
+	var changed *train.ChangedError
+	if errors.As(err, &changed) {
+		changed.Schedule = false
+	}
+	return err
 }
 
 // places are the model and the files of rows, from wherever the command is given again.
@@ -122,10 +154,11 @@ func (c *tuneCmd) recorded(path, model string, rows []string) error {
 	case gone(found) && !gone(model): // it has moved: the run compares its parameters
 		c.Set = append(slices.Clone(c.Set), "model.from="+model)
 	default:
-		return usageError{fmt.Errorf("tune: run directory %q: found a run of the model %s, wanted %s: name another directory with --run-dir, or remove this one", c.RunDir, found, model)}
+		return usageError{fmt.Errorf("tune: run directory %q: found a run of the model %s, wanted %s: name another directory with --run-dir",
+			c.RunDir, found, model)}
 	}
 	if found := cfg.Data.JSONL; !slices.Equal(found, rows) {
-		return usageError{fmt.Errorf("tune: run directory %q: found a run on %s, wanted %s: name another directory with --run-dir, or remove this one",
+		return usageError{fmt.Errorf("tune: run directory %q: found a run on %s, wanted %s: name another directory with --run-dir",
 			c.RunDir, strings.Join(found, ", "), strings.Join(rows, ", "))}
 	}
 	say("gputrain: tune: as chosen before: %s\n", path)
@@ -161,19 +194,27 @@ func (c *tuneCmd) farewell(out io.Writer, r train.Result) error {
 		at = c.best(r)
 		note = fmt.Sprintf(" (step %d had the lowest loss on what is held out, %.3f)", r.BestStep, r.BestLoss)
 	}
-	name := shellWord(filepath.Base(c.RunDir))
+	name := filepath.Base(c.RunDir)
+	if strings.HasPrefix(name, "-") { // which would be a flag
+		name = "./" + name
+	}
+	name = shellWord(name)
 	_, err := fmt.Fprintf(out, "\nthe adapters are in %s%s\n  gputrain chat %s\n  gputrain merge %s --to %s-merged\n  gputrain export %s --to %s-adapters\n",
 		terminal.Text(at), note, shellWord(at), shellWord(at), name, shellWord(at), name)
 	return err
 }
 
-// shellWord is a path as a shell takes it.
+// shellWord is a path as a shell takes it, and a terminal may have it: what is not seen is written as bash reads it in $”.
 func shellWord(path string) string {
 	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+,:@%", r)
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+,:@%=", r)
 	}
 	if path != "" && !strings.ContainsFunc(path, func(r rune) bool { return !plain(r) }) {
 		return path
+	}
+	if terminal.Visible(path) != path || strings.ContainsAny(path, "\n\t") {
+		seen := terminal.Visible(strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`, "\t", `\t`).Replace(path))
+		return "$'" + seen + "'"
 	}
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
@@ -214,7 +255,7 @@ func (a *asker) ask(run *train.Config) error {
 			a.questions = append(a.questions, q)
 		}
 	}
-	a.sample, a.tokens = run.Sample, run.Tokenizer
+	a.sample, a.tokens, run.Answers = run.Sample, run.Tokenizer, len(a.questions)
 	run.Hooks = append(run.Hooks, train.HookFunc(func(ctx context.Context, e train.Event) error {
 		switch {
 		case e.Kind == train.Started && e.Step == 0:

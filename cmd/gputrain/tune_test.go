@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -79,6 +80,7 @@ func TestTuneRefuses(t *testing.T) {
 		return path
 	}
 	sound, chats := speaker(t), chatsFile(t, 30)
+	adapters := filepath.Dir(file(model.AdapterConfigFile, "{}"))
 	for _, c := range []struct {
 		model, data string
 		set         []string
@@ -87,17 +89,27 @@ func TestTuneRefuses(t *testing.T) {
 	}{
 		{without("tokenizer.json"), chats, nil, "found no tokenizer, wanted tokenizer.json or tokenizer.model", 2},
 		{without("chat_template.jinja"), chats, nil, "no chat template", 2},
-		{without("config.json"), chats, nil, "config.json", 6},
+		{without("config.json"), chats, nil, "found neither config.json nor checkpoints", 2},
+		{adapters, chats, nil, "found adapters, wanted a whole model: gputrain tune BASE DATA --set lora.from=" + adapters, 2},
+		{sound, t.TempDir(), nil, "found a directory, wanted files: write ", 2},
 		{without("model.safetensors"), chats, nil, "found no weights, wanted model.safetensors", 6},
 		{sound, file("a.txt", "it is a.\n"), nil, "found text, wanted rows of conversations", 2},
 		{sound, filepath.Join(t.TempDir(), "none.jsonl"), nil, "none.jsonl", 2},
 		{sound, file("a.jsonl", `{"question": "a", "reply": "b"}`+"\n"), nil, "found", 2},
 		{sound, file("a.jsonl", strings.Repeat(`{"messages": [{"role": "user", "content": "a"}]}`+"\n", 9)), nil, "a.jsonl", 2},
+		{sound, file("p.jsonl", `{"prompt": "a", "chosen": "b", "rejected": "c"}`+"\n"), nil, "it is a row of preferences, of which one side is not to be learned; wanted preference.loss, " +
+			"or data.format to read the row without that key; docs/preferences.md says how pairs are learned: gputrain train --set model.from=" + sound + " --set data.jsonl=", 2},
 		{sound, chatsFile(t, 1), nil, "found 1, wanted 2 or more", 2},
-		{sound, chats, []string{"lora.target=q_prj"}, "q_prj", 2},
+		{sound, chats, []string{"lora.target=q_prj"}, `"q_prj" matches no matrix of a linear layer`, 2},
+		{sound, chats, []string{"lora.rank=0"}, "tune: lora.rank (--set): found 0, wanted 1 or more", 2},
+		{sound, chats, []string{"model.from=" + adapters}, "tune: model.from (--set): found " + adapters + ", wanted nothing: the model is the first argument", 2},
+		{sound, chats, []string{"data.jsonl=" + chats}, "tune: data.jsonl (--set): found " + chats + ", wanted nothing", 2},
 		{sound, chats, []string{"lora.rank=9"}, "rank", 2},
 		{sound, chats, []string{"lora.rang=4"}, `did you mean "lora.rank"`, 2},
 		{sound, chats, []string{"train.memory_limit=10KiB"}, "found no way that fits, down to model.base ", 5},
+		{sound, chats, []string{"model.context=65"}, "model.context (--set): found 65, wanted at most 64, the context of " + sound, 2},
+		{sound, chats, []string{"lora.rank=0"}, "gputrain train --set model.from=" + sound + " trains all of a model", 2},
+		{sound, chats, []string{"preference.loss=orpo"}, " --set data.jsonl=" + chats + " --set preference.loss=sigmoid", 2},
 		{sound, chats, []string{"pipeline.stages=2"}, "pipeline.stages: found more than 1", 2},
 	} {
 		dir := filepath.Join(t.TempDir(), "run")
@@ -106,7 +118,47 @@ func TestTuneRefuses(t *testing.T) {
 		assert.Equal(t, c.code, exitCode(err), "%v: %v", c, err)
 		assert.NoDirExists(t, dir)
 		assert.NotContains(t, err.Error(), "\n")
+		assert.NotContains(t, err.Error(), tuneFile, "there is none yet")
 	}
+}
+
+// What is chosen for a card that is not here needs neither it nor the weights, and nothing is written.
+func TestTuneForMemoryThatIsNotHere(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	t.Setenv("GPUTRAIN_ADAPTER", "none of these")
+	base, dir := speaker(t), filepath.Join(t.TempDir(), "run")
+	require.NoError(t, os.Remove(filepath.Join(base, "model.safetensors")))
+	for memory, want := range map[string]string{"8GiB": "", "rtx 4060": "", "10KiB": "smaller model: the smallest cards of the list of --memory that hold it have 8.00 GiB: ", "rtx 4061": "did you mean"} {
+		err := (&tuneCmd{Model: base, Data: []string{chatsFile(t, 30)}, Memory: memory, RunDir: dir}).Run(t.Context())
+		if want == "" {
+			require.NoError(t, err, memory)
+		} else {
+			require.ErrorContains(t, err, want)
+		}
+		assert.NoDirExists(t, dir)
+	}
+}
+
+// Where nothing fits, the error says what does: without samples there are no keys and values of them.
+func TestTuneAdvises(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	h := &choosing{card: "1GiB", given: tuning.Given{Model: speaker(t), Rows: []string{chatsFile(t, 30)}}}
+	r, _, err := h.chosen(t.Context(), "")
+	require.NoError(t, err)
+	with := h.memory
+	h.set = []string{noSamples}
+	fits, err := h.fits(t.Context(), r)
+	require.NoError(t, err)
+	assert.True(t, fits)
+	assert.Less(t, h.memory, with)
+	h.device.AssumeMemory(h.memory)
+	h.set = nil
+	large := &tuning.TooLargeError{Least: r}
+	require.NoError(t, h.advise(t.Context(), large))
+	assert.Regexp(t, "^it fits with --set train.sample_tokens=0; the smallest cards", large.Advice)
+	h.device.AssumeMemory(h.memory / 2)
+	require.NoError(t, h.advise(t.Context(), large))
+	assert.Regexp(t, "^the smallest cards", large.Advice)
 }
 
 // Of a template that drops the thoughts of earlier answers the last answers learn alone, unless the user says otherwise.
@@ -159,6 +211,13 @@ func TestTuneAsChosenBefore(t *testing.T) {
 	tune := func(model, data string, set ...string) error {
 		return (&tuneCmd{Model: model, Data: []string{data}, Set: append([]string{"data.epochs=1", "lora.rank=3"}, set...), RunDir: dir, Progress: "none"}).Run(context.Background())
 	}
+	stopped, cancel := context.WithCancelCause(t.Context())
+	cancel(&train.SignalError{Name: "SIGTERM"})
+	c := &tuneCmd{Model: base, Data: []string{chats}, RunDir: dir, Progress: "none"}
+	err := train.Stopping(stopped, c.tune(stopped, time.Now(), &trainCmd{}))
+	require.EqualError(t, err, "train: stopped: signal SIGTERM; no step has been made, so there was nothing to save")
+	assert.Equal(t, 3, exitCode(err))
+	require.NoDirExists(t, dir, "it is made by the run")
 	require.NoError(t, tune(base, chats))
 	path := filepath.Join(dir, tuneFile)
 	chosen, err := os.ReadFile(path)
@@ -172,10 +231,16 @@ func TestTuneAsChosenBefore(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, chosen, again)
 	require.ErrorContains(t, tune(base, chats, "lora.rank=4"), "lora.rank")
+	err = tune(base, chats, "optimizer.learning_rate=0.5")
+	require.ErrorContains(t, err, "optimizer.learning_rate: found ")
+	assert.NotContains(t, err.Error(), "--reschedule", "tune has no such flag")
 	err = tune(speaker(t), chats)
 	require.ErrorContains(t, err, "found a run of the model "+base)
+	assert.NotContains(t, err.Error(), "remove")
 	assert.Equal(t, 2, exitCode(err))
 	require.ErrorContains(t, tune(base, chatsFile(t, 30)), "found a run on "+chats)
+	err = (&tuneCmd{Model: dir, Data: []string{chats}, RunDir: dir + "-more", Progress: "none"}).Run(t.Context())
+	require.ErrorContains(t, err, fmt.Sprintf("found adapters, wanted a whole model: gputrain tune %s DATA --set lora.from=%s goes on with them", base, dir))
 
 	moved := base + "-moved"
 	require.NoError(t, os.Rename(base, moved))
@@ -185,6 +250,8 @@ func TestTuneAsChosenBefore(t *testing.T) {
 		return (&mergeCmd{Model: dir, writeFlags: writeFlags{To: filepath.Join(t.TempDir(), "merged"), DType: "auto", ShardSize: "5GB"}}).Run(context.Background())
 	}
 	require.NoError(t, merge(), "the run has found where the base is now")
+	swapped := &mergeCmd{Model: dir, Adapter: moved, writeFlags: writeFlags{To: filepath.Join(t.TempDir(), "merged"), DType: "auto", ShardSize: "5GB"}}
+	require.ErrorContains(t, swapped.Run(t.Context()), "merge: ADAPTER: "+moved+": found a whole model, wanted adapters")
 	require.NoError(t, os.Rename(moved, base))
 	require.ErrorContains(t, merge(), moved)
 	raw, err := os.ReadFile(filepath.Join(base, "model.safetensors"))
@@ -198,6 +265,26 @@ func TestTuneAsChosenBefore(t *testing.T) {
 	assert.Equal(t, chosen, again, "whatever was refused")
 }
 
+// A file that has more rows by now is not the run's, and the error says with which command tuning goes on from its adapters.
+func TestTuneGoesOnWithMoreRows(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	gputest.Device(t)
+	base, chats, dir := speaker(t), chatsFile(t, 30), filepath.Join(t.TempDir(), "run")
+	tune := func(dir string, set ...string) error {
+		return (&tuneCmd{Model: base, Data: []string{chats}, Set: append([]string{"data.epochs=1"}, set...), RunDir: dir, Progress: "none"}).Run(t.Context())
+	}
+	require.NoError(t, tune(dir, "lora.rank=2"))
+	require.NotContains(t, fmt.Sprint(tune(dir, "lora.rank=3")), "learned other texts", "of the same rows")
+	more, err := os.ReadFile(chatsFile(t, 80))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(chats, more, 0o666))
+	err = tune(dir, "lora.rank=2")
+	assert.Equal(t, 2, exitCode(err))
+	require.ErrorContains(t, err, fmt.Sprintf("gputrain tune %s %s --set data.epochs=1 --set lora.from=%s --run-dir %s-2", base, chats, dir, dir))
+	require.NoError(t, tune(nextDir(dir), "lora.from="+dir))
+	assert.Equal(t, dir+"-3", nextDir(dir))
+}
+
 // Choosing anew replaces what tune has written, not a file of others, and not below a run that goes on.
 func TestTuneFreshRefuses(t *testing.T) {
 	dir := t.TempDir()
@@ -208,9 +295,10 @@ func TestTuneFreshRefuses(t *testing.T) {
 	err := c.Run(context.Background())
 	require.ErrorContains(t, err, path+": found a file of others, wanted one that tune has written")
 	assert.Equal(t, 2, exitCode(err))
-	var written strings.Builder
-	require.NoError(t, tuning.Given{}.Write(&written))
-	require.NoError(t, os.WriteFile(path, []byte(written.String()), 0o666))
+	var text strings.Builder
+	require.NoError(t, tuning.Write(&text, nil))
+	written := text.String()
+	require.NoError(t, os.WriteFile(path, []byte(written), 0o666))
 	require.NoError(t, c.replaceable(path))
 
 	lock, err := os.Create(filepath.Join(dir, ".lock"))
@@ -222,7 +310,7 @@ func TestTuneFreshRefuses(t *testing.T) {
 	require.NoError(t, lock.Close())
 	raw, err := os.ReadFile(path)
 	require.NoError(t, err)
-	assert.Equal(t, written.String(), string(raw))
+	assert.Equal(t, written, string(raw))
 }
 
 // After the run its best checkpoint answers, also if that is not the last.
@@ -256,7 +344,7 @@ func TestBestCheckpointAnswers(t *testing.T) {
 }
 
 func TestShellWord(t *testing.T) {
-	for path, want := range map[string]string{"runs/a-b": "runs/a-b", "a b": "'a b'", "it's": `'it'\''s'`, "": "''", "$x": "'$x'"} {
+	for path, want := range map[string]string{"runs/a-b": "runs/a-b", "a b": "'a b'", "it's": `'it'\''s'`, "": "''", "$x": "'$x'", "a\x1b[31m\u202e'\n\\": `$'a\x1b[31m\u202e\'\n\\'`} {
 		assert.Equal(t, want, shellWord(path))
 	}
 }

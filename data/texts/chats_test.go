@@ -153,3 +153,50 @@ func TestConversationsAreKept(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, files, 10)
 }
+
+// Half of a surrogate pair is no character, wherever a row has it; a whole pair is one, and an escaped backslash before a u
+// begins neither. data.invalid replaces it but in JSON inside of a text.
+func TestHalvesOfSurrogatePairs(t *testing.T) {
+	const other = `{"role": "assistant", "content": "b"}`
+	const both = `{"messages": [{"role": "user", "content": "a"}, ` + other + `]`
+	const call = `{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "tool_calls": [{"function": {"name": "f", `
+	for row, nested := range map[string]bool{
+		`{"messages": [{"role": "user", "content": "aX"}, ` + other + `]}`:                                                                false,
+		`{"conversations": [{"from": "human", "value": "aX"}, {"from": "gpt", "value": "b"}]}`:                                            false,
+		`{"instruction": "a", "output": "bX"}`:                                                                                            false,
+		`{"prompt": "aX", "completion": "b"}`:                                                                                             false,
+		`{"prompt": "a", "chosen": "bX", "rejected": "c"}`:                                                                                false,
+		`{"prompt": [{"role": "user", "content": "a"}], "chosen": [` + other + `], "rejected": [{"role": "assistant", "content": "Xc"}]}`: false,
+		both + `, "tools": [{"type": "function", "function": {"name": "fX"}}]}`:                                                           false,
+		both + `, "chat_template_kwargs": {"xX": 1}}`:                                                                                     false,
+		`{"text": "aX"}`: false,
+		both + `, "tools": "[{\"type\": \"function\", \"function\": {\"name\": \"f\X\"}}]"}`: true,
+		call + `"arguments": "{\"k\": \"\X\"}"}}]}]}`:                                        true,
+	} {
+		open := func(escapes, invalid string) error {
+			config := chatting(t, chat.Options{})
+			config.Invalid = invalid
+			if strings.Contains(row, "chosen") {
+				config.Format = data.FormatPairs
+			}
+			_, err := lines(t, config, strings.ReplaceAll(row, "X", escapes))
+			return err
+		}
+		bad := map[string]string{`\ud83d`: `\ud83d`, `\uDE00x`: `\uDE00`, `\ud83d\u0041`: `\ud83d`, `\ude00\ud83d`: `\ude00`, `\ud83d\\ude00`: `\ud83d`}
+		good := []string{`\ud83d\ude00`, `\\ud83d`, `\ufffd`, `\\\\ud83d`, `\u0041\n`}
+		if nested { // each backslash stands for itself there
+			bad, good = map[string]string{`\ud83d`: `\ud83d`}, []string{`\ud83d\\ude00`, `\ufffd`}
+		}
+		for escapes, named := range bad {
+			want := "half of a surrogate pair (" + named + "), which is no character"
+			if !nested {
+				want += ": data.invalid=replace puts U+FFFD in its place"
+				assert.NoError(t, open(escapes, InvalidReplace), row)
+			}
+			assert.ErrorContains(t, open(escapes, ""), want, row)
+		}
+		for _, escapes := range good {
+			assert.NoError(t, open(escapes, ""), "%s in %s", escapes, row)
+		}
+	}
+}

@@ -34,6 +34,8 @@ type Config struct {
 	// Invalid is what becomes of text that is not UTF-8 where it has to be, for a tokenizer or in JSON: an error (InvalidError, also ""), or U+FFFD in its
 	// place (InvalidReplace).
 	Invalid string
+	// Replacing is how the user asks for InvalidReplace, as errors say it; default data.invalid=replace.
+	Replacing string
 	// Cache is a directory that keeps what has been made of files (tokenfile.go): tokens of text and of rows, by content and by how they are encoded, windows
 	// of documents, and hashes of contents. "": it is made in temporary files each time, and every file is read as a whole.
 	Cache string
@@ -62,6 +64,8 @@ type Config struct {
 type Progress struct {
 	Phase     string // "reading", "tokenizing" or "packing"
 	Bytes, Of int64  // of files in this phase; Of is 0 where nobody knows
+	OfRows    bool   // files have rows
+	Rows      int64  // that have become tokens
 	Took      time.Duration
 }
 

@@ -66,7 +66,8 @@ func Open(ctx context.Context, c Config) (*Corpus, error) {
 		})
 		done <- o
 	}()
-	return r.wait(done)
+	corpus, err := r.wait(done)
+	return corpus, c.wayOut(err)
 }
 
 // open opens a corpus, or one that is part of it.
@@ -109,7 +110,11 @@ func (r *reading) find(c Config) (files []file, name, note string, err error) {
 	if len(patterns) == 0 {
 		return builtIn(r)
 	}
-	files, err = findFiles(c.Dir, patterns)
+	kind := ofText
+	if len(c.JSONL) > 0 {
+		kind = ofRows
+	}
+	files, err = findFiles(c.Dir, patterns, kind)
 	if len(patterns) == 1 {
 		return files, patterns[0], "", err
 	}

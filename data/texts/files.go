@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"gputrain/internal/stranger"
 )
 
 // file is one input file: where it is, what it is called in messages (its path below the fixed part of the pattern), and its size.
@@ -18,15 +20,23 @@ type file struct {
 	size int64
 }
 
+// Kinds of files, as errors name them, and how the names of most end.
+const (
+	ofText = "text"
+	ofRows = "jsonl"
+)
+
+var suffixes = map[string]string{ofText: ".txt", ofRows: ".jsonl"}
+
 // findFiles expands patterns into regular files in path order, each file once.
 // `*`, `?` and `[...]` match inside one path element, `**` any number of
 // directories. A pattern that names an existing file is taken literally. A
 // pattern that finds nothing, or only directories, is an error that names it. Relative ones begin in dir.
-func findFiles(dir string, patterns []string) ([]file, error) {
+func findFiles(dir string, patterns []string, kind string) ([]file, error) {
 	seen := map[string]bool{}
 	var files []file
 	for _, p := range patterns {
-		found, err := expand(dir, p)
+		found, err := expand(dir, p, kind)
 		if err != nil {
 			return nil, err
 		}
@@ -41,9 +51,9 @@ func findFiles(dir string, patterns []string) ([]file, error) {
 	return files, nil
 }
 
-func expand(dir, pattern string) ([]file, error) {
+func expand(dir, pattern, kind string) ([]file, error) {
 	if pattern == "" {
-		return nil, fmt.Errorf("data: text: empty pattern")
+		return nil, fmt.Errorf("data: %s: found an empty pattern, wanted one", kind)
 	}
 	slashed := filepath.ToSlash(pattern)
 	in := func(relative string) string {
@@ -56,27 +66,28 @@ func expand(dir, pattern string) ([]file, error) {
 	if unread == nil {
 		if info.IsDir() {
 			hint := strings.TrimRight(slashed, "/")
-			return nil, fmt.Errorf("data: text %q: is a directory, want files: write %q for all below it or %q for those in it", pattern, hint+"/**/*.txt", hint+"/*.txt")
+			return nil, fmt.Errorf("data: %s %q: found a directory, wanted files: write %q for all below it or %q for those in it",
+				kind, pattern, hint+"/**/*"+suffixes[kind], hint+"/*"+suffixes[kind])
 		}
-		f, err := regular(in(slashed), path.Base(slashed), info)
+		f, err := regular(in(slashed), path.Base(slashed), kind, info)
 		return []file{f}, err
 	}
 	root, rest := splitPattern(slashed)
 	if len(rest) == 0 {
-		return nil, fmt.Errorf("data: text %q: %w", pattern, cause(unread))
+		return nil, fmt.Errorf("data: %s %q: %w", kind, pattern, cause(unread))
 	}
 	if _, err := path.Match(strings.Join(rest, "/"), ""); err != nil {
-		return nil, fmt.Errorf("data: text %q: %w", pattern, err)
+		return nil, fmt.Errorf("data: %s %q: %w", kind, pattern, err)
 	}
-	w := walker{root: in(root)}
+	w := walker{root: in(root), kind: kind}
 	if err := w.walk("", rest); err != nil {
-		return nil, fmt.Errorf("data: text %q: %w", pattern, err)
+		return nil, fmt.Errorf("data: %s %q: %w", kind, pattern, err)
 	}
 	if len(w.files) == 0 && len(w.dirs) > 0 {
-		return nil, fmt.Errorf("data: text %q: only directories found (%s), want files: add %q", pattern, w.dirs[0], "/**/*.txt")
+		return nil, fmt.Errorf("data: %s %q: found only directories (%s), wanted files: add %q", kind, pattern, w.dirs[0], "/**/*"+suffixes[kind])
 	}
 	if len(w.files) == 0 {
-		return nil, fmt.Errorf("data: text %q: no file matches: %w", pattern, fs.ErrNotExist)
+		return nil, fmt.Errorf("data: %s %q: no file matches: %w", kind, pattern, fs.ErrNotExist)
 	}
 	return w.files, nil
 }
@@ -118,6 +129,7 @@ func splitPattern(pattern string) (root string, rest []string) {
 
 // walker collects what matches below root; paths are slash separated.
 type walker struct {
+	kind  string
 	root  string
 	files []file
 	dirs  []string
@@ -169,7 +181,7 @@ func (w *walker) walk(below string, elements []string) error {
 				return err
 			}
 		case last:
-			f, err := regular(path.Join(w.root, name), name, info)
+			f, err := regular(path.Join(w.root, name), name, w.kind, info)
 			if err != nil {
 				return err
 			}
@@ -180,9 +192,9 @@ func (w *walker) walk(below string, elements []string) error {
 }
 
 // regular refuses devices, pipes and sockets: reading them may never end.
-func regular(p, name string, info fs.FileInfo) (file, error) {
-	if !info.Mode().IsRegular() {
-		return file{}, fmt.Errorf("data: text %q: is a %s, want a regular file", p, info.Mode().Type())
+func regular(p, name, kind string, info fs.FileInfo) (file, error) {
+	if err := stranger.Regular(info); err != nil {
+		return file{}, fmt.Errorf("data: %s %q: %w: copy what it gives into one", kind, p, err)
 	}
 	return file{path: path.Clean(p), name: name, size: info.Size()}, nil
 }

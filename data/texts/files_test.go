@@ -49,13 +49,13 @@ func TestFindFilesPatterns(t *testing.T) {
 		"a.txt":          {"a.txt"},
 		"*":              {"a.txt", "b.txt", "c.md", "odd[1].txt"},
 	} {
-		files, err := findFiles("", []string{root + "/" + pattern})
+		files, err := findFiles("", []string{root + "/" + pattern}, ofText)
 		require.NoError(t, err, pattern)
 		assert.Equal(t, want, names(files), pattern)
 	}
 	t.Run("relative", func(t *testing.T) {
 		t.Chdir(root)
-		files, err := findFiles("", []string{"sub/**/*.txt", "*.md", "./sub/d.txt"})
+		files, err := findFiles("", []string{"sub/**/*.txt", "*.md", "./sub/d.txt"}, ofText)
 		require.NoError(t, err)
 		assert.Equal(t, []string{"c.md", "d.txt", "deep/e.txt"}, names(files), "path order, each once")
 	})
@@ -68,31 +68,31 @@ func TestFindFilesErrors(t *testing.T) {
 		"*.txt":       "no file matches",
 		"missing.txt": "file does not exist",
 		"sub":         `/sub/**/*.txt"`,
-		"sub/":        "is a directory",
-		"s*":          "only directories",
+		"sub/":        "found a directory, wanted files",
+		"s*":          "found only directories",
 		"[a":          "syntax error in pattern",
 	} {
-		_, err := findFiles("", []string{root + "/" + pattern})
+		_, err := findFiles("", []string{root + "/" + pattern}, ofText)
 		require.Error(t, err, pattern)
 		assert.ErrorContains(t, err, want, pattern)
 		assert.ErrorContains(t, err, pattern, "the error names the pattern")
 	}
-	_, err := findFiles("", []string{root + "/none*"})
+	_, err := findFiles("", []string{root + "/none*"}, ofText)
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	_, err = findFiles("", []string{""})
+	_, err = findFiles("", []string{""}, ofText)
 	require.ErrorContains(t, err, "empty pattern")
 	if _, err := os.Stat("/dev/zero"); err == nil {
-		_, err := findFiles("", []string{"/dev/zero"})
-		require.ErrorContains(t, err, "want a regular file")
+		_, err := findFiles("", []string{"/dev/zero"}, ofRows)
+		require.EqualError(t, err, `data: jsonl "/dev/zero": found a device, wanted a regular file: copy what it gives into one`)
 	}
 	loop := filepath.Join(root, "loop.txt")
 	require.NoError(t, os.Symlink(loop, loop))
-	_, err = findFiles("", []string{root + "/*.txt"})
+	_, err = findFiles("", []string{root + "/*.txt"}, ofText)
 	require.Error(t, err, "a file that cannot be read is not left out in silence")
-	_, err = findFiles("", []string{loop})
+	_, err = findFiles("", []string{loop}, ofText)
 	require.ErrorIs(t, err, syscall.ELOOP)
 	require.NotErrorIs(t, err, fs.ErrNotExist)
-	_, err = findFiles("", []string{root + "/a\x00b"})
+	_, err = findFiles("", []string{root + "/a\x00b"}, ofText)
 	require.ErrorIs(t, err, syscall.EINVAL)
 	require.ErrorContains(t, err, `a\x00b`)
 }

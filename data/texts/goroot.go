@@ -25,7 +25,7 @@ func builtIn(r *reading) (files []file, name, note string, err error) {
 		return files, "Go source of the toolchain", "", err
 	}
 	program, noProgram := os.Executable()
-	beside, noText := findFiles(filepath.Dir(program), []string{"text/*.txt"})
+	beside, noText := findFiles(filepath.Dir(program), []string{"text/*.txt"}, ofText)
 	if noProgram != nil || noText != nil {
 		return nil, "", "", err
 	}
@@ -43,7 +43,7 @@ func goSource(r *reading) ([]file, error) {
 }
 
 func goSourceBelow(r *reading, goroot string) ([]file, error) {
-	files, err := findFiles("", []string{filepath.ToSlash(goroot) + "/src/**/*.go"})
+	files, err := findFiles("", []string{filepath.ToSlash(goroot) + "/src/**/*.go"}, ofText)
 	if err != nil {
 		return nil, fmt.Errorf("data: built-in text: GOROOT %q: %w", goroot, err)
 	}

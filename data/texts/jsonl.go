@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"gputrain/chat"
+	"gputrain/chat/template"
 	"gputrain/data"
 	"gputrain/tokenizer"
 )
@@ -45,7 +46,8 @@ type jsonl struct {
 	learn     int // documents with a label that counts
 	files     int // that have been read
 	account
-	keys *keys // that nothing reads
+	keys    *keys  // that nothing reads
+	rowDone func() // is called after each row; may be nil
 }
 
 // newJSONL reads as a configuration says.
@@ -110,11 +112,19 @@ func (j *jsonl) add(documents []document) error {
 	return nil
 }
 
-// document is what one row says.
-func (j *jsonl) document(line []byte) (d document, err error) {
-	if j.replace && !utf8.Valid(line) {
+// mended is a row with U+FFFD in place of what is no character, where that is asked for.
+func (j *jsonl) mended(line []byte) []byte {
+	if !j.replace {
+		return line
+	}
+	if !utf8.Valid(line) {
 		line = []byte(tokenizer.Lossy(line))
 	}
+	return template.ReplaceSurrogates(line)
+}
+
+// document is what one row says.
+func (j *jsonl) document(line []byte) (d document, err error) {
 	object, err := objectOf(line)
 	if err != nil {
 		return d, err

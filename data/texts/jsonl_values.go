@@ -6,7 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
+
+	"gputrain/chat/template"
 )
 
 // append appends the tokens of a field.
@@ -24,8 +25,8 @@ func (j *jsonl) append(d *document, raw json.RawMessage) (err error) {
 	if err := json.Unmarshal(raw, &text); err != nil {
 		return err
 	}
-	if !j.replace && strings.Count(text, "\ufffd") > bytes.Count(raw, []byte("\ufffd"))+bytes.Count(bytes.ToLower(raw), []byte(`\ufffd`)) {
-		return errors.New(`half of a surrogate pair (\ud800 to \udfff), which is no character`)
+	if err := template.CheckSurrogates(raw); err != nil {
+		return err
 	}
 	if j.encode != nil {
 		return j.encoded(d, text)

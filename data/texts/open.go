@@ -61,6 +61,8 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 // readDocuments reads all files.
 func (r *reading) readDocuments(reader *jsonl, phase string, texts []textFile) error {
 	r.begin(phase, filesOf(texts))
+	r.beginRows()
+	reader.rowDone = r.row
 	for _, t := range texts {
 		err := t.reading(r, func(from io.ReaderAt) error {
 			return reader.file(r.ctx, t.path, countedReader{r, t.path, from}, t.size)

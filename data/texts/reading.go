@@ -88,6 +88,20 @@ func (r *reading) begin(phase string, files []file) {
 	r.mu.Unlock()
 }
 
+// beginRows says that files of this phase have rows.
+func (r *reading) beginRows() {
+	r.mu.Lock()
+	r.progress.OfRows = true
+	r.mu.Unlock()
+}
+
+// row counts a row that has become tokens.
+func (r *reading) row() {
+	r.mu.Lock()
+	r.progress.Rows++
+	r.mu.Unlock()
+}
+
 // late says that a read takes longer than Config.Timeout.
 func (r *reading) late() error {
 	r.mu.Lock()

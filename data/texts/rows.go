@@ -18,8 +18,11 @@ import (
 // maxRow is how many bytes of JSON the longest row has.
 const maxRow = 64 << 20
 
-// rowsAtOnce is how many bytes of rows are read by one goroutine.
-const rowsAtOnce = 256 << 10
+// rowsAtOnce and mostAtOnce are how many bytes of rows, and rows, are read by one goroutine. Templates write more than they read.
+const (
+	rowsAtOnce = 256 << 10
+	mostAtOnce = 256
+)
 
 // rowRun is some rows of a file, each a JSON object, from a number on.
 type rowRun struct {
@@ -83,7 +86,7 @@ type gathering struct {
 // add adds a row; false: nobody wants more.
 func (g *gathering) add(row []byte) bool {
 	g.some.rows, g.size = append(g.some.rows, row), g.size+len(row)
-	return g.size < rowsAtOnce || g.end()
+	return g.size < rowsAtOnce && len(g.some.rows) < mostAtOnce || g.end()
 }
 
 // end hands on what there is.
@@ -212,14 +215,17 @@ func (j *jsonl) file(ctx context.Context, name string, from io.ReaderAt, size in
 				continue
 			}
 			number := some.first + i
-			made, err := read(row)
+			made, err := read(j.mended(row))
 			if err != nil {
-				return nil, fmt.Errorf("%s %d: %w%s", file.row, number, err, wayOut(err))
+				return nil, fmt.Errorf("%s %d: %w", file.row, number, err)
 			}
 			for i := range made {
 				made[i].row = fmt.Sprintf("%s %d", file.row, number)
 			}
 			parsed = append(parsed, made...)
+			if j.rowDone != nil {
+				j.rowDone()
+			}
 		}
 		return parsed, nil
 	}

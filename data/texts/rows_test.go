@@ -58,4 +58,10 @@ func TestBadRows(t *testing.T) {
 	reader := jsonl{vocab: 256, text: true, limit: 100, to: discarded()}
 	long := "[" + good + `,{"text": "` + strings.Repeat("a", 200) + `"}]`
 	require.ErrorContains(t, reader.file(t.Context(), "x", strings.NewReader(long), int64(len(long))), "row 2: longer than 100 bytes")
+
+	r := &reading{} // which counts rows as they become tokens
+	reader.limit, reader.rowDone = maxRow, r.row
+	three := good + "\n\n" + good + "\n" + good
+	require.NoError(t, reader.file(t.Context(), "x", strings.NewReader(three), int64(len(three))))
+	assert.EqualValues(t, 3, r.progress.Rows)
 }

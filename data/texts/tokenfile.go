@@ -325,7 +325,15 @@ func (r *reading) cacheError(file *os.File, err error, made int64) error {
 	if text.Bytes > 0 && text.Of > text.Bytes {
 		wanted *= float64(text.Of) / float64(text.Bytes)
 	}
-	return &data.CacheError{Err: fmt.Errorf("%w: found %.1f MiB free, wanted about %.1f MiB", err, found/(1<<20), max(wanted, found)/(1<<20))}
+	return &data.CacheError{Err: fmt.Errorf("%w: found %s free, wanted about %s", err, sizeText(found), sizeText(max(wanted, found)))}
+}
+
+// sizeText is a number of bytes as people read it.
+func sizeText(bytes float64) string {
+	if bytes < 1<<20 {
+		return fmt.Sprintf("%.1f KiB", bytes/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", bytes/(1<<20))
 }
 
 // failing remembers the error of what it writes to.

@@ -1,6 +1,7 @@
 package texts
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"gputrain/chat/template"
 	"gputrain/data"
 	"gputrain/tokenizer"
 )
@@ -237,21 +239,22 @@ func (r *reading) encodeLong(config Config, one textFile, emit func([]int32) err
 	}))
 }
 
-// textError says which file cannot be encoded, and what would help.
+// textError says which file cannot be encoded.
 func textError(path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("data: text %q: %w%s", path, err, wayOut(err))
+	return fmt.Errorf("data: text %q: %w", path, err)
 }
 
-// wayOut is what helps where text is not UTF-8.
-func wayOut(err error) string {
+// wayOut says what helps where text has what is no character.
+func (c Config) wayOut(err error) error {
 	var invalid *tokenizer.UTF8Error
-	if errors.As(err, &invalid) {
-		return ": data.invalid=replace puts U+FFFD in its place"
+	var half *template.SurrogateError
+	if errors.As(err, &invalid) || errors.As(err, &half) {
+		return fmt.Errorf("%w: %s puts U+FFFD in its place", err, cmp.Or(c.Replacing, "data.invalid=replace"))
 	}
-	return ""
+	return err
 }
 
 // texting writes files of text, one after the other.

@@ -256,6 +256,9 @@ func TestInvalidText(t *testing.T) {
 		}
 		_, err := Open(t.Context(), one)
 		require.ErrorContains(t, err, want)
+		one.Replacing = "--invalid replace"
+		_, err = Open(t.Context(), one)
+		assert.NotContains(t, err.Error(), "data.invalid")
 		one.Invalid = InvalidReplace
 		corpus := open(t, one)
 		switch name {

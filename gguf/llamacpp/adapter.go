@@ -68,10 +68,16 @@ func convertAdapter(a Adapter, as gguf.Type) ([]gguf.Key, []gguf.Tensor, error) 
 				return err
 			}
 			if part == "lora_b" {
-				x = f.outputs(c, module, t.Shape[0], x, factor)
+				if x, err = f.outputs(c, module, t.Shape[0], x, factor); err != nil {
+					return err
+				}
 			}
 			return write(w, as, x)
 		}})
+	}
+	if float32(alpha) == 0 && alpha != 0 {
+		return nil, nil, fmt.Errorf("adapter.lora.alpha: found %g, which is 0 in f32, and llama.cpp takes 0 for a scale of 1: "+
+			"gputrain merge writes the whole model", alpha)
 	}
 	return []gguf.Key{
 		{Name: "general.architecture", Value: f.arch},
@@ -83,18 +89,21 @@ func convertAdapter(a Adapter, as gguf.Type) ([]gguf.Key, []gguf.Tensor, error) 
 }
 
 // outputs are the rows of B in llama.cpp's order, multiplied.
-func (f family) outputs(c *config, module string, rows int, x []float32, factor float64) []float32 {
+func (f family) outputs(c *config, module string, rows int, x []float32, factor float64) ([]float32, error) {
 	if m := turned.FindStringSubmatch(module + "."); f.permuted && m != nil {
 		x = permute(x, rows, c.heads(m[1]))
 	}
 	if factor == 1 {
-		return x
+		return x, nil
 	}
 	out := make([]float32, len(x))
 	for i, v := range x {
 		out[i] = float32(factor * float64(v))
+		if out[i]-out[i] != 0 && v-v == 0 {
+			return nil, fmt.Errorf("element %d: found %g, which times %g is no f32: gputrain merge writes the whole model", i, v, factor)
+		}
 	}
-	return out
+	return out, nil
 }
 
 // loraPart is the module that a tensor belongs to, and which of its two matrices it is.

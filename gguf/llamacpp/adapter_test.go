@@ -68,4 +68,13 @@ func TestConvertAdapterRefuses(t *testing.T) {
 	}
 	_, _, err := ConvertAdapter(Adapter{Config: []byte(tiedLlama)}, gguf.Q8_0)
 	assert.ErrorContains(t, err, "found q8_0, wanted f32, f16 or bf16")
+
+	const up, down = "model.layers.0.mlp.up_proj", "model.layers.0.mlp.down_proj"
+	_, _, err = ConvertAdapter(Adapter{Config: []byte(tiedLlama), Tensors: loras(up, 1, 4, 8), Scales: map[string]float64{up: 1e-60}}, gguf.F32)
+	assert.ErrorContains(t, err, "adapter.lora.alpha: found 1e-60, which is 0 in f32")
+	two := append(loras(up, 1, 4, 8), loras(down, 1, 8, 4)...)
+	two[3].Read = func() ([]float32, error) { return []float32{0, 3e38, 0, 0}, nil }
+	_, tensors, err := ConvertAdapter(Adapter{Config: []byte(tiedLlama), Tensors: two, Scales: map[string]float64{up: 1, down: 2}}, gguf.F32)
+	require.NoError(t, err)
+	assert.ErrorContains(t, tensors[3].Write(&bytes.Buffer{}), "element 1: found 3e+38, which times 2 is no f32", "the one alpha is that of up_proj")
 }

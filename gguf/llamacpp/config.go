@@ -3,6 +3,7 @@ package llamacpp
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"gputrain/gguf"
 )
@@ -57,6 +58,31 @@ func (c *config) texts(key string) []string {
 
 func (c *config) integers(key string) []int {
 	return list(c.fields[key], func(v float64) int { return int(v) })
+}
+
+// Check says of a config.json what llama.cpp cannot load, or computes otherwise.
+func Check(raw []byte) error {
+	c, err := parseConfig(raw)
+	if err == nil {
+		_, _, _, err = c.network()
+	}
+	if err != nil {
+		return fmt.Errorf("llamacpp: check: %w", err)
+	}
+	return nil
+}
+
+// network are the family, and the keys and tensors that say what is computed.
+func (c *config) network() (f family, keys []gguf.Key, factors []gguf.Tensor, err error) {
+	if f, err = familyOf(c); err != nil {
+		return f, nil, nil, err
+	}
+	rotation, factors, err := c.rotation(f)
+	if err != nil {
+		return f, nil, nil, err
+	}
+	windows, err := c.windows(f)
+	return f, slices.Concat(c.sizes(f), rotation, windows), factors, err
 }
 
 // headDim is the width of a head.

@@ -54,15 +54,7 @@ func convert(m Model, as gguf.Type, fileType uint32) (keys []gguf.Key, tensors [
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := familyOf(c)
-	if err != nil {
-		return nil, nil, fmt.Errorf("config.json: %w", err)
-	}
-	rotation, factors, err := c.rotation(f)
-	if err != nil {
-		return nil, nil, fmt.Errorf("config.json: %w", err)
-	}
-	windows, err := c.windows(f)
+	f, shape, factors, err := c.network()
 	if err != nil {
 		return nil, nil, fmt.Errorf("config.json: %w", err)
 	}
@@ -86,7 +78,7 @@ func convert(m Model, as gguf.Type, fileType uint32) (keys []gguf.Key, tensors [
 		{Name: "general.file_type", Value: fileType},
 		{Name: "general.quantization_version", Value: uint32(2)},
 	}
-	return slices.Concat(keys, c.sizes(f), rotation, windows, vocab), append(tensors, factors...), nil
+	return slices.Concat(keys, shape, vocab), append(tensors, factors...), nil
 }
 
 // tensor is t as it is written.
@@ -116,6 +108,7 @@ const pieceElements = 1 << 18
 
 // write encodes elements on all cores, some pieces at a time.
 func write(w io.Writer, kind gguf.Type, x []float32) error {
+	whole := x
 	block, size := kind.Block()
 	pieces := make([][]byte, runtime.GOMAXPROCS(0))
 	errs := make([]error, len(pieces))
@@ -132,6 +125,8 @@ func write(w io.Writer, kind gguf.Type, x []float32) error {
 				pieces[i] = pieces[i][:len(part)/block*size]
 				if errs[i] = representable(kind, part); errs[i] == nil {
 					errs[i] = gguf.Encode(kind, pieces[i], part)
+				} else {
+					errs[i] = representable(kind, whole) // which counts all
 				}
 			})
 		}
@@ -148,23 +143,28 @@ func write(w io.Writer, kind gguf.Type, x []float32) error {
 	return nil
 }
 
-// representable refuses numbers that a type would turn into something else: what is not finite in blocks, and what overflows f16.
+// mosts are the magnitudes from which on a type makes something else of a finite number: an infinity of it, or of the scale of its block.
+var mosts = map[gguf.Type]float64{gguf.F32: math.Inf(1), gguf.BF16: 0x1.ffp127, gguf.F16: 65520, gguf.Q8_0: 65520 * 127, gguf.Q4_0: 65520 * 8}
+
+// representable refuses numbers that a type would turn into something else: what is too large, and what is not finite in blocks.
 func representable(kind gguf.Type, x []float32) error {
-	var most float64
-	switch kind {
-	case gguf.F16:
-		most = 65520
-	case gguf.Q8_0:
-		most = 65520 * 127
-	case gguf.Q4_0:
-		most = 65520 * 8
-	default:
-		return nil
-	}
+	most, count, first := mosts[kind], 0, 0
+	elements, _ := kind.Block()
 	for i, v := range x {
-		if a := math.Abs(float64(v)); !(a < most) && (kind != gguf.F16 || !math.IsInf(a, 0) && !math.IsNaN(a)) {
-			return fmt.Errorf("element %d: found %g, which has no %s: write f32 or bf16", i, v, kind)
+		a := math.Abs(float64(v))
+		if finite := v-v == 0; finite && a < most || !finite && elements == 1 {
+			continue
+		}
+		if count++; count == 1 {
+			first = i
 		}
 	}
-	return nil
+	if count == 0 {
+		return nil
+	}
+	instead := "f32"
+	if kind != gguf.BF16 {
+		instead += " or bf16"
+	}
+	return fmt.Errorf("found %d of %d numbers that %s does not hold, first element %d, %g: write %s", count, len(x), kind, first, x[first], instead)
 }

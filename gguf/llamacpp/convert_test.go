@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -139,10 +141,33 @@ func TestConvertTypes(t *testing.T) {
 	assert.Equal(t, []gguf.Type{gguf.Q8_0, gguf.F16}, []gguf.Type{table.Type, head.Type})
 	_, _, err := Convert(m, gguf.Q4_K)
 	assert.ErrorContains(t, err, "llama-quantize MODEL-f16.gguf MODEL.gguf Q4_K")
-	m.Tensors[0].Read = func() ([]float32, error) { return []float32{1e9, 0, 0, 0}, nil }
-	_, tensors, err := Convert(m, gguf.F16)
-	require.NoError(t, err)
-	assert.ErrorContains(t, tensors[0].Write(&bytes.Buffer{}), "element 0: found 1e+09, which has no f16: write f32 or bf16")
+	inf, nan := float32(math.Inf(-1)), float32(math.NaN())
+	for _, c := range []struct {
+		as    gguf.Type
+		x     [2]float32 // of 64 elements, the others 0
+		count int        // that have no such type
+	}{
+		{gguf.F32, [2]float32{math.MaxFloat32, nan}, 0},
+		{gguf.BF16, [2]float32{0x1.fefffep127, inf}, 0}, // 0x1.fep127 is the largest, and half a step above it rounds up
+		{gguf.BF16, [2]float32{0x1.ffp127, -3.4e38}, 2},
+		{gguf.F16, [2]float32{65519, nan}, 0},
+		{gguf.F16, [2]float32{-65520, 1e9}, 2},
+		{gguf.Q8_0, [2]float32{65519 * 127, 1}, 0}, // the scale is f16
+		{gguf.Q8_0, [2]float32{65520 * 127, 1}, 1},
+		{gguf.Q8_0, [2]float32{nan, inf}, 2},
+		{gguf.Q4_0, [2]float32{65519 * -8, 1}, 0},
+		{gguf.Q4_0, [2]float32{65520 * 8, nan}, 2},
+	} {
+		m.Tensors[1].Read = func() ([]float32, error) { return append(make([]float32, 62), c.x[:]...), nil }
+		_, tensors, err := Convert(m, c.as)
+		require.NoError(t, err)
+		err = tensors[1].Write(io.Discard)
+		if c.count == 0 {
+			assert.NoError(t, err, "%s %v", c.as, c.x)
+			continue
+		}
+		assert.ErrorContains(t, err, fmt.Sprintf("found %d of 64 numbers that %s does not hold, first element 62, %g: write f32", c.count, c.as, c.x[0]))
+	}
 }
 
 // TestConvertRefuses: what llama.cpp would compute otherwise.
@@ -179,12 +204,17 @@ func TestConvertRefuses(t *testing.T) {
 		`{"model_type": "gpt2", "activation_function": "gelu"}`:                                                                                 `activation_function: found "gelu", wanted gelu_new`,
 		`{"model_type": "qwen3", "attention_bias": true}`:                                                                                       "attention_bias: found true, wanted false",
 		`{"model_type": "gemma2", "query_pre_attn_scalar": 4, "attn_logit_softcapping": null}`:                                                  "attn_logit_softcapping: found none, wanted one",
-		`{"model_type": "qwen3"}`: "rope_scaling: found llama3 in a qwen3",
-		`{"vocab_size": 3}`:       `token "<|im_end|>": found id 3, wanted one below the 3 of the model`,
+		`{"model_type": "qwen3"}`:    "rope_scaling: found llama3 in a qwen3",
+		`{"vocab_size": 3}`:          `token "<|im_end|>": found id 3, wanted one below the 3 of the model`,
+		`{"num_hidden_layers": 513}`: "num_hidden_layers: found 513, wanted 512 at most",
 	} {
 		_, _, err := Convert(small(with(changes), nil), gguf.F32)
 		assert.ErrorContains(t, err, want)
+		if !strings.HasPrefix(want, "token ") { // Check sees no tokenizer
+			assert.ErrorContains(t, Check([]byte(with(changes))), want)
+		}
 	}
+	assert.NoError(t, Check([]byte(llama)))
 	m := small(llama, map[string][]int{"model.layers.0.odd.weight": {1}})
 	_, _, err := Convert(m, gguf.F32)
 	assert.ErrorContains(t, err, `tensor "model.layers.0.odd.weight": found one that llama.cpp has no name for in a llama`)

@@ -32,6 +32,9 @@ var families = map[string]family{
 	"gpt2":        {arch: "gpt2"},
 }
 
+// maxLayers is LLAMA_MAX_LAYERS of llama.cpp.
+const maxLayers = 512
+
 // Families are the model types that are written.
 func Families() []string { return slices.Sorted(maps.Keys(families)) }
 
@@ -48,6 +51,9 @@ func familyOf(c *config) (family, error) {
 		if err := f.check(c); err != nil {
 			return f, err
 		}
+	}
+	if layers := c.integer("num_hidden_layers", "n_layer"); layers > maxLayers {
+		return f, fmt.Errorf("num_hidden_layers: found %d, wanted %d at most: llama.cpp has room for no more", layers, maxLayers)
 	}
 	if heads, width := c.integer("num_attention_heads"), c.integer("hidden_size"); f.square && heads*c.headDim() != width {
 		return f, fmt.Errorf("head_dim: found %d heads of %d in a width of %d, wanted heads that are together as wide as the model: llama.cpp cannot load another %s", heads, c.headDim(), width, kind)

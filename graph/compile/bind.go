@@ -18,16 +18,20 @@ func (c *Compiler) boundTarget(v *graph.Value) string {
 	if len(c.bound) == 0 {
 		return ""
 	}
-	for _, t := range c.named {
-		if _, ok := c.bound[t.Name]; !ok || c.root(t.Value) != v {
-			continue
+	if c.boundAt == nil {
+		c.boundAt = map[*graph.Value]Target{}
+		for _, t := range c.named {
+			_, is := c.bound[t.Name]
+			if _, taken := c.boundAt[c.root(t.Value)]; is && !taken {
+				c.boundAt[c.root(t.Value)] = t
+			}
 		}
-		if t.Value.DType() != v.DType() || t.Value.Type().Elements() != v.Type().Elements() {
-			c.fail("bound target %q: %v, a view of %v, want a whole value", t.Name, t.Value.Type(), v.Type())
-		}
-		return t.Name
 	}
-	return ""
+	t, ok := c.boundAt[v]
+	if ok && (t.Value.DType() != v.DType() || t.Value.Type().Elements() != v.Type().Elements()) {
+		c.fail("bound target %q: %v, a view of %v, want a whole value", t.Name, t.Value.Type(), v.Type())
+	}
+	return t.Name
 }
 
 // bound checks the buffer that a caller gives for a storage.

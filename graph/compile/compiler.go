@@ -24,7 +24,8 @@ type Compiler struct {
 	params      []*buffers.Layout                 // each param is in one of them, the first that has it
 	narrow      map[*buffers.Layout]buffers.DType // of those that are not in f32: BF16, or NF4 or NF4Nested with the rest in BF16
 	grads       *buffers.Layout
-	bound       map[string]gpu.Range // inputs and targets in the caller's buffers
+	bound       map[string]gpu.Range    // inputs and targets in the caller's buffers
+	boundAt     map[*graph.Value]Target // the first of those targets at each root value
 
 	bf16     bool                            // some values are in BF16, or some workspace
 	live     []*graph.Node                   // what the targets need, in graph order

@@ -31,7 +31,7 @@ func itself(path string, flag int) (*os.File, error) {
 	if err != nil {
 		return nil, reason(err)
 	}
-	if err := regular(there); err != nil {
+	if err := Regular(there); err != nil {
 		return nil, err
 	}
 	f, err := os.OpenFile(path, flag&^os.O_CREATE|system.NonBlock, 0)

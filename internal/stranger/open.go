@@ -63,7 +63,7 @@ func in(root *os.Root, name string) (*os.File, error) {
 	if err != nil {
 		return nil, reason(err)
 	}
-	if err := regular(info); err != nil {
+	if err := Regular(info); err != nil {
 		return nil, err
 	}
 	f, err := root.OpenFile(name, os.O_RDONLY|system.NonBlock, 0)
@@ -72,7 +72,7 @@ func in(root *os.Root, name string) (*os.File, error) {
 	}
 	// What was looked at may have been replaced since.
 	if info, err = f.Stat(); err == nil {
-		err = regular(info)
+		err = Regular(info)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -121,7 +121,7 @@ func badLink(path string, err error) error {
 	}
 	info, unfound := os.Stat(path)
 	if unfound == nil {
-		unfound = regular(info)
+		unfound = Regular(info)
 	}
 	if unfound != nil {
 		return fmt.Errorf("is a link to %q: %w", to, reason(unfound))
@@ -129,26 +129,31 @@ func badLink(path string, err error) error {
 	return fmt.Errorf("is a link to %q, which is absolute or leads out of its directory: wanted the file itself there, or a hard link to it (ln without -s)", to)
 }
 
-// regular refuses what is no file of bytes.
-func regular(info fs.FileInfo) error {
-	what := ""
+// Regular refuses what is no file of bytes.
+func Regular(info fs.FileInfo) error {
+	if info.Mode().IsRegular() {
+		return nil
+	}
+	return fmt.Errorf("found %s, wanted a regular file", Kind(info))
+}
+
+// Kind says what a file is.
+func Kind(info fs.FileInfo) string {
 	switch mode := info.Mode(); {
 	case mode.IsRegular():
-		return nil
+		return "a file"
 	case mode.IsDir():
-		what = "a directory"
+		return "a directory"
 	case mode&fs.ModeSymlink != 0:
-		what = "a link"
+		return "a link"
 	case mode&fs.ModeNamedPipe != 0:
-		what = "a pipe"
+		return "a pipe"
 	case mode&fs.ModeSocket != 0:
-		what = "a socket"
+		return "a socket"
 	case mode&fs.ModeDevice != 0:
-		what = "a device"
-	default:
-		what = "something else"
+		return "a device"
 	}
-	return fmt.Errorf("found %s, wanted a regular file", what)
+	return "something else"
 }
 
 // Read reads a whole file that Open opens. It refuses one beyond the Limit of its name.

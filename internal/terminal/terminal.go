@@ -36,6 +36,16 @@ func Visible(s string) string {
 	return out.String()
 }
 
+// Shown is a character of a text that a model has made, as a terminal may have it: U+FFFD stands for one that is not seen, but for those that join
+// what is around them, as emoji and Persian have them.
+func Shown(r rune) rune {
+	const nonJoiner, joiner = '\u200c', '\u200d'
+	if hidden(r) && r != joiner && r != nonJoiner {
+		return utf8.RuneError
+	}
+	return r
+}
+
 // Writer writes messages, each with one Write, as Text has them.
 type Writer struct{ To io.Writer }
 

@@ -26,6 +26,16 @@ func TestText(t *testing.T) {
 	}
 }
 
+// What a model has made shows where something was hidden, and is cut nowhere.
+func TestShown(t *testing.T) {
+	for text, want := range map[string]string{
+		"a\n\tä 重み👍": "a\n\tä 重み👍", "\x1b[31m\r\u009b": "\ufffd[31m\ufffd\ufffd", "\u202eevil\u2066\u200f\ufeff": "\ufffdevil\ufffd\ufffd\ufffd",
+		"👩\u200d🔬 می\u200cخواهم e\u0301 ❤\ufe0f": "👩\u200d🔬 می\u200cخواهم e\u0301 ❤\ufe0f", "\U000e0041": "\ufffd",
+	} {
+		assert.Equal(t, want, strings.Map(Shown, text))
+	}
+}
+
 // A text of any length becomes one of at most Most bytes, with its begin and its end.
 func TestTextIsBounded(t *testing.T) {
 	for _, middle := range []string{"x", "\x1b", "\xff", "ä", "\x80", "👍", "\n"} {

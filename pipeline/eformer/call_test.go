@@ -13,6 +13,7 @@ import (
 	"gputrain/gpu/gputest"
 	"gputrain/optim"
 	"gputrain/pipeline/eformer"
+	"gputrain/state"
 )
 
 var halves = []int{0, 0, 0, 0, 1, 1, 1, 1}
@@ -133,6 +134,54 @@ func TestStageLocalClipsByTheNormOfAllStages(t *testing.T) {
 	none := 0.0
 	_, err := eformer.NewStageLocal(optim.Config{Name: "sgd", Options: optim.Options{ClipGrad: &none}}, nil)
 	assert.ErrorContains(t, err, "clip_grad: found 0, wanted more than 0, or null")
+}
+
+// In eformer numerics the stage-local path multiplies by min(1, max/(N + 1e-6)), which shows where N is small, and Update clips as ever, as both do
+// in the first edition and in stable numerics. So is it for a path of one's own.
+func TestStageLocalClipsByItsOwnRule(t *testing.T) {
+	devices := several(t, 2)
+	grads, zero := draw(r1(), 0), draw(r1(), 0)
+	grads[1].Data[5], grads[6].Data[9] = 3e-6, -4e-6
+	for _, c := range []struct {
+		numerics optim.Numerics
+		edition  optim.Edition
+		clip     float64
+		want     float64
+	}{
+		{optim.EFormer, 0, 5.5e-6, -3 * 5.5 / 6}, // N is below the clip and N + 1e-6 is not
+		{optim.EFormer, 0, 2e-6, -3. * 2 / 6},
+		{optim.EFormer, 0, 7e-6, -3},
+		{optim.EFormer, optim.First, 5.5e-6, -3},
+		{optim.EFormer, optim.First, 2e-6, -3. * 2 / 5},
+		{optim.Stable, 0, 2e-6, -3. * 2 / 5},
+	} {
+		o := optim.Options{Schedule: optim.ScheduleConfig{LearningRate: 1}, ClipGrad: &c.clip, Numerics: c.numerics, Edition: c.edition}
+		tx := stageLocal(t, "sgd", o, `{}`)
+		s := newStaged(t, devices, tx, zero, halves)
+		s.call(grads)
+		assert.InDelta(t, c.want, s.params()[1].Data[5]*1e6, 1e-6, "%+v", c)
+		assert.InDelta(t, 5, s.statistics().Norm*1e6, 1e-6, "the norm is the gradient's")
+
+		asEver := -3 * min(1, c.clip/5e-6)
+		whole, err := optim.NewTwin(tx.Transform, zero)
+		require.NoError(t, err)
+		require.NoError(t, whole.Update(grads))
+		assert.InDelta(t, asEver, whole.Params()[1].Data[5]*1e6, 1e-6, "%+v", c)
+		u, err := state.NewUpdater(tx.Transform, s.stages, state.UpdaterConfig{Label: "whole"})
+		require.NoError(t, err)
+		require.NoError(t, u.Prepare(t.Context(), nil))
+		require.NoError(t, u.Apply(t.Context(), u.Concurrently(t.Context())))
+		assert.InDelta(t, c.want+asEver, s.params()[1].Data[5]*1e6, 1e-6, "with the states of a stage-local call: %+v", c)
+		u.Release()
+
+		plain, err := optim.Build("sgd", optim.Options{Schedule: o.Schedule}, nil)
+		require.NoError(t, err)
+		own, err := eformer.MakeStageLocal(plain, tx.Metadata(), eformer.InRounds(plain))
+		require.NoError(t, err)
+		s = newStaged(t, devices, own, zero, halves)
+		s.call(grads)
+		assert.InDelta(t, c.want, s.params()[1].Data[5]*1e6, 1e-6, "%+v", c)
+	}
 }
 
 func TestStageLocalTakesAnotherRate(t *testing.T) {

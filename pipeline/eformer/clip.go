@@ -11,8 +11,7 @@ import (
 )
 
 // clipped calls apply with gradients that are clipped by the norm of the whole model: an update of params of zero by the clip alone.
-func clipped(limit float64, apply ApplyFunc) ApplyFunc {
-	tx := optim.ClipByGlobalNorm(limit)
+func clipped(tx optim.Transform, apply ApplyFunc) ApplyFunc {
 	return func(ctx context.Context, m Metadata, a Application) error {
 		model, err := union(a.Stages)
 		if err != nil {
@@ -51,7 +50,7 @@ func union(stages []state.Resident) ([]buffers.Spec, error) {
 			return nil, fmt.Errorf("stage %d: found no params or no state, wanted both", i)
 		}
 		for _, leaf := range r.Params.Layout().Leaves() {
-			model = append(model, buffers.Spec{Path: leaf.Path, Shape: leaf.Shape})
+			model = append(model, leaf.Spec())
 		}
 	}
 	for i, r := range stages {

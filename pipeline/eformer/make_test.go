@@ -58,7 +58,9 @@ func TestStageLocalRefuses(t *testing.T) {
 		sameState(t, before, s.bits())
 		assert.Equal(t, int64(0), s.stages[0].State.Counts()["updates"], want)
 	}
-	assert.ErrorContains(t, eformer.StageLocal{}.ApplyGradientsStageLocal(t.Context(), eformer.Application{}), "found the zero value")
+	none := eformer.StageLocal{}.ApplyGradientsStageLocal(t.Context(), eformer.Application{})
+	assert.ErrorContains(t, none, "found the zero value")
+	assert.ErrorIs(t, none, errors.ErrUnsupported)
 	err := tx.ApplyGradientsStageLocal(t.Context(), eformer.Application{Stages: s.stages, LearningRate: func(int64) float64 {
 		devices[1].Lose("pulled out") // when stage 0 is asked for its rate
 		return 1
@@ -144,7 +146,8 @@ func TestMetadataCannotBeChanged(t *testing.T) {
 	clip := 0.5
 	extra := map[string]any{"a": 1}
 	c := optim.Config{Name: "adamw", Options: optim.Options{
-		Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 1, Steps: 4}, ClipGrad: &clip, WeightDecay: 0.1, WeightDecayMask: optim.MaskPatterns("w"), AccumulationSteps: 3,
+		Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 1, LearningRateEnd: new(0.0), Steps: 4},
+		ClipGrad: &clip, WeightDecay: 0.1, WeightDecayMask: optim.MaskPatterns("w"), AccumulationSteps: 3,
 	}}
 	tx, err := eformer.NewStageLocal(c, extra)
 	require.NoError(t, err)

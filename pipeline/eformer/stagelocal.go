@@ -37,7 +37,7 @@ type Application struct {
 type ApplyFunc func(ctx context.Context, m Metadata, a Application) error
 
 // NewStageLocal builds an optimizer with its stage-local path: that of whole trees in rounds, so that stages come to the bits of the whole model.
-// Clip, accumulation and masks are the optimizer's own. Errors are those of NewMetadata.
+// Clip, accumulation and masks are the optimizer's own; see InRounds for the clip in eformer numerics. Errors are those of NewMetadata.
 func NewStageLocal(c optim.Config, extra map[string]any) (StageLocal, error) {
 	m, err := NewMetadata(c, extra)
 	if err != nil {
@@ -59,7 +59,7 @@ func MakeStageLocal(tx optim.Transform, m Metadata, apply ApplyFunc) (StageLocal
 			"call, collect them in it, or wrap tx in optim.Accumulate and use InRounds", tx.Name(), n)
 	}
 	if limit, clips := m.ClipGrad(); clips {
-		apply = clipped(limit, apply)
+		apply = clipped(m.Optimizer().Options.StageLocalClip(limit), apply)
 	}
 	return StageLocal{tx, m, apply}, nil
 }
@@ -77,9 +77,15 @@ func Unsupported(tx optim.Transform, optimizer, reason string) StageLocal {
 }
 
 // InRounds is the stage-local path of a transformation of package optim: on each stage the pieces of its update, with the norms of the whole
-// model put together between them.
+// model put together between them. In eformer numerics its clip is that of optim.ClipStageLocal, and that of optim.ClipByGlobalNorm in Update.
 func InRounds(tx optim.Transform) ApplyFunc {
 	return func(ctx context.Context, _ Metadata, a Application) error {
+		for _, r := range a.Stages {
+			if r.State != nil {
+				r.State.SetStageLocal(true)
+				defer r.State.SetStageLocal(false)
+			}
+		}
 		u, err := state.NewUpdater(tx, a.Stages, state.UpdaterConfig{Label: "eformer.apply", Absent: true})
 		if err == nil {
 			defer u.Release()
@@ -107,7 +113,7 @@ func (s StageLocal) Metadata() Metadata { return s.metadata }
 // succeeds.
 func (s StageLocal) ApplyGradientsStageLocal(ctx context.Context, a Application) error {
 	if s.apply == nil {
-		return errors.New("eformer: apply: found the zero value, wanted one of NewStageLocal, MakeStageLocal or Unsupported")
+		return fmt.Errorf("eformer: apply: found the zero value, wanted one of NewStageLocal, MakeStageLocal or Unsupported: %w", errors.ErrUnsupported)
 	}
 	if err := s.apply(ctx, s.metadata, a); err != nil {
 		return err

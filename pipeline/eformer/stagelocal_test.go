@@ -23,7 +23,7 @@ func TestStageLocalIsTheWholeTree(t *testing.T) {
 	clip := 0.5
 	options := []optim.Options{
 		{
-			Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 0.05, Steps: 20}, ClipGrad: &clip, WeightDecay: 0.1,
+			Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 0.05, LearningRateEnd: new(0.0), Steps: 20}, ClipGrad: &clip, WeightDecay: 0.1,
 			WeightDecayMask: optim.MaskPatterns("weight", "scale"), SkipNonFinite: true,
 		},
 		{Schedule: optim.ScheduleConfig{LearningRate: 0.05}, AccumulationSteps: 2, WeightDecay: 0.1, Rates: []optim.PathRate{{Pattern: "^a", Multiplier: 0.5}}},

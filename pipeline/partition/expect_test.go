@@ -1,6 +1,8 @@
 package partition
 
 import (
+	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -80,4 +82,26 @@ func TestMemoryOfUnitsWithAnOptimizer(t *testing.T) {
 	}
 	err = AddOptimizer(units, tx, 0, buffers.F32, []buffers.Spec{{Path: "wte.weight", Shape: []int{32, 8}}}, gpu.DefaultLimits())
 	assert.ErrorContains(t, err, `parameter "wpe.weight" of "embedding" is not one of the model's 1`)
+}
+
+// What is made for the optimizer's memory grows with the layers, not with their square.
+func TestOptimizerOfDeepModels(t *testing.T) {
+	made := func(layers int) float64 {
+		var units []Unit
+		var whole []buffers.Spec
+		for i := range layers {
+			path := fmt.Sprintf("layers.%d.weight", i)
+			units, whole = append(units, Unit{Name: path, Params: []string{path}}), append(whole, buffers.Spec{Path: path, Shape: []int{8, 8}})
+		}
+		tx, err := optim.Build("adamw", optim.Options{Schedule: optim.ScheduleConfig{Type: "constant", LearningRate: 1e-3}}, nil)
+		require.NoError(t, err)
+		tx = optim.Freeze(whole[:layers/2], tx)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		require.NoError(t, AddOptimizer(units, tx, 1, buffers.F32, whole, gpu.DefaultLimits()))
+		runtime.ReadMemStats(&after)
+		return float64(after.TotalAlloc - before.TotalAlloc)
+	}
+	made(1) // what is made once
+	assert.Less(t, made(800)/made(200), 6.0, "four times the layers")
 }

@@ -18,6 +18,7 @@ func AddOptimizer(units []Unit, tx optim.Transform, sums int, frozen buffers.DTy
 	for _, s := range whole {
 		shapes[s.Path] = s.Shape
 	}
+	bytesOf := tx.StagesBytes(whole, lim)
 	for i, u := range units {
 		var own []buffers.Spec
 		for _, path := range u.Params {
@@ -43,7 +44,7 @@ func AddOptimizer(units []Unit, tx optim.Transform, sums int, frozen buffers.DTy
 			kept, err = buffers.NewLayoutFor(frozen, rest, lim)
 		}
 		if err == nil {
-			bytes, err = tx.StageBytes(layout, whole, lim)
+			bytes, err = bytesOf(layout)
 		}
 		if err != nil {
 			return fmt.Errorf("pipeline: units: %q: %w", u.Name, err)

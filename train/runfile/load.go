@@ -30,9 +30,10 @@ func (o Origin) IsDefault() bool {
 // Config is a run with the origin of each of its values.
 type Config struct {
 	Run
-	Read   []Text // the files that were laid, as they were
-	origin map[string]Origin
-	begun  bool // it is of a run that has begun: AsBegun
+	Read    []Text // the files that were laid, as they were
+	origin  map[string]Origin
+	begun   bool // it is of a run that has begun, and goes on with its schedule: AsBegun
+	resumed bool // it is of a run that has begun
 }
 
 // Text is a file as it was read.
@@ -76,8 +77,13 @@ func (c *Config) File(path string) error {
 	if len(text) > mostBytes {
 		return fmt.Errorf("run file: %s: found more than %d bytes, wanted a run file", path, mostBytes)
 	}
-	c.Read = append(c.Read, Text{path, text})
-	return c.Parse(path, text)
+	return c.Take(Text{path, text})
+}
+
+// Take lays the values of a file that is read, or is yet to be written.
+func (c *Config) Take(f Text) error {
+	c.Read = append(c.Read, f)
+	return c.Parse(f.Path, f.Text)
 }
 
 // Parse lays YAML text over the present values; name stands for the file in
@@ -421,14 +427,24 @@ func shortest(paths []string) []string {
 // ReadAll loads the files in order, then the environment, then the
 // assignments.
 func ReadAll(files []string, environ, sets []string) (*Config, error) {
+	return Layers(func(c *Config) error {
+		for _, f := range files {
+			if err := c.File(f); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, environ, sets)
+}
+
+// Layers is ReadAll with what lay lays instead of files.
+func Layers(lay func(c *Config) error, environ, sets []string) (*Config, error) {
 	c := New()
 	if err := CheckVariables(environ); err != nil {
 		return nil, err
 	}
-	for _, f := range files {
-		if err := c.File(f); err != nil {
-			return nil, err
-		}
+	if err := lay(c); err != nil {
+		return nil, err
 	}
 	if err := c.Environment(environ); err != nil {
 		return nil, err

@@ -20,10 +20,6 @@ func (c *Config) OptimizerConfig() (optim.Config, error) {
 	if steps == 0 {
 		steps = c.Train.Steps
 	}
-	warmup := int64(s.WarmupSteps)
-	if warmup < 0 {
-		warmup = min(steps/12, 50)
-	}
 	mask := optim.MaskMatrices()
 	if len(o.DecayMask) > 0 {
 		mask = optim.MaskPatterns(o.DecayMask...)
@@ -44,15 +40,25 @@ func (c *Config) OptimizerConfig() (optim.Config, error) {
 		Parameters: parameters,
 		Options: optim.Options{
 			Schedule: optim.ScheduleConfig{
-				Type: s.Type, LearningRate: o.LearningRate, LearningRateEnd: o.RateEnd(), WarmupSteps: warmup, Steps: steps, Exponent: s.Exponent,
+				Type: s.Type, LearningRate: o.LearningRate, LearningRateEnd: new(o.RateEnd()), WarmupSteps: s.Warmup(steps), Steps: steps, Exponent: s.Exponent,
 			},
 			ClipGrad: o.ClipGrad, WeightDecay: o.WeightDecay, WeightDecayMask: mask, Rates: rates, Numerics: optim.Numerics(o.Numerics),
 		},
 	}
-	if _, err := out.Build(); err != nil {
+	checked := out
+	checked.Options.Edition = optim.First // whether all is read is known once it is known whether the run began so
+	if _, err := checked.Build(); err != nil {
 		return out, fmt.Errorf("run file: optimizer (%s): %w", c.Origin("optimizer.name"), err)
 	}
 	return out, nil
+}
+
+// Warmup is the number of updates from almost 0 to the peak, of so many.
+func (s Schedule) Warmup(steps int64) int64 {
+	if s.WarmupSteps < 0 {
+		return min(steps/12, 50)
+	}
+	return int64(s.WarmupSteps)
 }
 
 // parametersOf gives the types of an optimizer's own parameters.

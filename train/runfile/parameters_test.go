@@ -37,7 +37,7 @@ var another = map[string]struct {
 	"muon.adamw":                       {value: "[attn]"},
 	"quad.block_size":                  {value: "4"},
 	"quad.max_size_dense":              {value: "4"},
-	"quad.noise_scale":                 {value: "0.1", over: []string{"optimizer.numerics=eformer", "optimizer.weight_decay=0"}},
+	"quad.noise_scale":                 {value: "0.1", over: []string{"optimizer.weight_decay=0"}},
 	"quad.lr_style":                    {value: "none"},
 	"quad.refresh":                     {value: "{every: 2}"},
 	"quad.scanned_layers":              {value: "[stack]"},
@@ -73,7 +73,7 @@ func changed(t *testing.T, optimizer string, p optim.Parameter) (values, over []
 	case *float64:
 		return []string{"0.5", "0.01"}, a.over
 	case string:
-		return []string{"bf16"}, a.over
+		return []string{"bf16", "f32"}, a.over
 	}
 	require.Fail(t, "a parameter without another value", "%s.%s", optimizer, p.Name)
 	return nil, nil
@@ -117,7 +117,7 @@ func filled(h buffers.Host, seed int) buffers.Host {
 	return h
 }
 
-// Every parameter of every optimizer changes what updates come to, or what is kept between them.
+// Every parameter of every optimizer changes what updates come to, or what is kept between them, in each of the numerics, or these refuse it by name.
 func TestEveryParameterOfEveryOptimizerCounts(t *testing.T) {
 	used := map[string]bool{}
 	for _, name := range optim.Names() {
@@ -127,10 +127,23 @@ func TestEveryParameterOfEveryOptimizerCounts(t *testing.T) {
 			values, over := changed(t, name, p)
 			used[name+"."+p.Name] = true
 			over = append([]string{"optimizer.name=" + name, "optimizer.schedule.type=constant", "optimizer.schedule.warmup_steps=0", "optimizer.learning_rate=0.1"}, over...)
-			plain := after(t, over)
-			assert.True(t, slices.ContainsFunc(values, func(value string) bool {
-				return !reflect.DeepEqual(plain, after(t, append(over, fmt.Sprintf("optimizer.parameters={%s: %s}", p.Name, value))))
-			}), "%s: %s: none of %v changes anything", name, p.Name, values)
+			for _, n := range []optim.Numerics{optim.Stable, optim.EFormer} {
+				set := func(value string) []string {
+					return slices.Concat(over, []string{"optimizer.numerics=" + string(n), fmt.Sprintf("optimizer.parameters.%s=%s", p.Name, value)})
+				}
+				if p.Numerics != "" && p.Numerics != n {
+					c, err := ReadAll(nil, nil, set(values[0]))
+					require.NoError(t, err)
+					o, err := c.OptimizerConfig()
+					require.NoError(t, err, "whether the run began with it is not known yet")
+					_, err = o.Build()
+					assert.ErrorContains(t, err, fmt.Sprintf("%s: found %s, wanted %v: %s numerics do not read it", p.Name, values[0], p.Default, n))
+					continue
+				}
+				plain := after(t, slices.Concat(over, []string{"optimizer.numerics=" + string(n)}))
+				assert.True(t, slices.ContainsFunc(values, func(value string) bool { return !reflect.DeepEqual(plain, after(t, set(value))) }),
+					"%s: %s: none of %v changes anything in %s numerics", name, p.Name, values, n)
+			}
 			value := values[0]
 			file, environment, set := New(), New(), New()
 			require.NoError(t, file.Parse("run.yaml", fmt.Appendf(nil, "optimizer: {parameters: {%s: %s}}", p.Name, value)))

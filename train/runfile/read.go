@@ -73,6 +73,9 @@ func (c *Config) CheckRates() error {
 		endKey, c.Origin(endKey), o.RateEnd(), o.LearningRate, rateKey, c.Origin(rateKey), ratioKey)
 }
 
+// Resumed tells whether the run began before (AsBegun).
+func (c *Config) Resumed() bool { return c.resumed }
+
 // AsBegun lays the defaults that the record of the run in dir has, which may be of an earlier program, over those of this one: what nobody named stays as it was.
 // With reschedule the rates are those of a new schedule, which CheckRates holds to its rule.
 func (c *Config) AsBegun(dir string, reschedule bool) error {
@@ -91,6 +94,19 @@ func (c *Config) AsBegun(dir string, reschedule bool) error {
 	if c.Origin(evalTokensKey) == byDefault { // however long the run is to be now
 		c.origin[evalTokensKey] = byDefault + ": as the run began"
 	}
-	c.begun = !reschedule
+	c.begun, c.resumed = !reschedule, true
+	return nil
+}
+
+// FitContext lays the most that model.from has in place of a default above it, and refuses more where somebody has named it. A run that goes on keeps what it has
+// recorded, which an earlier program took for the most.
+func (c *Config) FitContext(most int) error {
+	switch from := c.Origin(contextKey); {
+	case c.Model.From == "" || c.resumed || c.Model.Context <= most || from == byDefault:
+		return nil
+	case !from.IsDefault():
+		return c.invalid(contextKey, c.Model.Context, fmt.Sprintf("at most %d, the context of %s", most, c.Model.From))
+	}
+	c.Model.Context = most
 	return nil
 }

@@ -32,7 +32,7 @@ func TestRateEndsBelowThePeak(t *testing.T) {
 		cfg := readAll(t, c.sets...)
 		o, err := cfg.OptimizerConfig()
 		require.NoError(t, err)
-		assert.Equal(t, c.want, o.Options.Schedule.LearningRateEnd, "%v: to the bit", c.sets)
+		assert.Equal(t, c.want, *o.Options.Schedule.LearningRateEnd, "%v: to the bit", c.sets)
 		s, err := o.Options.Schedule.Build(o.Options.Numerics)
 		require.NoError(t, err)
 		for step := range cfg.Train.Steps + 1 {
@@ -110,4 +110,35 @@ func TestDefaultsOfARunThatBegan(t *testing.T) {
 	require.NoError(t, c.AsBegun(dir, false))
 	assert.Equal(t, 0.00015, c.Optimizer.RateEnd())
 	assert.Nil(t, c.Optimizer.Schedule.LearningRateEnd, "what was named is to be named again")
+}
+
+// No more context than the model of model.from has is in force, or recorded: a default is lowered, a value refused. A run goes on with what it has recorded.
+func TestFitContext(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, RecordFile), []byte("model:\n  from: \"/m\"\n  context: 4096 # --set\n"), 0o666))
+	for _, c := range []struct {
+		sets  []string
+		begun bool
+		most  int
+		want  int // 0: refused
+	}{
+		{[]string{"model.from=/m"}, false, 64, 64},
+		{[]string{"model.from=/m"}, false, 4096, 128},
+		{[]string{"model.from=/m", "model.context=64"}, false, 64, 64},
+		{[]string{"model.from=/m", "model.context=65"}, false, 64, 0},
+		{[]string{"model.from=/m", "model.context=4096"}, true, 64, 4096},
+		{[]string{"model.context=4096"}, false, 64, 4096}, // a new model
+	} {
+		cfg := readAll(t, c.sets...)
+		if c.begun {
+			require.NoError(t, cfg.AsBegun(dir, true))
+		}
+		err := cfg.FitContext(c.most)
+		if c.want == 0 {
+			require.EqualError(t, err, "run file: model.context (--set): found 65, wanted at most 64, the context of /m")
+			continue
+		}
+		require.NoError(t, err, "%v", c)
+		assert.Equal(t, c.want, cfg.Model.Context, "%v", c)
+	}
 }

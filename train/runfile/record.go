@@ -76,8 +76,7 @@ func (c *Config) Record(path string) error {
 	if err != nil {
 		return fmt.Errorf("run file: %w", err)
 	}
-	c.Read = append(c.Read, Text{path, text})
-	if err := c.Parse(path, text); err != nil {
+	if err := c.Take(Text{path, text}); err != nil {
 		return err
 	}
 	all, err := ReadRecord(text)

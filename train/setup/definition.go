@@ -263,6 +263,9 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 	c.MeasureUpdates, c.Recompute, c.Accumulation = t.Spikes.UpdateNorm > 0, t.Recompute, t.Accumulation
 	c.Documents, c.Preference = cfg.KeepsApart() && !cfg.Preference.On(), cfg.Preference.Model()
 	c.Companions = begin.Tokens.Companions
+	if err := cfg.FitContext(def.Context()); err != nil {
+		return state.Config{}, err
+	}
 	c.Sequence = Context(cfg, def)
 	if err := freeze(&c); err != nil {
 		return state.Config{}, fmt.Errorf("run file: optimizer.rates (%s): %w", cfg.Origin("optimizer.rates"), err)
@@ -351,6 +354,10 @@ func fittingOptimizer(cfg *runfile.Config, def model.Definition) (optim.Config, 
 		return c, err
 	}
 	tx, err := c.Build()
+	if as := c.Following(optim.Config{Options: optim.Options{Edition: optim.First}}); err != nil && cfg.Resumed() {
+		c = as // which may have parameters that are not read
+		tx, err = c.Build()
+	}
 	if err == nil {
 		err = tx.Check(model.Specs(def))
 	}

@@ -8,6 +8,8 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/gguf"
+	"gputrain/gguf/modeldir"
+	"gputrain/internal/stranger"
 	"gputrain/model"
 )
 
@@ -16,6 +18,10 @@ import (
 func HoldModel(path string, out io.Writer) (dir string, release func(), err error) {
 	if gguf.Is(path) {
 		return path, func() {}, nil
+	}
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		return "", nil, &UsageError{fmt.Errorf("%s: found %s, wanted a run directory, a checkpoint, a model directory or a GGUF file",
+			path, stranger.Kind(info))}
 	}
 	let := func(unlock func() error) func() {
 		return func() { _ = unlock() } // nothing was written
@@ -35,7 +41,8 @@ func HoldModel(path string, out io.Writer) (dir string, release func(), err erro
 		if files, _ := filepath.Glob(filepath.Join(path, "*.gguf")); len(files) > 0 {
 			what = fmt.Sprintf("; name the GGUF file in it, such as %s", filepath.Base(files[0]))
 		}
-		return "", nil, &UsageError{fmt.Errorf("%s: found neither config.json nor checkpoints, wanted a run directory, a checkpoint or a model directory%s", path, what)}
+		return "", nil, &UsageError{fmt.Errorf("%s: found neither config.json nor checkpoints, wanted a run directory, a checkpoint or a model directory%s",
+			path, what+modeldir.Download(path))}
 	}
 	for _, r := range found.Rejected {
 		fmt.Fprintf(out, "gputrain: %s\n", r)

@@ -10,7 +10,7 @@ import (
 	"gputrain/train/runfile"
 )
 
-// What a run file names is told with the key that names it; the toolchain's source is named by none.
+// A run file, and what it names, is told with the key that names it; the toolchain's source is named by none.
 func TestReadsOfARunFile(t *testing.T) {
 	text := &texts.Corpus{Paths: []string{"a", "b"}}
 	for key, set := range map[string]func(*runfile.Config){
@@ -22,8 +22,9 @@ func TestReadsOfARunFile(t *testing.T) {
 	} {
 		cfg := runfile.New()
 		cfg.Data.Tokenizer = "ours"
+		cfg.Read = []runfile.Text{{Path: "run.yaml"}}
 		set(cfg)
-		assert.Equal(t, []train.Read{{Key: "data.tokenizer", Path: "ours"}, {Key: key, Path: "a"}, {Key: key, Path: "b"}}, reads(cfg, text))
+		assert.Equal(t, []train.Read{{Key: "run file", Path: "run.yaml"}, {Key: "data.tokenizer", Path: "ours"}, {Key: key, Path: "a"}, {Key: key, Path: "b"}}, reads(cfg, text))
 	}
 	assert.Empty(t, reads(runfile.New(), text))
 }

@@ -43,6 +43,15 @@ func Data(cfg *runfile.Config, tokens Tokens, def model.Definition, context int)
 	return out
 }
 
+// within bounds what is read as data.timeout says.
+func within(cfg *runfile.Config, c texts.Config) texts.Config {
+	c.Timeout = cfg.Data.Timeout.Time()
+	if c.Chats.Template != nil {
+		c.Chats.Template.Within(c.Timeout)
+	}
+	return c
+}
+
 // Text is what the run of a run file reads, in windows of context tokens: with the tokenizer, but without the weights of its model.
 func Text(ctx context.Context, cfg *runfile.Config, out io.Writer) (text *texts.Corpus, tokens Tokens, context int, err error) {
 	def, begin, err := definition(cfg, out, onPaper)
@@ -50,9 +59,11 @@ func Text(ctx context.Context, cfg *runfile.Config, out io.Writer) (text *texts.
 		return nil, tokens, 0, err
 	}
 	defer begin.Release()
+	if err := cfg.FitContext(def.Context()); err != nil {
+		return nil, tokens, 0, &UsageError{err}
+	}
 	context = Context(cfg, def)
-	from := Data(cfg, begin.Tokens, def, context)
-	from.Timeout = cfg.Data.Timeout.Time()
+	from := within(cfg, Data(cfg, begin.Tokens, def, context))
 	text, err = OpenText(ctx, from, out)
 	return text, begin.Tokens, context, err
 }
@@ -79,12 +90,14 @@ func readingProgress(w io.Writer) func(texts.Progress) {
 			return
 		}
 		next += min(next, most)
-		what := cmp.Or(p.Phase, "reading")
+		far, when := runfile.FormatBytes(uint64(p.Bytes)), "in"
 		if p.Of > 0 {
-			fmt.Fprintf(w, "%s data: %s of %s after %.0f s\n", what, runfile.FormatBytes(uint64(p.Bytes)), runfile.FormatBytes(uint64(p.Of)), p.Took.Seconds())
-		} else {
-			fmt.Fprintf(w, "%s data: %s in %.0f s\n", what, runfile.FormatBytes(uint64(p.Bytes)), p.Took.Seconds())
+			far, when = far+" of "+runfile.FormatBytes(uint64(p.Of)), "after"
 		}
+		if p.OfRows {
+			far += fmt.Sprintf(", %d rows,", p.Rows)
+		}
+		fmt.Fprintf(w, "%s data: %s %s %.0f s\n", cmp.Or(p.Phase, "reading"), far, when, p.Took.Seconds())
 	}
 }
 

@@ -36,8 +36,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 	if err := FitsMachine(ahead, cfg.Data.Prefetch, c.Batch*c.Microbatches, c.Sequence); err != nil {
 		return run, nil, err
 	}
-	from := Data(cfg, begin.Tokens, c.Definition, c.Sequence)
-	from.Timeout = cfg.Data.Timeout.Time()
+	from := within(cfg, Data(cfg, begin.Tokens, c.Definition, c.Sequence))
 	described := time.Now()
 	text, err := OpenText(ctx, from, out)
 	if err != nil {
@@ -86,11 +85,11 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 	return run, undo, nil
 }
 
-// reads are the files that a run file names, besides model.from.
+// reads are the run files and the files that they name, besides model.from and lora.from.
 func reads(cfg *runfile.Config, text *texts.Corpus) (all []train.Read) {
 	d := cfg.Data
-	if cfg.LoRA.From != "" {
-		all = append(all, train.Read{Key: "lora.from", Path: cfg.LoRA.From})
+	for _, f := range cfg.Read {
+		all = append(all, train.Read{Key: "run file", Path: f.Path})
 	}
 	if d.Tokenizer != "" {
 		all = append(all, train.Read{Key: "data.tokenizer", Path: d.Tokenizer})

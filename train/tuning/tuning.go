@@ -3,7 +3,8 @@
 //
 //	recipe, err := tuning.Choose(facts, func(r tuning.Recipe) (fits bool, err error) { ... })
 //	recipe.Last(steps)
-//	recipe.Write(file, given) // a run file
+//	run, err := tuning.Config(given, &recipe, environ, sets) // with what the user sets over it
+//	tuning.Write(file, recipe.Choices(run))
 //
 // The same facts give the same recipe.
 package tuning
@@ -14,6 +15,7 @@ import (
 	"math"
 	"slices"
 
+	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/optim"
 )
@@ -49,9 +51,10 @@ type Wanted struct {
 	Rank, Context, Batch, Accumulate, Epochs int
 	Base, Recompute, From                    string // From: adapters that are there
 	Optimizer                                string // "": AdamW
-	Target                                   []string
+	Packing                                  string // "": the run file's own
 	Rate                                     float64
 	Steps                                    int64 // in place of Epochs
+	Every                                    int64
 }
 
 // Recipe is how a model is tuned.
@@ -79,6 +82,7 @@ type TooLargeError struct {
 	Least  Recipe // the one that takes least
 	Needed uint64 // by its base alone
 	Memory uint64 // 0: nothing tells
+	Advice string // what else there is to say; "": nothing
 }
 
 // Error says what is needed and what there is.
@@ -87,8 +91,12 @@ func (e *TooLargeError) Error() string {
 	if e.Memory > 0 {
 		there = "the adapter has " + gpu.SizeText(e.Memory)
 	}
-	return fmt.Sprintf("tune: memory: found no way that fits, down to model.base %s (%s for the weights alone), a window of %d and a batch of %d, where %s; "+
+	text := fmt.Sprintf("tune: memory: found no way that fits, down to model.base %s (%s for the weights alone), a window of %d and a batch of %d, where %s; "+
 		"wanted more memory or a smaller model", e.Least.Base, gpu.SizeText(e.Needed), e.Least.Context, e.Least.Batch, there)
+	if e.Advice != "" {
+		text += ": " + e.Advice
+	}
+	return text
 }
 
 // Unwrap says that it is memory that is lacking.
@@ -114,7 +122,7 @@ func Choose(f Facts, fits func(Recipe) (bool, error)) (Recipe, error) {
 			return last, err
 		}
 	}
-	return last, &TooLargeError{last, last.kept(), f.Machine.Memory}
+	return last, &TooLargeError{Least: last, Needed: last.kept(), Memory: f.Machine.Memory}
 }
 
 // enough is how many tokens a batch needs to keep an adapter busy, which is rather reached than that nothing is computed again.
@@ -188,7 +196,7 @@ func (f Facts) bases() []string {
 	if f.Wanted.Base != "" {
 		return []string{f.Wanted.Base}
 	}
-	wanted := []string{"f32", "bf16", "nf4"}
+	wanted := []string{"f32", "bf16", "nf4", "nf4-nested"}
 	if f.Model.Stored == "bf16" && !f.Machine.Software {
 		wanted = wanted[1:]
 	}
@@ -201,7 +209,7 @@ const step = 64
 // contexts are the windows that may be taken: one that holds the longest conversation, unless that is far longer than the rest, and then shorter ones.
 func (f Facts) contexts() (all []int) {
 	if f.Wanted.Context > 0 {
-		return []int{min(f.Wanted.Context, f.Model.Context)}
+		return []int{f.Wanted.Context}
 	}
 	sorted := slices.Sorted(slices.Values(f.Lengths))
 	longest, most := sorted[len(sorted)-1], sorted[(len(sorted)-1)*99/100]
@@ -267,8 +275,19 @@ func (r Recipe) tokens() (n int) {
 func (r Recipe) rowsAnUpdate() int {
 	n := len(r.facts.Lengths)
 	conversations := min(max(n/40, 4), 16)
-	return max(1, int(math.Round(float64(r.tokens())/float64(n)*float64(conversations)/float64(r.Context))))
+	return max(1, int(math.Round(float64(conversations)/r.perWindow())))
 }
+
+// perWindow is how many conversations share a window.
+func (r Recipe) perWindow() float64 {
+	if r.facts.Wanted.Packing == data.PackNone {
+		return 1
+	}
+	return float64(r.Context*len(r.facts.Lengths)) / float64(max(1, r.tokens()))
+}
+
+// conversations is how many so many windows have.
+func (r Recipe) conversations(windows int) int { return max(1, int(float64(windows)*r.perWindow())) }
 
 // leastSteps is what adapters need to learn at all.
 const leastSteps = 150
@@ -285,7 +304,7 @@ func (r Recipe) counted() Recipe {
 		r.Last(f.Wanted.Steps)
 		return r
 	}
-	windows := max(1, math.Ceil(float64(r.tokens())/float64(r.Context)/0.9))
+	windows := max(1, math.Ceil(float64(len(r.facts.Lengths))/r.perWindow()/0.9))
 	each := max(1, int64(windows)/int64(r.Batch*r.Accumulate))
 	n := 3
 	switch documents := len(r.facts.Lengths); {
@@ -304,11 +323,11 @@ func (r Recipe) counted() Recipe {
 func (r *Recipe) Last(steps int64) {
 	r.Steps = steps
 	r.Warmup = min(max(steps*3/100, 2), steps/2)
-	r.Every = max(1, (steps+9)/10)
+	r.Every = cmp.Or(r.facts.Wanted.Every, max(1, (steps+9)/10))
 }
 
-// RateEnd is the rate of the last step.
-func (r Recipe) RateEnd() float64 { return r.Rate / 10 }
+// endRatio is the rate of the last step, as a share of the peak.
+const endRatio = 0.1
 
 // Stored is the type of the model's weights in their file.
 func (r Recipe) Stored() string { return r.facts.Model.Stored }

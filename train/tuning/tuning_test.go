@@ -1,7 +1,6 @@
 package tuning
 
 import (
-	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -65,6 +64,7 @@ func TestChoose(t *testing.T) {
 		{"Llama-3.1-8B", 24, false, all, "bf16", "layers"},
 		{"Llama-3.1-8B", 8, false, all, "nf4", "layers"},
 		{"Llama-3.1-8B", 8, false, all[:2], "", ""},
+		{"Llama-3.1-8B", 5.3, false, append(all, "nf4-nested"), "nf4-nested", "layers"}, // 3.9 GiB and 1.2 of activations, where nf4 takes 4.2
 		{"Llama-3.1-8B", 2, false, all, "", ""},
 	} {
 		memory := uint64(c.memory * gib)
@@ -130,7 +130,6 @@ func TestChoicesOfData(t *testing.T) {
 	assert.Equal(t, []int{3, 1}, []int{some.Epochs, many.Epochs})
 	assert.Greater(t, few.Epochs, 3, "few conversations are seen more often")
 	assert.InDelta(t, 4e-4, few.Rate, 1e-12, "2e-4 * sqrt(4096/1024)")
-	assert.InDelta(t, 4e-5, few.RateEnd(), 1e-12)
 	for _, r := range []Recipe{few, some, many} {
 		assert.Equal(t, 256, r.Context)
 		assert.Less(t, r.Warmup, r.Steps)
@@ -139,14 +138,16 @@ func TestChoicesOfData(t *testing.T) {
 	for name, rate := range map[string]float64{"adamw": 4e-4, "lion": 8e-5, "sgd": 3e-2} {
 		r := of(chats(2000, 50, 200), Wanted{Optimizer: name})
 		assert.InDelta(t, rate, r.Rate, 1e-12, "4e-4 as 0.0015 is to the rate of %s", name)
-		assert.Equal(t, name == "adamw", !strings.Contains(r.Choices()[4].Text, "with "+name), "%s", r.Choices()[4].Text)
-		assert.LessOrEqual(t, len(r.Choices()[4].Text), 120)
-		assert.Contains(t, r.Choices()[4].Keys, key("optimizer.name", name))
+		line := lineOf(t, r, "rate", "optimizer.name="+name)
+		assert.Contains(t, line.Text, " with "+name+", as suits adapters on a model 1024 wide")
+		assert.Equal(t, name != "adamw", strings.Contains(line.Text, " x adamw's"))
+		assert.LessOrEqual(t, len(line.Text), 120)
+		assert.Contains(t, line.Keys, key("optimizer.name", name))
 	}
 	outlier := of(append(chats(1000, 50, 200), 30_000), Wanted{})
 	assert.Equal(t, 256, outlier.Context, "one that is far longer than all others does not decide")
 	assert.Equal(t, 1, outlier.Cut)
-	assert.Contains(t, outlier.Choices()[2].Text, "cuts 1 of 1001")
+	assert.Contains(t, lineOf(t, outlier, "window").Text, "cuts 1 of 1001")
 	assert.Equal(t, 40_960, of([]int{50_000, 60_000}, Wanted{}).Context, "no more than the model has")
 
 	w := of(chats(2000, 50, 200), Wanted{Rank: 3, Context: 100, Batch: 5, Accumulate: 2, Epochs: 7, Base: "f32", Recompute: "layers", Rate: 0.1})
@@ -185,27 +186,153 @@ func TestShare(t *testing.T) {
 	require.ErrorContains(t, err, "found 1, wanted 2 or more")
 }
 
+// given is what the tests of run files tune.
+var given = Given{"/models/Qwen3 #1", []string{`/a b/"chats": 1.jsonl`, "/c.parquet"}, 0.05, true}
+
+// lineOf is a line of the table of a recipe, with what is set over it.
+func lineOf(t *testing.T, r Recipe, name string, sets ...string) Choice {
+	t.Helper()
+	run, err := Config(given, &r, nil, sets)
+	require.NoError(t, err)
+	for _, c := range r.Choices(run) {
+		if strings.HasPrefix(c.Text, name+" ") {
+			return c
+		}
+	}
+	t.Fatalf("no line %s", name)
+	return Choice{}
+}
+
 // TestWrite reads the run file with what reads run files.
 func TestWrite(t *testing.T) {
 	f := Facts{Model: models["Qwen3-0.6B"], Lengths: chats(812, 50, 900), Held: 40, Answer: 300, Machine: Machine{Bases: []string{"f32", "bf16"}}}
 	r, err := Choose(f, func(Recipe) (bool, error) { return true, nil })
 	require.NoError(t, err)
 	r.Last(120)
-	var file bytes.Buffer
-	rows := []string{`/a b/"chats": 1.jsonl`, "/c.parquet"}
-	require.NoError(t, r.Write(&file, Given{"/models/Qwen3 #1", rows, 0.05, true}))
-	c := runfile.New()
-	require.NoError(t, c.Parse("tune.yaml", file.Bytes()), file.String())
-	require.NoError(t, c.Validate(), file.String())
+	c, choices, file := written(t, r)
 	assert.True(t, c.Data.LearnLast)
-	assert.Equal(t, "/models/Qwen3 #1", c.Model.From)
-	assert.Equal(t, rows, c.Data.JSONL)
+	assert.Equal(t, given.Model, c.Model.From)
+	assert.Equal(t, given.Rows, c.Data.JSONL)
 	assert.Equal(t, []any{"bf16", r.Context, 16, 32.0, []string{"all-linear"}}, []any{c.Model.Base, c.Model.Context, c.LoRA.Rank, c.LoRA.Alpha, c.LoRA.Target})
 	assert.Equal(t, []any{r.Batch, r.Accumulate, "none"}, []any{c.Train.Batch, c.Train.Accumulate, c.Train.Recompute})
 	assert.InDelta(t, c.Optimizer.LearningRate/10, c.Optimizer.RateEnd(), 1e-9, "the end is a tenth of the peak")
 	assert.Equal(t, []any{3, int64(12), 256}, []any{c.Optimizer.Schedule.WarmupSteps, c.Train.EvalEvery, c.Train.Sample.Tokens})
-	for _, choice := range r.Choices() {
-		assert.LessOrEqual(t, len(choice.Text), 120)
-		assert.Contains(t, file.String(), choice.Text[12:])
+	for _, choice := range choices {
+		if choice.Text != "" {
+			assert.LessOrEqual(t, len(choice.Text), 120)
+			assert.Contains(t, file, choice.Text[12:])
+		}
 	}
+}
+
+// written are the choices of a recipe with what is set over it, the run file of them, and what reads it finds.
+func written(t *testing.T, r Recipe, sets ...string) (*runfile.Config, []Choice, string) {
+	t.Helper()
+	run, err := Config(given, &r, nil, sets)
+	require.NoError(t, err, "%v", sets)
+	choices := r.Choices(run)
+	var file strings.Builder
+	require.NoError(t, Write(&file, choices))
+	c := runfile.New()
+	require.NoError(t, c.Parse(File, []byte(file.String())), file.String())
+	require.NoError(t, c.Validate(), file.String())
+	return c, choices, file.String()
+}
+
+// Every value that is set is in the run file and in a line, and no line says another one.
+func TestSetIsInForce(t *testing.T) {
+	f := Facts{Model: models["Qwen3-0.6B"], Lengths: append(chats(99, 50, 200), 3000), Held: 11, Answer: 30, Machine: Machine{Bases: []string{"f32", "bf16", "nf4"}}} // 162 steps: 55 windows of 256, 2 an update, 6 times
+	rows := []struct{ set, line, want string }{
+		{"lora.rank=3", "adapters", "rank 3, alpha 6 on all linear layers, as wanted"},
+		{"lora.alpha=5", "adapters", "rank 8, alpha 5 on"},
+		{"lora.target=[q_proj, v_proj]", "adapters", "on q_proj, v_proj, for 100"},
+		{"lora.layers=[0, 2]", "adapters", "all linear layers of layers 0, 2,"},
+		{"lora.from=/runs/a", "adapters", "those of /runs/a"},
+		{"model.base=nf4-nested", "base", "nf4-nested: as wanted"},
+		{"model.context=128", "window", "128 tokens, which cuts"},
+		{"data.long=keep_end", "window", "cuts the beginning of 1 of 100"},
+		{"data.long=split", "window", "divides 1 of 100"},
+		{"data.packing=stream", "window", "conversations fill one after the other"},
+		{"train.batch=5", "batch", "5 x "},
+		{"train.accumulate=7", "batch", " x 7 windows"},
+		{"data.packing=none", "batch", "4 x 1 windows, about 4 conversations"},
+		{"train.recompute=layers", "batch", "layers are computed again"},
+		{"optimizer.name=lion", "rate", "8e-05 with lion"},
+		{"optimizer.learning_rate=0", "rate", "0 with adamw, as wanted"},
+		{"optimizer.weight_decay=0.25", "rate", "weight decay 0.25"},
+		{"optimizer.schedule.type=constant", "schedule", "constant, after "},
+		{"optimizer.schedule.type=linear", "schedule", "linear, down to 4e-05"},
+		{"optimizer.schedule.warmup_steps=9", "schedule", "after 9 steps"},
+		{"optimizer.schedule.learning_rate_end=0.0001", "schedule", "down to 0.0001"},
+		{"optimizer.schedule.learning_rate_end_ratio=0.5", "schedule", "down to 0.0002"},
+		{"optimizer.schedule.steps=11", "besides", "optimizer.schedule.steps 11"},
+		{"train.steps=30", "steps", "30: as wanted"},
+		{"data.epochs=0", "steps", "1600: as wanted"},
+		{"data.epochs=1", "steps", ": the conversations once"},
+		{"data.epochs=6", "steps", ": the conversations 6 times"},
+		{"train.eval_every=5", "held out", "evaluated every 5 steps; the best"},
+		{"train.eval_every=0", "held out", "evaluated at the end, saved every 17 steps"},
+		{"train.save_every=9", "held out", "evaluated every 17 steps, saved every 9 steps"},
+		{"train.save_every=0", "held out", "evaluated every 17 steps, saved at the end"},
+		{"train.save_every=[{every: 2, until: 8}, {every: 50}]", "held out", "saved [{every: 2, until: 8}, {every: 50}]"},
+		{"train.sample_tokens=0", "answers", "none are shown"},
+		{"train.sample_tokens=12", "answers", "at most 12 tokens"},
+		{"train.temperature=0.7", "answers", "at temperature 0.7"},
+		{"data.learn_last=false", "", ""},
+		{"data.validation=0.2", "", ""}, // whose conversations are counted: Facts.Held
+		{"lora.dropout=0.1", "besides", "lora.dropout 0.1, as wanted"},
+		{"train.seed=18446744073709551615", "besides", "train.seed 18446744073709551615"},
+		{"optimizer.parameters={b1: 0.5, b2: 0.75}", "besides", "optimizer.parameters.b2 0.75"},
+		{"optimizer.clip_grad=null", "besides", "optimizer.clip_grad null"},
+		{"optimizer.rates=[{match: 'q_proj', multiplier: 0.5}]", "besides", "optimizer.rates "},
+		{"train.memory_limit=6GiB", "besides", `train.memory_limit "6GiB"`},
+		{"data.template=other.jinja", "besides", "/tuning/other.jinja\""},
+		{"pipeline.adapters=[1]", "besides", "pipeline.adapters [1]"},
+	}
+	tried := map[string]bool{"model.from": true, "data.jsonl": true} // which are arguments
+	for _, row := range rows {
+		name, _, _ := strings.Cut(row.set, "=")
+		tried[name] = true
+		begun, err := Config(given, nil, nil, []string{row.set})
+		require.NoError(t, err, row.set)
+		f.Wanted = WantedOf(begun)
+		r, err := Choose(f, func(Recipe) (bool, error) { return true, nil })
+		require.NoError(t, err)
+		r.Last(r.Steps)
+		read, choices, file := written(t, r, row.set)
+		run, err := Config(given, &r, nil, []string{row.set})
+		require.NoError(t, err)
+		for key, value := range run.Values() {
+			if key != "data.template" { // which the file has from anywhere
+				assert.Equal(t, value, valueOf(read, key), "%s: %s\n%s", row.set, key, file)
+			}
+		}
+		var text []string
+		for _, c := range choices {
+			if row.line != "" && strings.HasPrefix(c.Text, row.line+" ") {
+				text = append(text, c.Text)
+			}
+		}
+		assert.Contains(t, strings.Join(text, "\n"), row.want, row.set)
+	}
+	r, err := Choose(f, func(Recipe) (bool, error) { return true, nil })
+	require.NoError(t, err)
+	for _, k := range append(given.keys(), r.keys()...) {
+		assert.True(t, tried[k.Name], k.Name)
+	}
+	for _, l := range lines {
+		for _, k := range l.keys {
+			assert.True(t, tried[k], k)
+		}
+	}
+}
+
+// valueOf is the value of a key.
+func valueOf(c *runfile.Config, key string) (out any) {
+	for k, v := range c.Values() {
+		if k == key {
+			out = v
+		}
+	}
+	return out
 }

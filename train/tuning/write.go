@@ -2,129 +2,55 @@ package tuning
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
-)
 
-// A Choice is a line for people, and what the run file says for it.
-type Choice struct {
-	Text string
-	Keys []Key
-}
+	"gputrain/data"
+	"gputrain/model"
+	"gputrain/train/runfile"
+)
 
 // Key is a key of the run file with its value in YAML.
 type Key struct{ Name, Value string }
 
-// key is one with a number, a text or a list.
+// key is one with what JSON can hold.
 func key(name string, value any) Key {
 	text, err := json.Marshal(value) // JSON is YAML
 	if err != nil {
-		panic(err) // texts and numbers have JSON
+		panic(err) // values of keys have JSON
 	}
 	return Key{name, string(text)}
 }
 
-// Choices are all, in the order in which they are told.
-func (r Recipe) Choices() []Choice {
-	f := r.facts
-	return []Choice{
-		r.adapters(),
-		{fmt.Sprintf("base       %s: %s", r.Base, r.whyBase()), []Key{key("model.base", r.Base)}},
-		{fmt.Sprintf("window     %d tokens, which %s", r.Context, r.whyContext()), []Key{key("model.context", r.Context), key("data.long", "keep_start")}},
-		{fmt.Sprintf("batch      %d x %d windows, about %d conversations an update; %s", r.Batch, r.Accumulate, r.conversations(), again[r.Recompute]), []Key{
-			key("train.batch", r.Batch), key("train.accumulate", r.Accumulate), key("train.recompute", r.Recompute),
-		}},
-		{fmt.Sprintf("rate       %.2g down to %.2g, %s", r.Rate, r.RateEnd(), r.whyRate()), []Key{
-			key("optimizer.name", r.Optimizer), key("optimizer.learning_rate", r.Rate), {"optimizer.schedule", fmt.Sprintf(
-				"{type: cosine, warmup_steps: %d, learning_rate_end: %.3g}", r.Warmup, r.RateEnd())}, key("optimizer.weight_decay", 0),
-		}},
-		r.length(),
-		{fmt.Sprintf("held out   %d conversations, evaluated every %d steps; the best checkpoint is kept", f.Held, r.Every), []Key{
-			key("train.eval_every", r.Every), key("train.save_every", r.Every), key("train.sample_tokens", r.Answer), key("train.temperature", 0),
-		}},
-	}
-}
-
-// whyRate says what the rate suits.
-func (r Recipe) whyRate() string {
-	if r.facts.Wanted.Rate > 0 {
-		return "as wanted"
-	}
-	why := fmt.Sprintf("as suits adapters on a model %d wide", r.facts.Model.Width)
-	if r.Optimizer != adamw {
-		why += fmt.Sprintf(" with %s: %.2g x adamw's, as for new models", r.Optimizer, ofAdamW(r.Optimizer))
-	}
-	return why
-}
-
-// length says how long it trains.
-func (r Recipe) length() Choice {
-	if r.Epochs == 0 {
-		return Choice{fmt.Sprintf("steps      %d: as wanted", r.Steps), []Key{key("train.steps", r.Steps)}}
-	}
-	return Choice{fmt.Sprintf("steps      %d: the conversations %s", r.Steps, times(r.Epochs)), []Key{key("data.epochs", r.Epochs)}}
-}
-
-// adapters says which adapters are trained.
-func (r Recipe) adapters() Choice {
+// keys are what a recipe says of a run file.
+func (r Recipe) keys() []Key {
 	w := r.facts.Wanted
-	if w.From != "" {
-		return Choice{Text: "adapters   those of " + w.From}
+	all := []Key{
+		key("model.base", r.Base), key("model.context", r.Context),
+		key("train.batch", r.Batch), key("train.accumulate", r.Accumulate), key("train.recompute", r.Recompute),
+		key("optimizer.name", r.Optimizer), key("optimizer.learning_rate", r.Rate), key("optimizer.schedule.type", "cosine"),
+		key("optimizer.schedule.warmup_steps", r.Warmup), key("optimizer.schedule.learning_rate_end_ratio", endRatio), key("optimizer.weight_decay", 0),
+		key("train.eval_every", r.Every), key("train.save_every", r.Every), key("train.sample_tokens", r.Answer), key("train.temperature", 0),
 	}
-	target := []string{"all-linear"}
-	on := "all linear layers"
-	if len(w.Target) > 0 {
-		target, on = w.Target, strings.Join(w.Target, ", ")
+	if w.From == "" {
+		all = append(all, r.adapters()...)
 	}
-	return Choice{fmt.Sprintf("adapters   rank %d on %s, for %d conversations to learn", r.Rank, on, len(r.facts.Lengths)), []Key{
-		key("lora.rank", r.Rank), key("lora.alpha", 2*r.Rank), key("lora.target", target),
-	}}
-}
-
-// again says what is computed again.
-var again = map[string]string{
-	"none": "nothing is computed again", "attention": "attention is computed again, to fit", "layers": "layers are computed again, to fit", "auto": "the run says what is computed again",
-}
-
-// whyContext says what a window holds.
-func (r Recipe) whyContext() string {
-	if r.Cut > 0 {
-		return fmt.Sprintf("cuts %d of %d conversations", r.Cut, len(r.facts.Lengths))
+	if w.Packing != data.PackStream { // which cuts nothing
+		all = append(all, key("data.long", data.LongKeepStart))
 	}
-	return fmt.Sprintf("holds the longest conversation, of %d", slices.Max(r.facts.Lengths))
-}
-
-// conversations is how many an update has.
-func (r Recipe) conversations() int {
-	return max(1, r.Batch*r.Accumulate*r.Context*len(r.facts.Lengths)/max(1, r.tokens()))
-}
-
-func times(n int) string {
-	if n == 1 {
-		return "once"
+	if r.Epochs > 0 {
+		return append(all, key("data.epochs", r.Epochs))
 	}
-	return fmt.Sprintf("%d times", n)
+	return append(all, key("train.steps", r.Steps))
 }
 
-// whyBase says why the base is kept as it is.
-func (r Recipe) whyBase() string {
-	stored := r.facts.Model.Stored
-	switch {
-	case r.facts.Wanted.Base != "":
-		return "as wanted"
-	case r.Base == stored:
-		return "as it is stored, so nothing is rounded"
-	case r.Base == "f32":
-		return "nothing is rounded, and it fits"
-	}
-	return fmt.Sprintf("rounded, because %s does not fit", r.facts.bases()[0])
+// adapters are new ones.
+func (r Recipe) adapters() []Key {
+	return []Key{key("lora.rank", r.Rank), key("lora.alpha", 2*r.Rank), key("lora.target", []string{model.AllLinear})}
 }
-
-// sections is their order in the run file.
-var sections = []string{"model", "lora", "data", "optimizer", "train"}
 
 // Given is what is tuned, and with what.
 type Given struct {
@@ -134,20 +60,92 @@ type Given struct {
 	LastOnly   bool     // of each conversation only the last answer learns
 }
 
-// Write writes the run file before anything is chosen.
-func (g Given) Write(w io.Writer) error { return write(w, g.choice()) }
-
-func (g Given) choice() Choice {
+func (g Given) keys() []Key {
 	keys := []Key{key("model.from", g.Model), key("data.jsonl", g.Rows), key("data.validation", g.Validation)}
 	if g.LastOnly {
 		keys = append(keys, key("data.learn_last", true))
 	}
-	return Choice{Keys: keys}
+	return keys
 }
 
-// Write writes the run file that says the same of what is given. Choices stand above their keys.
-func (r Recipe) Write(w io.Writer, g Given) error {
-	return write(w, append([]Choice{g.choice()}, r.Choices()...)...)
+// File is the run file of choices.
+const File = "tune.yaml"
+
+// Origins of values until the file is written: arguments of the command, and what is chosen.
+const (
+	OfModel runfile.Origin = "MODEL"
+	OfRows  runfile.Origin = "DATA"
+	chosen  runfile.Origin = "chosen by tune"
+)
+
+var arguments = map[string]runfile.Origin{"model.from": OfModel, "data.jsonl": OfRows}
+
+// Config is the run file of what is given and of a recipe, nil for none yet, with what the user sets over it.
+func Config(g Given, r *Recipe, environ, sets []string) (*runfile.Config, error) {
+	keys := g.keys()
+	if r != nil {
+		keys = append(keys, r.keys()...)
+	}
+	run := runfile.New()
+	for _, k := range keys {
+		if err := run.Lay(k.Name, k.Value, cmp.Or(arguments[k.Name], chosen)); err != nil {
+			return nil, err
+		}
+	}
+	if err := run.Environment(environ); err != nil {
+		return nil, err
+	}
+	for _, s := range sets {
+		if err := run.Set(s); err != nil {
+			return nil, err
+		}
+	}
+	if r == nil && !run.LoRA.On() && !wanted(run, "lora.rank") { // it is yet to be chosen
+		r = &Recipe{Rank: 1}
+		for _, k := range r.adapters() {
+			if wanted(run, k.Name) {
+				continue
+			}
+			if err := run.Lay(k.Name, k.Value, chosen); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return run, run.Validate()
+}
+
+// WantedOf are the choices that the user has made in a run file of what is given.
+func WantedOf(run *runfile.Config) (w Wanted) {
+	for key, lay := range map[string]func(){
+		"lora.rank":               func() { w.Rank = run.LoRA.Rank },
+		"lora.from":               func() { w.From = run.LoRA.From },
+		"model.base":              func() { w.Base = run.Model.Base },
+		"model.context":           func() { w.Context = run.Model.Context },
+		"train.batch":             func() { w.Batch = run.Train.Batch },
+		"train.accumulate":        func() { w.Accumulate = run.Train.Accumulate },
+		"train.recompute":         func() { w.Recompute = run.Train.Recompute },
+		"train.steps":             func() { w.Steps = run.Train.Steps },
+		"train.eval_every":        func() { w.Every = run.Train.EvalEvery },
+		"data.packing":            func() { w.Packing = run.Data.Layout.Packing },
+		"optimizer.name":          func() { w.Optimizer = run.Optimizer.Name },
+		"optimizer.learning_rate": func() { w.Rate = run.Optimizer.LearningRate },
+		"data.epochs": func() {
+			if w.Epochs = run.Data.Epochs; w.Epochs == 0 {
+				w.Steps = run.Train.Steps
+			}
+		},
+	} {
+		if wanted(run, key) {
+			lay()
+		}
+	}
+	return w
+}
+
+// wanted tells that the user has named a value of a run file of choices.
+func wanted(run *runfile.Config, key string) bool {
+	from := run.Origin(key)
+	return !from.IsDefault() && from != chosen && from != arguments[key]
 }
 
 // head is what a run file of choices begins with.
@@ -156,29 +154,51 @@ const head = "# How gputrain tune trains this model. The same command resumes wi
 // Wrote tells a run file of choices from others by how it begins.
 func Wrote(text []byte) bool { return bytes.HasPrefix(text, []byte(head)) }
 
-func write(w io.Writer, choices ...Choice) error {
-	var b strings.Builder
-	b.WriteString(head)
-	for _, section := range sections {
-		begun := false
-		for _, c := range choices {
-			told := c.Text == ""
-			for _, k := range c.Keys {
-				name, ok := strings.CutPrefix(k.Name, section+".")
-				if !ok {
+// Write writes the run file of choices, which stand above their keys.
+func Write(w io.Writer, choices []Choice) error {
+	text := map[string]string{} // by section
+	grouped := map[string]bool{}
+	for _, c := range choices {
+		told := map[string]bool{"": c.Text == ""}
+		for _, k := range c.Keys {
+			section, name, _ := strings.Cut(k.Name, ".")
+			value := k.Value
+			if group, _, in := strings.Cut(name, "."); in {
+				if name = group; grouped[section+"."+group] {
 					continue
 				}
-				if !begun {
-					fmt.Fprintf(&b, "%s:\n", section)
-				}
-				if !told {
-					fmt.Fprintf(&b, "  # %s\n", strings.Join(strings.Fields(c.Text), " "))
-				}
-				begun, told = true, true
-				fmt.Fprintf(&b, "  %s: %s\n", name, k.Value)
+				grouped[section+"."+group] = true
+				value = groupOf(choices, section+"."+group+".")
 			}
+			if !told[""] && !told[section] {
+				text[section] += fmt.Sprintf("  # %s\n", strings.Join(strings.Fields(c.Text), " "))
+			}
+			told[section] = true
+			text[section] += fmt.Sprintf("  %s: %s\n", name, value)
+		}
+	}
+	var b strings.Builder
+	b.WriteString(head)
+	for k := range runfile.New().Values() { // in its order
+		section, _, _ := strings.Cut(k, ".")
+		if text[section] != "" {
+			fmt.Fprintf(&b, "%s:\n%s", section, text[section])
+			delete(text, section)
 		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// groupOf are the keys that begin so, of all choices, as one value.
+func groupOf(choices []Choice, prefix string) string {
+	var all []string
+	for _, c := range choices {
+		for _, k := range c.Keys {
+			if name, ok := strings.CutPrefix(k.Name, prefix); ok {
+				all = append(all, name+": "+k.Value)
+			}
+		}
+	}
+	return "{" + strings.Join(all, ", ") + "}"
 }

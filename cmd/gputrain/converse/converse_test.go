@@ -181,8 +181,11 @@ func TestFullWindow(t *testing.T) {
 	_, notes, err = session(t, d, "hi", nil)
 	require.NoError(t, err)
 	assert.Contains(t, notes, "the window is full (--window): the answer ends early")
-	_, err = New(Config{Model: p, Tokenizer: p.tok, Encoder: d.config.Encoder, Window: 5})
-	require.ErrorAs(t, err, &wrong)
+	for system, says := range map[string]string{"": "chat: what the template adds to the shortest message: found ", "S": "chat: the system's message and what the template adds: found "} {
+		_, err = New(Config{Model: p, Tokenizer: p.tok, Encoder: d.config.Encoder, Window: 5, System: system})
+		require.ErrorAs(t, err, &wrong)
+		assert.ErrorContains(t, err, says)
+	}
 }
 
 // An interrupt ends an answer, of which stays what has come; without one, the second in a row ends the session.

@@ -90,7 +90,11 @@ func (d *Dialogue) Begin(system string) error {
 	probe.Add("user", "?")
 	ids, err := d.config.Encoder.Prompt(&probe)
 	if err == nil && d.room(ids) < 1 {
-		err = fmt.Errorf("chat: the system's message: found %d tokens with what the template adds, wanted fewer than the window of %d (--window)", len(ids), d.config.Window)
+		what := "the system's message and what the template adds"
+		if system == "" {
+			what = "what the template adds to the shortest message"
+		}
+		err = fmt.Errorf("chat: %s: found %d tokens, wanted fewer than the window of %d (--window)", what, len(ids), d.config.Window)
 	}
 	if err != nil {
 		return &MessageError{err}

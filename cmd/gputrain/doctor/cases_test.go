@@ -65,7 +65,9 @@ func runTwin(t *testing.T, c *goldenCase, o *optimizerCase) *comparison {
 	require.NoError(t, err)
 	params := c.leaves(o.Params, "params")
 	require.NoError(t, c.err)
-	twin, err := optim.NewTwin(tx, params)
+	whole, err := o.whole()
+	require.NoError(t, err)
+	twin, err := optim.NewTwin(tx, params, whole...)
 	require.NoError(t, err)
 	seen, err := c.follow(o, twinRun{twin})
 	require.NoError(t, err)
@@ -109,6 +111,20 @@ func TestGoldenCasesCatchWrongOptimizers(t *testing.T) {
 			pass, _, _, _ := runTwin(t, c, o).result()
 			assert.False(t, pass)
 		})
+	}
+}
+
+// The side of a matrix that is its inputs is caught, both ways, and a word that is none.
+func TestGoldenCasesCatchWrongOrientations(t *testing.T) {
+	for name, wrong := range map[string]string{"muon_out_in": "in_out", "muon_basic": "out_in"} {
+		c, o := loadEmbedded(t, name), &optimizerCase{}
+		require.NoError(t, c.decode(o))
+		o.Orientation = wrong
+		pass, _, _, where := runTwin(t, c, o).result()
+		assert.False(t, pass, "%s: %s", name, where)
+		o.Orientation = "outin"
+		_, err := o.whole()
+		assert.EqualError(t, err, `orientation: found "outin", wanted in_out or out_in`)
 	}
 }
 

@@ -26,7 +26,8 @@ type optimizerCase struct {
 	AccumulationSteps int                  `json:"gradient_accumulation_steps"`
 	Steps             int                  `json:"steps"`
 	Semantics         string               `json:"semantics"`
-	Params            []paramSpec          `json:"params"`
+	Params            []paramSpec          `json:"params"`      // in the tree's order
+	Orientation       string               `json:"orientation"` // of matrices: out_in, or in_out, the default, as in JAX
 	Expect            []expectation        `json:"expect"`
 	StateSlots        map[string][]string  `json:"state_slots"`
 	StateDTypes       map[string]string    `json:"state_dtypes"`
@@ -82,6 +83,17 @@ func (o *optimizerCase) transform() (optim.Transform, error) {
 	return c.Build()
 }
 
+// whole is the model of the case: its leaves in their order, and how matrices lie.
+func (o *optimizerCase) whole() (specs []buffers.Spec, err error) {
+	if !slices.Contains([]string{"", "in_out", "out_in"}, o.Orientation) {
+		return nil, fmt.Errorf("orientation: found %q, wanted in_out or out_in", o.Orientation)
+	}
+	for _, p := range o.Params {
+		specs = append(specs, buffers.Spec{Path: p.Name, Shape: p.Shape, OutIn: o.Orientation == "out_in" && len(p.Shape) == 2})
+	}
+	return specs, nil
+}
+
 // optimizer says which one that is.
 func (o *optimizerCase) optimizer() (c optim.Config, err error) {
 	options := optim.Options{
@@ -122,7 +134,11 @@ func runOptimizer(ctx context.Context, dev *gpu.Device, c *goldenCase) (*compari
 	if c.err != nil {
 		return nil, c.err
 	}
-	run, err := newDeviceRun(ctx, dev, tx, params)
+	whole, err := o.whole()
+	if err != nil {
+		return nil, err
+	}
+	run, err := newDeviceRun(ctx, dev, tx, params, whole...)
 	if err != nil {
 		return nil, err
 	}

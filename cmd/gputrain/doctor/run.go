@@ -33,16 +33,17 @@ type deviceRun struct {
 	programs map[optim.Phase]*gpu.Program
 }
 
-func newDeviceRun(ctx context.Context, dev *gpu.Device, tx optim.Transform, params []buffers.Host) (*deviceRun, error) {
+// newDeviceRun makes one; whole are the leaves of the tree in its own order, none for that of their paths.
+func newDeviceRun(ctx context.Context, dev *gpu.Device, tx optim.Transform, params []buffers.Host, whole ...buffers.Spec) (*deviceRun, error) {
 	r := &deviceRun{ctx: ctx, programs: map[optim.Phase]*gpu.Program{}}
-	if err := r.prepare(dev, tx, params); err != nil {
+	if err := r.prepare(dev, tx, params, whole); err != nil {
 		r.release()
 		return nil, err
 	}
 	return r, nil
 }
 
-func (r *deviceRun) prepare(dev *gpu.Device, tx optim.Transform, params []buffers.Host) error {
+func (r *deviceRun) prepare(dev *gpu.Device, tx optim.Transform, params []buffers.Host, whole []buffers.Spec) error {
 	var err error
 	if r.tree, err = buffers.Upload(dev, "case.params", params, buffers.F32); err != nil {
 		return err
@@ -50,7 +51,12 @@ func (r *deviceRun) prepare(dev *gpu.Device, tx optim.Transform, params []buffer
 	if r.grads, err = buffers.NewTree(dev, "case.grads", r.tree.Layout(), buffers.F32); err != nil {
 		return err
 	}
-	if r.opt, err = tx.Init(r.tree); err != nil {
+	if len(whole) == 0 {
+		for _, leaf := range r.tree.Layout().Leaves() {
+			whole = append(whole, leaf.Spec())
+		}
+	}
+	if r.opt, err = tx.InitStage(r.tree, whole); err != nil {
 		return err
 	}
 	for _, phase := range r.opt.Phases() {

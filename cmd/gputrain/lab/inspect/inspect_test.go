@@ -44,7 +44,7 @@ func sample(t *testing.T, change map[string]func(v []float32)) (*safetensors.Fil
 	for _, p := range params {
 		leaves = append(leaves, kron.Leaf{Path: p.Path, Shape: p.Shape, Scanned: p.Path == "scanned"})
 	}
-	plan, err := kron.NewPlan(leaves, kron.Config{Method: kron.Quad, BlockSize: 4, MaxSizeDense: 10, PreconditionerLR: 0.7, InitScale: 1, DType: buffers.F32})
+	plan, err := kron.NewPlan(leaves, kron.Config{Method: kron.Quad, BlockSize: 4, MaxSizeDense: 10, PreconditionerLR: 0.7, InitScale: 1, DType: buffers.F32, Rules: kron.Stable()})
 	require.NoError(t, err)
 	require.Equal(t, 3, plan.DenseBlocks(), "4x3 and 2x3 of a.dense, 4x4 of m.dense")
 	tensors := map[string]struct {

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gputrain/gpu"
+	"gputrain/internal/suggest"
+	"gputrain/train/runfile"
+)
+
+// card is an adapter by its published figures.
+type card struct {
+	Name string `json:"name"`
+	gpu.Speed
+	memory  uint64 // bytes
+	unified bool   // with the processor
+}
+
+// cards have the speeds that docs/benchmarks.md derives; those without one are known by their memory alone. Speeds of matrix units are published ones, of
+// those that products have tiles for.
+var cards = []card{
+	{"AMD RX 6800 XT", gpu.Speed{FLOPS: 20.7e12, BytesPerSecond: 512e9}, 16 << 30, false},
+	{"Intel Arc A770", gpu.Speed{FLOPS: 19.7e12, BytesPerSecond: 560e9}, 16 << 30, false},
+	{"NVIDIA RTX 3060", gpu.Speed{FLOPS: 12.7e12, UnitFLOPS: 25.4e12, BytesPerSecond: 360e9}, 12 << 30, false},
+	{"Apple M2", gpu.Speed{FLOPS: 3.6e12, BytesPerSecond: 100e9}, 8 << 30, true},
+	{"AMD RX 7600", gpu.Speed{}, 8 << 30, false},
+	{"AMD RX 7900 XTX", gpu.Speed{FLOPS: 61.4e12, UnitFLOPS: 122.8e12, BytesPerSecond: 960e9}, 24 << 30, false},
+	{"AMD RX 9070 XT", gpu.Speed{}, 16 << 30, false},
+	{"Intel Arc B580", gpu.Speed{FLOPS: 13.7e12, BytesPerSecond: 456e9}, 12 << 30, false},
+	{"NVIDIA RTX 3090", gpu.Speed{}, 24 << 30, false},
+	{"NVIDIA RTX 4060", gpu.Speed{}, 8 << 30, false},
+	{"NVIDIA RTX 4070", gpu.Speed{}, 12 << 30, false},
+	{"NVIDIA RTX 4080", gpu.Speed{}, 16 << 30, false},
+	{"NVIDIA RTX 4090", gpu.Speed{FLOPS: 82.6e12, UnitFLOPS: 165.2e12, BytesPerSecond: 1008e9}, 24 << 30, false},
+	{"NVIDIA RTX 5090", gpu.Speed{}, 32 << 30, false},
+	{"NVIDIA A100 80GB", gpu.Speed{}, 80 << 30, false},
+	{"NVIDIA H100 80GB", gpu.Speed{FLOPS: 66.9e12, UnitFLOPS: 989e12, BytesPerSecond: 3350e9}, 80 << 30, false},
+	{"Apple M1", gpu.Speed{}, 8 << 30, true},
+}
+
+// rated are the cards whose speeds are known.
+func rated() (out []card) {
+	for _, c := range cards {
+		if c.FLOPS > 0 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// room is what buffers get of a card's memory: the driver and the screen take some, and Metal advises two thirds of memory that is the processor's too.
+func (c card) room() uint64 {
+	if c.unified {
+		return c.memory / 3 * 2
+	}
+	return c.memory / 16 * 15
+}
+
+// wantedCard is what --memory stands for: an adapter like the discrete cards of the last years, or a card of the table, and the bytes that buffers get of it.
+func wantedCard(text string) (a gpu.Adapter, bytes uint64, err error) {
+	a = someCard()
+	a.Backend = "not here"
+	if bytes, err = runfile.ParseBytes(text); err == nil && bytes == 0 {
+		return a, 0, usageError{fmt.Errorf("--memory: found %q, wanted more than no memory, such as 24GiB; "+
+			"without it the plan is for the adapters that are here", text)}
+	}
+	if err == nil {
+		a.Name = "a card with " + gpu.SizeText(bytes)
+		return a, bytes, nil
+	}
+	if c, ok := namedCard(text); ok {
+		if c.unified {
+			a.Type = "integrated"
+		}
+		a.Name = fmt.Sprintf("%s with %s", c.Name, gpu.SizeText(c.memory))
+		return a, c.room(), nil
+	}
+	var names, known []string
+	for _, c := range cards {
+		_, name, _ := strings.Cut(strings.ToLower(c.Name), " ")
+		names, known = append(names, name), append(known, fmt.Sprintf("%s (%s)", name, gpu.SizeText(c.memory)))
+	}
+	return a, 0, usageError{fmt.Errorf("--memory: found %q%s: wanted bytes, such as 24GiB, or one of %s", text, suggest.DidYouMean(text, names), strings.Join(known, ", "))}
+}
+
+// namedCard is the card of the table whose name ends so.
+func namedCard(text string) (card, bool) {
+	i := slices.IndexFunc(cards, func(c card) bool { return strings.HasSuffix(squashed(c.Name), squashed(text)) })
+	if i < 0 {
+		return card{}, false
+	}
+	return cards[i], true
+}
+
+// squashed is a name without blanks and capitals.
+func squashed(name string) string { return strings.ToLower(strings.ReplaceAll(name, " ", "")) }
+
+// devicesOn are devices of a plan on such cards: each stage has one of its own.
+func devicesOn(cfg *runfile.Config, memory string) (devices []*gpu.Device, err error) {
+	a, bytes, err := wantedCard(memory)
+	if err != nil {
+		return nil, err
+	}
+	if limit, err := runfile.ParseBytes(cfg.Train.MemoryLimit); err == nil && limit > 0 {
+		bytes = min(bytes, limit)
+	}
+	for a.Index = range cfg.Pipeline.Stages {
+		d := gpu.DryOf(a, a.Limits)
+		d.AssumeMemory(bytes)
+		devices = append(devices, d)
+	}
+	return devices, nil
+}

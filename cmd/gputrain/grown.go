@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"gputrain/checkpoint"
+	"gputrain/train"
+	"gputrain/train/runfile"
+	"gputrain/train/setup"
+)
+
+// grown adds to the error of a run that began with other texts how to go on with these from what it has learned; again is the command, which may be nil, with a
+// key that names the run and another directory.
+func grown(err error, run train.Config, cfg *runfile.Config, dir string, again func(set, next string) string) error {
+	var changed *train.ChangedError
+	if !errors.As(err, &changed) || changed.Earlier {
+		return err
+	}
+	found, lost := setup.Checkpoints(dir).Newest()
+	if lost != nil || found.Path == "" {
+		return err
+	}
+	record, lost := checkpoint.ReadRecord(checkpoint.OS, found.Path)
+	if lost != nil || record.Run.Fingerprint == run.Fingerprint || record.Run.Fingerprint == run.Earlier.Fingerprint {
+		return err
+	}
+	key := "model.from"
+	if cfg.LoRA.On() {
+		key = "lora.from"
+	}
+	set, next := key+"="+dir, nextDir(dir)
+	how := fmt.Sprintf("the same command with --set %s --run-dir %s", shellWord(set), shellWord(next))
+	if again != nil {
+		how = again(set, next)
+	}
+	return fmt.Errorf("%w; the run has learned other texts: to go on with these from what it has learned: %s", err, how)
+}
+
+// nextDir is a directory beside a run that is not there yet.
+func nextDir(dir string) string {
+	for n := 2; ; n++ {
+		next := fmt.Sprintf("%s-%d", dir, n)
+		if _, err := os.Lstat(next); err != nil {
+			return next
+		}
+	}
+}
+
+// again is the command for another run directory, which goes on from adapters: these have settings of their own.
+func (c *tuneCmd) again(set, next string) string {
+	words := []string{"gputrain", "tune", shellWord(c.Model)}
+	for _, file := range c.Data {
+		words = append(words, shellWord(file))
+	}
+	for _, s := range append(c.Set[:len(c.Set):len(c.Set)], set) {
+		if !strings.HasPrefix(s, "lora.") || s == set || strings.HasPrefix(s, "lora.b_rate") {
+			words = append(words, "--set", shellWord(s))
+		}
+	}
+	if c.Adapter != "" {
+		words = append(words, "--adapter", shellWord(c.Adapter))
+	}
+	return strings.Join(append(words, "--run-dir", shellWord(next)), " ")
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"gputrain/chat"
+	"gputrain/data/texts"
+	"gputrain/gguf/modeldir"
+	"gputrain/model"
+	"gputrain/tokenizer"
+	"gputrain/train/runfile"
+	"gputrain/train/setup"
+	"gputrain/train/tuning"
+)
+
+// read reads the model's description and the conversations, as the run file that it gives says.
+func (h *choosing) read(ctx context.Context) (*texts.Corpus, *runfile.Config, error) {
+	if err := h.whole(); err != nil {
+		return nil, nil, err
+	}
+	cfg, err := h.config(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	text, err := h.text(ctx, cfg, told)
+	if errors.Is(err, chat.ErrRewritten) && cfg.Origin("data.learn_last") == "default" {
+		h.given.LastOnly = true
+		say("gputrain: tune: %v\ngputrain: tune: so of each conversation the last answer learns alone (data.learn_last)\n", err)
+		if cfg, err = h.config(nil); err == nil {
+			text, err = h.text(ctx, cfg, told)
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if all, ok := text.Train.(*texts.Documents); ok && cfg.Origin("data.validation") != "default" && cfg.Data.Validation == 0 {
+		h.given.Validation, err = tuning.Share(all.Count())
+		text.Close()
+		if err != nil {
+			return nil, nil, usageError{err}
+		}
+		if cfg, err = h.config(nil); err == nil {
+			text, err = h.text(ctx, cfg, io.Discard)
+		}
+	}
+	return text, cfg, err
+}
+
+// measure tells what there is to learn, and by which model.
+func (h *choosing) measure(text *texts.Corpus, cfg *runfile.Config) (f tuning.Facts, err error) {
+	documents, ok := text.Train.(*texts.Documents)
+	if !ok {
+		return f, usageError{fmt.Errorf("tune: data: found no rows, wanted files of conversations")}
+	}
+	if f.Lengths, err = documents.Lengths(); err != nil {
+		return f, err
+	}
+	if held, ok := text.Validation.(*texts.Documents); ok {
+		f.Held = held.Count()
+		shown, err := held.Show(f.Held, h.definition.Context())
+		if err != nil {
+			return f, err
+		}
+		for _, s := range shown {
+			f.Answer = max(f.Answer, longestRun(s.Learned))
+		}
+	}
+	f.Wanted = tuning.WantedOf(cfg)
+	if f.Model, err = h.facts(); err != nil {
+		return f, err
+	}
+	if h.description = describe(text.Tallies); cfg.Data.LearnLast {
+		h.description += ": the last answers"
+	}
+	return f, nil
+}
+
+// whole refuses what is not a whole model, as adapters and runs, with what makes one of it.
+func (h *choosing) whole() error {
+	from := h.given.Model
+	dir, release, err := setup.HoldModel(from, told)
+	if err != nil {
+		return err
+	}
+	defer release()
+	switch {
+	case has(dir, model.AdapterConfigFile):
+		base, err := model.AdapterBase(dir, "")
+		if err != nil {
+			base = "BASE"
+		}
+		return usageError{fmt.Errorf("tune: %s: found adapters, wanted a whole model: gputrain tune %s DATA --set lora.from=%s goes on with them, "+
+			"and gputrain merge %s --to DIR writes the model that they make",
+			from, shellWord(base), shellWord(from), shellWord(from))}
+	case dir != from:
+		return usageError{fmt.Errorf("tune: %s: found a run, wanted a model: gputrain export %s --to DIR writes what it has trained",
+			from, shellWord(from))}
+	}
+	return nil
+}
+
+// text opens the conversations, of a model that has a tokenizer.
+func (h *choosing) text(ctx context.Context, cfg *runfile.Config, out io.Writer) (*texts.Corpus, error) {
+	def, err := model.ReadConfig(h.given.Model)
+	if err != nil {
+		return nil, &setup.ModelError{Err: err}
+	}
+	h.definition = def
+	if cfg.Data.Tokenizer == "" && !tokenizer.Has(h.given.Model) {
+		return nil, usageError{fmt.Errorf("tune: %s: found no tokenizer, wanted tokenizer.json or tokenizer.model: copy it from where the model is from, "+
+			"or name one with --set data.tokenizer=DIR", h.given.Model)}
+	}
+	text, _, _, err := setup.Text(ctx, cfg, out)
+	if errors.Is(err, chat.ErrPreference) {
+		err = fmt.Errorf("%w; %s", err, preferring(h.given.Model, h.given.Rows))
+	}
+	return text, err
+}
+
+// longestRun is the longest stretch of what is learned.
+func longestRun(learned []bool) (most int) {
+	n := 0
+	for _, l := range learned {
+		if n++; !l {
+			n = 0
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// describe says what the conversations are, in a line.
+func describe(tallies []texts.Tally) string {
+	var parts []string
+	for _, t := range tallies {
+		text := fmt.Sprintf("%s, longest %d tokens, %.0f %% of the tokens learned", t.Counted(), t.Longest,
+			100*float64(t.Learned)/float64(max(t.Tokens, 1)))
+		if t.Unlearned > 0 {
+			text += fmt.Sprintf(", %d left out", t.Unlearned)
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// facts are the model's sizes.
+func (h *choosing) facts() (tuning.Model, error) {
+	def := h.definition
+	m := tuning.Model{Parameters: model.Parameters(def), Context: def.Context(), Stored: "f32"}
+	for _, p := range def.Params() {
+		if len(p.Shape) != 2 {
+			continue
+		}
+		a, b := p.Shape[0], p.Shape[1]
+		if a == def.Vocab() {
+			m.Width = b
+			continue
+		}
+		if side := min(a, b); m.Side == 0 || side < m.Side {
+			m.Side = side
+		}
+	}
+	var stored struct {
+		Old string `json:"torch_dtype"`
+		New string `json:"dtype"`
+	}
+	if err := modeldir.ReadJSON(filepath.Join(h.given.Model, "config.json"), &stored); err != nil {
+		return m, &setup.ModelError{Err: err}
+	}
+	for _, name := range []string{stored.Old, stored.New} {
+		if short, ok := map[string]string{"bfloat16": "bf16", "float16": "f16"}[name]; ok {
+			m.Stored = short
+		}
+	}
+	return m, nil
+}

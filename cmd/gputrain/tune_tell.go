@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"gputrain/data/texts"
+	"gputrain/gpu"
+	"gputrain/internal/terminal"
+	"gputrain/model"
+	"gputrain/pipeline"
+	"gputrain/train"
+	"gputrain/train/runfile"
+	"gputrain/train/tuning"
+)
+
+// advise adds to an error what else fits, and which card would do.
+func (h *choosing) advise(ctx context.Context, large *tuning.TooLargeError) error {
+	var ways []string
+	for _, sets := range [][]string{{noSamples}, {"model.base=nf4-nested"}, {noSamples, "model.base=nf4-nested"}} {
+		other := *h
+		other.set = slices.Concat(h.set, sets)
+		if fits, err := other.fits(ctx, large.Least); err == nil && fits {
+			ways = append(ways, "it fits with --set "+strings.Join(sets, " --set "))
+			break
+		}
+	}
+	cfg, err := h.config(&large.Least)
+	if err != nil {
+		return err
+	}
+	card, err := holding(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	large.Advice = strings.Join(append(ways, card), "; ")
+	return nil
+}
+
+// expected is about how long a run of so many steps takes.
+func (h *choosing) expected(ctx context.Context, cfg *runfile.Config, text *texts.Corpus, steps int64) (string, error) {
+	peak, err := h.peak(ctx)
+	if err != nil {
+		return "", err
+	}
+	run := train.Config{Options: cfg.Train.Loop, State: h.planned, Validation: text.Validation}
+	if run.Steps = steps; run.Validation != nil && run.Sample.Tokens > 0 {
+		run.Answers = asked
+	}
+	return train.Expected(run, time.Since(h.begun), h.device.Adapter(), peak, h.submits)
+}
+
+// tell says what was chosen, and how long it takes.
+func (h *choosing) tell(out io.Writer, name string, r tuning.Recipe, choices []tuning.Choice) error {
+	of := "unknown"
+	if bytes, _, known := h.device.Available(); known {
+		of = gpu.SizeText(bytes)
+	}
+	lines := []string{
+		fmt.Sprintf("model      %s: %s, %d parameters, stored as %s", name, h.definition.Kind(), model.Parameters(h.definition), r.Stored()),
+		"data       " + h.description,
+		fmt.Sprintf("adapter    %s", h.device.Adapter()),
+	}
+	for _, c := range choices {
+		if c.Text != "" {
+			lines = append(lines, c.Text)
+		}
+	}
+	takes := fmt.Sprintf("takes      %s of %s memory", gpu.SizeText(h.memory+h.host), of)
+	if h.host > 0 {
+		takes += fmt.Sprintf(": buffers %s, program and checkpoints %s", gpu.SizeText(h.memory), gpu.SizeText(h.host))
+	}
+	lines = append(lines, takes, fmt.Sprintf("time       at least %s at half of the adapter's peak; what its driver has yet to compile is not in it", h.takes))
+	for _, line := range lines {
+		text := []rune(terminal.Text(line))
+		if len(text) > widest {
+			text = append(text[:widest-1], '…')
+		}
+		if _, err := fmt.Fprintln(out, string(text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// peak is how many operations a second the adapter makes at best: by its published figure, or typical of its kind, where it is not here.
+func (h *choosing) peak(ctx context.Context) (float64, error) {
+	if h.card == "" {
+		return pipeline.Peak(ctx, []*gpu.Device{h.device})
+	}
+	if c, ok := namedCard(h.card); ok && c.FLOPS > 0 {
+		return c.FLOPS, nil
+	}
+	return gpu.Typical(h.device.Adapter()).FLOPS, nil
+}
+
+// widest is how many characters a line of choices has at most.
+const widest = 120
