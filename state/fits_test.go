@@ -74,6 +74,6 @@ func TestAdvicePlansTheLeastFirst(t *testing.T) {
 	}
 	e := &MemoryError{Available: 100, Memory: []MemoryPlan{{Step: 1600}}}
 	hint := c.hint(e, plan, func(m []MemoryPlan) bool { return m[0].Total() <= e.Available })
-	assert.Contains(t, hint, "lower batch from 64 to 4 (and raise accumulate from 1 to 16 for the same updates): 0.1 KiB instead of 1.6 KiB")
+	assert.Contains(t, hint, "lower batch from 64 to 4 (and raise accumulate from 1 to 16 for the same updates): 100 bytes instead of 1.6 KiB")
 	assert.Equal(t, 6, planned, "64, 32, 16, 8 and 4 with the least, and 4 as it is")
 }

@@ -36,6 +36,7 @@ type choosing struct {
 	host        uint64       // that it takes of the machine beside, where the device is a processor
 	submits     []gpu.Planned
 	begun       time.Time
+	progress    train.Progress // nil: none is shown
 	takes       string // how long, as far as is known
 	definition  model.Definition
 	description string // of the conversations
@@ -43,8 +44,14 @@ type choosing struct {
 
 // choose chooses, says so, and makes the run file, which the run writes once it has its directory; for a card that is not here it only says so.
 func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string) ([]byte, error) {
-	h := &choosing{set: c.Set, card: c.Memory, begun: time.Now(), given: tuning.Given{Model: model, Rows: rows}}
+	p, err := train.NewProgress(c.Progress, os.Stderr, 10*time.Second)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	h := &choosing{set: c.Set, card: c.Memory, begun: time.Now(), progress: p, given: tuning.Given{Model: model, Rows: rows}}
+	p.Busy("choose", 0, 0)
 	recipe, cfg, err := h.chosen(ctx, c.Adapter)
+	p.Close()
 	if err != nil {
 		return nil, err
 	}
@@ -59,6 +66,14 @@ func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string)
 	}
 	fmt.Printf("run file   %s\n\n", terminal.Text(path))
 	return file.Bytes(), nil
+}
+
+// Write tells what there is to say meanwhile.
+func (h *choosing) Write(text []byte) (int, error) {
+	if h.progress != nil {
+		h.progress.Clear()
+	}
+	return told.Write(text)
 }
 
 // chosen is the recipe, and the run file in force with it. The device is open then, if there is no error.

@@ -27,12 +27,12 @@ func (h *choosing) read(ctx context.Context) (*texts.Corpus, *runfile.Config, er
 	if err != nil {
 		return nil, nil, err
 	}
-	text, err := h.text(ctx, cfg, told)
+	text, err := h.text(ctx, cfg, h)
 	if errors.Is(err, chat.ErrRewritten) && cfg.Origin("data.learn_last") == "default" {
 		h.given.LastOnly = true
-		say("gputrain: tune: %v\ngputrain: tune: so of each conversation the last answer learns alone (data.learn_last)\n", err)
+		fmt.Fprintf(h, "gputrain: tune: %v\ngputrain: tune: so of each conversation the last answer learns alone (data.learn_last)\n", err)
 		if cfg, err = h.config(nil); err == nil {
-			text, err = h.text(ctx, cfg, told)
+			text, err = h.text(ctx, cfg, h)
 		}
 	}
 	if err != nil {
@@ -83,7 +83,7 @@ func (h *choosing) measure(text *texts.Corpus, cfg *runfile.Config) (f tuning.Fa
 // whole refuses what is not a whole model, as adapters and runs, with what makes one of it.
 func (h *choosing) whole() error {
 	from := h.given.Model
-	dir, release, err := setup.HoldModel(from, told)
+	dir, release, err := setup.HoldModel(from, h)
 	if err != nil {
 		return err
 	}
