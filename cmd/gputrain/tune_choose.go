@@ -37,7 +37,7 @@ type choosing struct {
 	submits     []gpu.Planned
 	begun       time.Time
 	progress    train.Progress // nil: none is shown
-	takes       string // how long, as far as is known
+	takes       string         // how long, as far as is known
 	definition  model.Definition
 	description string // of the conversations
 }
