@@ -38,7 +38,7 @@ func newRuns(t *testing.T) *runs {
 	var documents, others strings.Builder
 	for i := range 40 {
 		short, long := fmt.Sprintf("no %02d", i%9), strings.Repeat(fmt.Sprint(i%7), 3*16)
-		fmt.Fprintf(&documents, "{\"text\": %q, \"other\": %q, \"prompt\": \"what: \", \"ids\": [1, 2, 3, 4], \"mask\": [1, 0, 0, 1], \"long\": %q}\n", short, short+short, long)
+		fmt.Fprintf(&documents, "{\"text\": %q, \"other\": %q, \"prompt\": \"what: \", \"ids\": [1, 2, 3, 4], \"counted\": [1, 0, 0, 1], \"long\": %q}\n", short, short+short, long)
 		fmt.Fprintf(&others, "{\"text\": %q}\n", short+short)
 	}
 	p.write(t, "documents.jsonl", documents.String())
@@ -171,7 +171,7 @@ var effects = []effect{
 	{key: "data.field", value: "other", over: jsonl, sees: losses, like: []string{"data.jsonl=others.jsonl"}},
 	{key: "data.prompt_field", value: "prompt", over: with(jsonl, "data.packing=none"), sees: first(losses)},
 	// One window a document: four tokens, of which the first has none before it; the second and third are masked.
-	{key: "data.mask_field", value: "mask", over: with(ids, "data.packing=none"), sees: first(column("metrics.jsonl", "tokens")), from: 2 * 3, want: 2 * 1},
+	{key: "data.mask_field", value: "counted", over: with(ids, "data.packing=none"), sees: first(column("metrics.jsonl", "tokens")), from: 2 * 3, want: 2 * 1},
 	{key: "data.format", value: "fields", over: chats, sees: losses},
 	{key: "data.roles", value: "[user]", over: chats, sees: learnedShare},
 	{key: "data.learn_last", value: "true", over: chats, sees: learnedShare},
