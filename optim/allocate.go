@@ -37,7 +37,7 @@ func (t Transform) scenes(model []buffers.Spec, do func(o Operator, on Scene) er
 	}
 	whole := t.whole(model)
 	model = whole.leaves
-	leaves, _ := unplaced(model)
+	leaves := unplaced(model)
 	r, err := p.resolve(leaves, whole)
 	if err != nil {
 		return err
@@ -220,8 +220,7 @@ func (p *plan) scene(s step, dev *gpu.Device, layout *buffers.Layout, leaves []b
 	if s.route < 0 {
 		return c, nil
 	}
-	all, paths := unplaced(whole)
-	in, err := chosen(p.routes[s.route], all, paths)
+	in, err := chosen(p.routes[s.route], unplaced(whole), pathsOf(whole))
 	if err != nil {
 		return c, err
 	}
@@ -242,13 +241,12 @@ func specs(leaves []buffers.Leaf) []buffers.Spec {
 	return out
 }
 
-// unplaced is the leaves of a model without their places on a device, and their paths.
-func unplaced(model []buffers.Spec) (leaves []buffers.Leaf, paths []string) {
+// unplaced is the leaves of a model without their places on a device.
+func unplaced(model []buffers.Spec) (leaves []buffers.Leaf) {
 	for i, s := range model {
 		leaves = append(leaves, buffers.Leaf{Path: s.Path, Shape: s.Shape, OutIn: s.OutIn, Index: i})
-		paths = append(paths, s.Path)
 	}
-	return leaves, paths
+	return leaves
 }
 
 // byPath is the canonical order of a model's leaves.

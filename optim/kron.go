@@ -145,7 +145,7 @@ func (o kronOperator) plan(s Scene) (*kron.Plan, error) {
 		leaves[i] = kron.Leaf{Path: spec.Path, Shape: spec.Shape, Frozen: s.Frozen(spec.Path)}
 	}
 	if o.scanned != nil {
-		in, err := o.scanned.resolve(unplaced(s.Whole))
+		in, err := o.scanned.resolve(unplaced(s.Whole), pathsOf(s.Whole))
 		if err != nil {
 			return nil, fmt.Errorf("scanned_layers: %w", err)
 		}

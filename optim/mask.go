@@ -126,8 +126,9 @@ type PathRate struct {
 
 // AtRateZero are the paths of those leaves of a model whose rate the rules multiply by 0, in canonical order.
 func AtRateZero(rates []PathRate, model []buffers.Spec) ([]string, error) {
-	leaves, paths := unplaced(byPath(model))
-	values, err := rateColumn(rates).values(leaves, paths)
+	model = byPath(model)
+	paths := pathsOf(model)
+	values, err := rateColumn(rates).values(unplaced(model), paths)
 	if err != nil {
 		return nil, fmt.Errorf("optim: %w", err)
 	}

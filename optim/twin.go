@@ -50,8 +50,8 @@ func NewTwin(t Transform, params []buffers.Host, whole ...buffers.Spec) (*Twin, 
 	if len(whole) == 0 {
 		whole = specs(w.leaves)
 	}
-	whole = t.model(whole)
-	if w.table, err = p.resolve(w.leaves, t.whole(whole)); err != nil {
+	all := t.whole(whole)
+	if w.table, err = p.resolve(w.leaves, all); err != nil {
 		return nil, err
 	}
 	for _, s := range p.steps {
@@ -69,7 +69,7 @@ func NewTwin(t Transform, params []buffers.Host, whole ...buffers.Spec) (*Twin, 
 			}
 		}
 		if s.operator != nil {
-			on, err := p.scene(s, nil, nil, w.leaves, whole, w.table)
+			on, err := p.scene(s, nil, nil, w.leaves, all.leaves, w.table)
 			if err != nil {
 				return nil, fmt.Errorf("optim: %s: %s: %w", t.name, s.Name, err)
 			}

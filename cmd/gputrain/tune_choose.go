@@ -87,6 +87,9 @@ func (h *choosing) chosen(ctx context.Context, sel string) (r tuning.Recipe, cfg
 	if err != nil {
 		return r, nil, err
 	}
+	if err := h.weights(begun); err != nil {
+		return r, nil, err
+	}
 	if err := h.open(ctx, sel, &facts); err != nil {
 		return r, nil, err
 	}
@@ -117,6 +120,18 @@ func (h *choosing) chosen(ctx context.Context, sel string) (r tuning.Recipe, cfg
 	}
 	h.takes, err = h.expected(ctx, cfg, text, steps)
 	return r, cfg, err
+}
+
+// weights makes sure that the model has its weights, once for all recipes: plans need none, and neither does a card that is not here.
+func (h *choosing) weights(cfg *runfile.Config) error {
+	if h.card != "" {
+		return nil
+	}
+	_, begin, err := setup.State(cfg, io.Discard)
+	if err == nil {
+		begin.Release()
+	}
+	return err
 }
 
 // replaceable refuses to choose anew in the place of a file that this command has not written, and of a run that another process trains.
@@ -223,13 +238,6 @@ func (h *choosing) fits(ctx context.Context, r tuning.Recipe) (bool, error) {
 	cfg, err := h.config(&r)
 	if err != nil {
 		return false, err
-	}
-	if h.card == "" { // which trains, so the weights are there
-		_, begin, err := setup.State(cfg, io.Discard)
-		if err != nil {
-			return false, err
-		}
-		begin.Release()
 	}
 	c, err := plannedState(ctx, cfg, io.Discard)
 	if err != nil {
