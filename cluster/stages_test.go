@@ -36,7 +36,10 @@ func small(t *testing.T, optimizer, parameters string, microbatches int) pipelin
 	clip := 0.3
 	c := state.Config{Definition: def, Batch: 1, Microbatches: microbatches, Seed: 7, Optimizer: optim.Config{
 		Name: optimizer, Parameters: json.RawMessage(parameters), Options: optim.Options{Schedule: optim.ScheduleConfig{LearningRate: 2e-2}, ClipGrad: &clip, WeightDecay: 0.1},
-	}}.WithDefaults()
+	}}
+	job, err := state.NewJob(c)
+	require.NoError(t, err)
+	c = job.Config
 	built, err := def.Build(c.Batch, c.Sequence, gpt.Options{Loss: true})
 	require.NoError(t, err)
 	units, err := partition.Units(built)
@@ -48,7 +51,8 @@ func small(t *testing.T, optimizer, parameters string, microbatches int) pipelin
 
 // batchOf is the share of a batch that a replica computes.
 func batchOf(c state.Config, step int) data.Batch {
-	b, share := data.Batch{}, c.Share()
+	rank, replicas := c.Mesh.Replica()
+	b, share := data.Batch{}, state.Share(c.Microbatches, rank, replicas)
 	for i := share.First * c.Sequence; i < (share.First+share.Count)*c.Sequence; i++ {
 		b.Tokens = append(b.Tokens, int32((i*i+7*step)%11))
 		b.Labels = append(b.Labels, int32((i*i+7*step+3*i)%11))

@@ -34,7 +34,7 @@ func TestAgree(t *testing.T) {
 			m := mesh.New(ranks, mesh.Config{})
 			require.NoError(t, m.Divide([]int{0, 1}))
 			all.Go(func() {
-				agreed[rank], errs[rank] = Config{State: state.Config{Mesh: m}}.agree(t.Context(), x.wishes[rank], x.errs[rank])
+				agreed[rank], errs[rank] = job{State: state.Job{Config: state.Config{Mesh: m}}}.agree(t.Context(), x.wishes[rank], x.errs[rank])
 			})
 		}
 		all.Wait()
@@ -47,7 +47,7 @@ func TestAgree(t *testing.T) {
 			}
 		}
 	}
-	alone, err := Config{}.agree(t.Context(), true, nil)
+	alone, err := job{}.agree(t.Context(), true, nil)
 	assert.True(t, alone)
 	assert.NoError(t, err)
 }
@@ -59,8 +59,8 @@ func TestRankJudgesItsStages(t *testing.T) {
 	for rank, want := range [][]state.MemoryPlan{{plan(1), {}, plan(3)}, {{}, plan(2), {}}} {
 		m := mesh.New(transport.Local(2)[rank], mesh.Config{})
 		require.NoError(t, m.Divide([]int{0, 1, 0}))
-		assert.Equal(t, want, Config{State: state.Config{Mesh: m}}.own(all), "rank %d", rank)
+		assert.Equal(t, want, job{State: state.Job{Config: state.Config{Mesh: m}}}.own(all), "rank %d", rank)
 	}
-	assert.Equal(t, all, Config{}.own(all), "a process alone has every stage")
+	assert.Equal(t, all, job{}.own(all), "a process alone has every stage")
 	assert.Equal(t, []state.MemoryPlan{plan(1), plan(2), plan(3)}, all)
 }

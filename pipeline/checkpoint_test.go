@@ -106,7 +106,10 @@ func TestStagesAreCopiedAndLoadedInParts(t *testing.T) {
 		require.Equal(t, text, string(raw), name)
 	}
 
-	half, err := pipeline.LoadWeights(t.Context(), devices, how, later)
+	found, err := state.ReadCheckpoint(how.State, later)
+	require.NoError(t, err)
+	defer found.Close()
+	half, err := pipeline.Create(t.Context(), devices, how, found.Params)
 	require.NoError(t, err)
 	t.Cleanup(half.Release)
 	assert.Zero(t, half.Step())

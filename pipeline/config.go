@@ -15,7 +15,7 @@ import (
 // Config says what a pipeline trains and how.
 type Config struct {
 	// State is what one device would train: Batch is the rows of a microbatch and Microbatches how many make an update, of which the stages compute
-	// State.Share.
+	// state.Job.Share.
 	State      state.Config
 	Assignment partition.Assignment
 	Schedule   string // GPipe, OneForwardOneBackward or Interleaved
@@ -30,60 +30,76 @@ type Config struct {
 }
 
 // timeout is Timeout, or where the stages are on several ranks what these have in its place, which they learn as they train.
-func (c Config) timeout() time.Duration {
-	if c.State.Mesh.Spread() {
-		return c.State.Mesh.Patience()
+func (j job) timeout() time.Duration {
+	if j.State.Mesh.Spread() {
+		return j.State.Mesh.Patience()
 	}
-	return c.Timeout
+	return j.Timeout
 }
 
 // linkMaker makes the link between two devices.
 type linkMaker func(name string, capacity int, sizes []uint64) (Link, error)
 
-func (c Config) withDefaults() Config {
-	c.State = c.State.WithDefaults()
-	if c.Timeout == 0 {
-		c.Timeout = 10 * time.Minute
+// job is a Config that has been checked, with every value that was left out.
+type job struct {
+	Config
+	State state.Job
+}
+
+// newJob checks a configuration, and fills in what it leaves out. The job knows its ranks after an error too.
+func newJob(c Config) (job, error) {
+	trained, err := state.NewJob(c.State)
+	j := job{Config: c, State: trained}
+	if j.Timeout == 0 {
+		j.Timeout = 10 * time.Minute
 	}
-	if c.Schedule == "" {
-		c.Schedule = schedule.OneForwardOneBackward
+	if j.Schedule == "" {
+		j.Schedule = schedule.OneForwardOneBackward
 	}
-	if c.NewLink == nil {
-		c.NewLink = func(name string, capacity int, sizes []uint64) (Link, error) {
+	if j.NewLink == nil {
+		j.NewLink = func(name string, capacity int, sizes []uint64) (Link, error) {
 			return NewHostLink(name, capacity, sizes)
 		}
 	}
-	return c
+	if err == nil {
+		err = j.check()
+	}
+	return j, err
 }
 
 // Validate reports the first value that cannot be meant, after the defaults.
 func (c Config) Validate() error {
-	c = c.withDefaults()
-	if err := c.State.Validate(); err != nil {
+	_, err := newJob(c)
+	return err
+}
+
+// check reports the first value that cannot be meant.
+func (j job) check() error {
+	if err := j.State.Validate(); err != nil {
 		return err
 	}
-	if c.Assignment.Stages == 0 && c.Assignment.Parts == 0 {
+	if j.Assignment.Stages == 0 && j.Assignment.Parts == 0 {
 		return fmt.Errorf("pipeline: assignment: found none, wanted one: partition.Auto and partition.ByRules make it")
 	}
-	if c.Assignment.Stages < 1 || c.Assignment.Parts < c.Assignment.Stages || c.Assignment.Parts%c.Assignment.Stages != 0 {
-		return fmt.Errorf("pipeline: assignment: %d parts on %d stages, want a multiple", c.Assignment.Parts, c.Assignment.Stages)
+	if j.Assignment.Stages < 1 || j.Assignment.Parts < j.Assignment.Stages || j.Assignment.Parts%j.Assignment.Stages != 0 {
+		return fmt.Errorf("pipeline: assignment: %d parts on %d stages, want a multiple", j.Assignment.Parts, j.Assignment.Stages)
 	}
-	for _, p := range c.State.Definition.Params() {
-		if at, ok := c.Assignment.Part[p.Path]; !ok || at < 0 || at >= c.Assignment.Parts {
-			return fmt.Errorf("pipeline: assignment: parameter %q: no part of %d", p.Path, c.Assignment.Parts)
+	for _, p := range j.State.Definition.Params() {
+		if at, ok := j.Assignment.Part[p.Path]; !ok || at < 0 || at >= j.Assignment.Parts {
+			return fmt.Errorf("pipeline: assignment: parameter %q: no part of %d", p.Path, j.Assignment.Parts)
 		}
 	}
-	if n := c.State.Mesh.Divided(); n > 0 && n != c.Assignment.Stages {
-		return fmt.Errorf("pipeline: ranks: found the ranks of %d stages, wanted those of %d", n, c.Assignment.Stages)
+	if n := j.State.Mesh.Divided(); n > 0 && n != j.Assignment.Stages {
+		return fmt.Errorf("pipeline: ranks: found the ranks of %d stages, wanted those of %d", n, j.Assignment.Stages)
 	}
-	_, err := c.schedule()
+	_, err := j.schedule()
 	return err
 }
 
 // schedule is the order of an update. A replica without microbatches has the programs of one, and does not run them.
-func (c Config) schedule() (*schedule.Schedule, error) {
+func (j job) schedule() (*schedule.Schedule, error) {
 	return schedule.New(schedule.Config{
-		Name: c.Schedule, Stages: c.Assignment.Stages, Chunks: c.Assignment.Parts / c.Assignment.Stages, Microbatches: max(1, c.State.Share().Count), Ahead: c.Ahead,
+		Name: j.Schedule, Stages: j.Assignment.Stages, Chunks: j.Assignment.Parts / j.Assignment.Stages, Microbatches: max(1, j.State.Share().Count), Ahead: j.Ahead,
 	})
 }
 
@@ -95,8 +111,8 @@ const (
 )
 
 // training is the line of an update.
-func (c Config) training() (*line, error) {
-	t, err := c.State.Training(c.Assignment.Part)
+func (j job) training() (*line, error) {
+	t, err := j.State.Training(j.Assignment.Part)
 	if err != nil {
 		return nil, err
 	}
@@ -104,11 +120,11 @@ func (c Config) training() (*line, error) {
 	if t.PairSums != nil {
 		wanted = append(wanted, partition.Output{Name: pairsOutput, Value: t.PairSums})
 	}
-	cut, err := partition.NewCut(t.Graph, t.Forward, c.Assignment.Part, c.Assignment.Parts, t.Gradients, wanted)
+	cut, err := partition.NewCut(t.Graph, t.Forward, j.Assignment.Part, j.Assignment.Parts, t.Gradients, wanted)
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.schedule()
+	s, err := j.schedule()
 	if err != nil {
 		return nil, err
 	}
@@ -117,17 +133,17 @@ func (c Config) training() (*line, error) {
 		return nil, err
 	}
 	l := newLine("training", cut, s)
-	l.accumulate = c.State.InPlace()
+	l.accumulate = j.State.InPlace()
 	return l, nil
 }
 
 // forwardLine is the line of a pass without gradients over up to n microbatches.
-func (c Config) forwardLine(label string, n int, built *model.Built, wanted partition.Output) (*line, error) {
-	cut, err := partition.NewCut(built.Graph, len(built.Graph.Nodes()), c.Assignment.Part, c.Assignment.Parts, nil, []partition.Output{wanted})
+func (j job) forwardLine(label string, n int, built *model.Built, wanted partition.Output) (*line, error) {
+	cut, err := partition.NewCut(built.Graph, len(built.Graph.Nodes()), j.Assignment.Part, j.Assignment.Parts, nil, []partition.Output{wanted})
 	if err != nil {
 		return nil, err
 	}
-	l := newLine(label, cut, schedule.ForwardOnly(c.Assignment.Stages, c.Assignment.Parts, n))
+	l := newLine(label, cut, schedule.ForwardOnly(j.Assignment.Stages, j.Assignment.Parts, n))
 	l.caches = built.Caches
 	return l, nil
 }
@@ -135,43 +151,40 @@ func (c Config) forwardLine(label string, n int, built *model.Built, wanted part
 // evaluated is how many batches of an evaluation are under way at once.
 const evaluated = 8
 
-func (c Config) evaluation() (*line, error) {
-	built, losses, err := state.Evaluation(c.State.Definition, c.State.Preference, c.State.Evaluation, c.State.Sequence, c.State.Documents)
+func (j job) evaluation() (*line, error) {
+	built, losses, err := state.Evaluation(j.State.Definition, j.State.Preference, j.State.Evaluation, j.State.Sequence, j.State.Documents)
 	if err != nil {
 		return nil, err
 	}
-	return c.forwardLine("evaluation", evaluated, built, partition.Output{Name: lossOutput, Value: losses})
+	return j.forwardLine("evaluation", evaluated, built, partition.Output{Name: lossOutput, Value: losses})
 }
 
 // prefill is the line that takes a piece of a window in, decode the one that goes on with a token.
-func (c Config) prefill() (*line, error) {
-	return c.generation("prefill", state.PrefillRows(c.State.Sequence))
+func (j job) prefill() (*line, error) {
+	return j.generation("prefill", state.PrefillRows(j.State.Sequence))
 }
 
-func (c Config) decode() (*line, error) { return c.generation("decode", 1) }
+func (j job) decode() (*line, error) { return j.generation("decode", 1) }
 
-func (c Config) generation(label string, rows int) (*line, error) {
-	built, err := state.Generation(c.State.Definition, rows, c.State.Sequence)
+func (j job) generation(label string, rows int) (*line, error) {
+	built, err := state.Generation(j.State.Definition, rows, j.State.Sequence)
 	if err != nil {
 		return nil, err
 	}
-	return c.forwardLine(label, 1, built, partition.Output{Name: logitsOutput, Value: built.Logits})
+	return j.forwardLine(label, 1, built, partition.Output{Name: logitsOutput, Value: built.Logits})
 }
 
-// check compares devices with the assignment.
-func (c Config) check(devices []*gpu.Device) error {
-	if err := c.Validate(); err != nil {
-		return err
-	}
-	if len(devices) != c.Assignment.Stages {
-		return fmt.Errorf("pipeline: devices: found %d, wanted one for each of %d stages", len(devices), c.Assignment.Stages)
+// checkDevices compares devices with the assignment.
+func (j job) checkDevices(devices []*gpu.Device) error {
+	if len(devices) != j.Assignment.Stages {
+		return fmt.Errorf("pipeline: devices: found %d, wanted one for each of %d stages", len(devices), j.Assignment.Stages)
 	}
 	for i, d := range devices {
 		if d == nil {
 			return errors.New("pipeline: devices: none for stage " + fmt.Sprint(i))
 		}
-		if !d.Dry() && !c.State.Mesh.Here(i) {
-			return fmt.Errorf("pipeline: devices: stage %d: found a device, wanted one without hardware: the stage is on %s", i, c.State.Mesh.Where(i))
+		if !d.Dry() && !j.State.Mesh.Here(i) {
+			return fmt.Errorf("pipeline: devices: stage %d: found a device, wanted one without hardware: the stage is on %s", i, j.State.Mesh.Where(i))
 		}
 	}
 	return nil

@@ -35,7 +35,7 @@ func (p *passes) losses(ctx context.Context, e *data.Evaluation, first, end int)
 	if p.evaluation == nil {
 		return nil, errors.New("the configuration has no evaluation")
 	}
-	l, c := p.evaluation, p.config.State
+	l, c := p.evaluation, p.job.State
 	var feeds []state.Feed
 	var counts []int
 	for i := first; i < end; i++ {
@@ -56,7 +56,7 @@ func (p *passes) losses(ctx context.Context, e *data.Evaluation, first, end int)
 		feeds, counts = append(feeds, f), append(counts, count)
 	}
 	write := func(to *compile.Program, i int) error { return feeds[i].Write(to) }
-	raw, err := p.result(ctx, l, schedule.ForwardOnly(len(p.stages), p.config.Assignment.Parts, len(feeds)), write)
+	raw, err := p.result(ctx, l, schedule.ForwardOnly(len(p.stages), p.job.Assignment.Parts, len(feeds)), write)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (p *passes) Take(ctx context.Context, piece state.Piece) ([]float32, error)
 	if err != nil {
 		return nil, err
 	}
-	return state.FloatsOf(raw[:4*p.config.State.Definition.Vocab()]), nil
+	return state.FloatsOf(raw[:4*p.job.State.Definition.Vocab()]), nil
 }
 
 // result runs a line without gradients and reads what it has made.

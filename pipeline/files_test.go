@@ -51,7 +51,9 @@ func familyOfFile(t *testing.T, dev *gpu.Device, from string) {
 	c.Sequence = 12
 	with := batches(c, 20)
 	made := func(c state.Config) *state.TrainState {
-		s, err := state.CreateFrom(t.Context(), dev, c, params)
+		job, err := state.NewJob(c)
+		require.NoError(t, err)
+		s, err := state.CreateFrom(t.Context(), dev, job, params)
 		require.NoError(t, err)
 		t.Cleanup(s.Release)
 		return s

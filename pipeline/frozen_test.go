@@ -138,7 +138,9 @@ func TestUnitsOfFrozenParameters(t *testing.T) {
 		require.NoError(t, err)
 		units, err := partition.Units(built)
 		require.NoError(t, err)
-		tx, err := c.Transform()
+		job, err := state.NewJob(c)
+		require.NoError(t, err)
+		tx, err := job.Transform()
 		require.NoError(t, err)
 		require.NoError(t, partition.AddOptimizer(units, tx, 0, c.FrozenDType, model.Specs(c.Definition), gpu.DefaultLimits()))
 		for _, u := range units {

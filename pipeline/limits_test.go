@@ -38,7 +38,9 @@ func TestGPT2WithinGuaranteedLimits(t *testing.T) {
 	parts := onLeast(t, c, 1)[0]
 	whole := gpu.DefaultLimits()
 	whole.BindingBytes, whole.BufferBytes = 8<<30, 8<<30
-	plan, err := state.Plan(t.Context(), c, whole)
+	job, err := state.NewJob(c)
+	require.NoError(t, err)
+	plan, err := state.Plan(t.Context(), job, whole)
 	require.NoError(t, err)
 	assert.InEpsilon(t, plan.Total(), parts.Total(), 0.03)
 }

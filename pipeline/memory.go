@@ -12,16 +12,24 @@ import (
 // Dry is a state on devices without hardware that are otherwise like these, for plans: Memory is what Create would take of each stage's device, and Submits
 // those of an update. It takes nothing of the devices. A value that a device can hold neither in one binding nor in parts is a *gpu.LimitError.
 func Dry(ctx context.Context, c Config, devices []*gpu.Device) (*State, error) {
+	j, err := newJob(c)
+	if err != nil {
+		return nil, err
+	}
+	return j.dry(ctx, devices)
+}
+
+func (j job) dry(ctx context.Context, devices []*gpu.Device) (*State, error) {
 	dry := make([]*gpu.Device, len(devices))
 	for i, d := range devices {
 		if dry[i] = dry[slices.Index(devices, d)]; dry[i] == nil {
 			dry[i] = d.AsDry()
 		}
 	}
-	if err := c.check(dry); err != nil {
+	if err := j.checkDevices(dry); err != nil {
 		return nil, err
 	}
-	s, err := c.withDefaults().build(ctx, dry, nil, nil)
+	s, err := j.build(ctx, dry, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("pipeline: plan: %w", err)
 	}
@@ -30,34 +38,38 @@ func Dry(ctx context.Context, c Config, devices []*gpu.Device) (*State, error) {
 
 // fits compares what everything takes with the devices before anything is taken of them. It returns the first of the configuration's choices that
 // fits, and the kernels of each stage.
-func (c Config) fits(ctx context.Context, devices []*gpu.Device) (_ Config, kernels [][]*gpu.Kernel, err error) {
+func (j job) fits(ctx context.Context, devices []*gpu.Device) (_ job, kernels [][]*gpu.Kernel, err error) {
 	var memory []state.MemoryPlan
-	for _, c.State = range c.State.Choices() {
-		rehearsal, err := Dry(ctx, c, devices)
+	for _, j.State = range j.State.Choices() {
+		rehearsal, err := j.dry(ctx, devices)
 		if err == nil {
-			kernels, memory = rehearsal.passes.kernels(), c.own(rehearsal.Memory())
+			kernels, memory = rehearsal.passes.kernels(), j.own(rehearsal.Memory())
 			rehearsal.Release()
 		}
-		fits, err := c.agree(ctx, err == nil && state.FitsMemory(devices, memory, 0), err)
+		fits, err := j.agree(ctx, err == nil && state.FitsMemory(devices, memory, 0), err)
 		if err != nil || fits {
-			return c, kernels, err
+			return j, kernels, err
 		}
 	}
-	err = c.State.CheckMemory(devices, memory, 0, func(smaller state.Config) ([]state.MemoryPlan, error) {
-		other := c
+	err = j.State.CheckMemory(devices, memory, 0, func(smaller state.Job) ([]state.MemoryPlan, error) {
+		other := j
 		other.State = smaller
-		memory, err := planned(ctx, other, devices)
-		return c.own(memory), err
+		rehearsal, err := other.dry(ctx, devices)
+		if err != nil {
+			return nil, err
+		}
+		defer rehearsal.Release()
+		return j.own(rehearsal.Memory()), nil
 	})
-	_, err = c.agree(ctx, true, err)
-	return c, nil, err
+	_, err = j.agree(ctx, true, err)
+	return j, nil, err
 }
 
 // own is what the stages of this rank take: the others' is for their ranks to judge.
-func (c Config) own(memory []state.MemoryPlan) []state.MemoryPlan {
+func (j job) own(memory []state.MemoryPlan) []state.MemoryPlan {
 	memory = slices.Clone(memory)
 	for i := range memory {
-		if !c.State.Mesh.Here(i) {
+		if !j.State.Mesh.Here(i) {
 			memory[i] = state.MemoryPlan{}
 		}
 	}
@@ -67,24 +79,18 @@ func (c Config) own(memory []state.MemoryPlan) []state.MemoryPlan {
 // Plan is what everything takes of each stage's device, and of this rank's host, and whether these have it.
 func Plan(ctx context.Context, c Config, devices []*gpu.Device) (memory []state.MemoryPlan, host state.HostPlan, fits bool, err error) {
 	var copied uint64
-	s, err := Dry(ctx, c, devices)
+	var s *State
+	j, err := newJob(c)
+	if err == nil {
+		s, err = j.dry(ctx, devices)
+	}
 	if err == nil {
 		memory = s.Memory()
 		copied, err = s.CopyBytes()
 		s.Release()
 	}
-	fits, err = c.agree(ctx, err == nil && state.FitsMemory(devices, c.own(memory), 0), err)
-	return memory, state.PlanHost(devices, c.own(memory), copied), fits, err
-}
-
-// planned is what everything takes of each stage's device.
-func planned(ctx context.Context, c Config, devices []*gpu.Device) ([]state.MemoryPlan, error) {
-	s, err := Dry(ctx, c, devices)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Release()
-	return s.Memory(), nil
+	fits, err = j.agree(ctx, err == nil && state.FitsMemory(devices, j.own(memory), 0), err)
+	return memory, state.PlanHost(devices, j.own(memory), copied), fits, err
 }
 
 // peakTrials is how often the peak of an adapter is measured before the best figure is taken for what it can do.

@@ -19,7 +19,7 @@ import (
 
 // passes are the forward and backward passes of a model that is cut into stages.
 type passes struct {
-	config  Config
+	job     job
 	mesh    *mesh.Mesh     // that the stages are on
 	specs   []buffers.Spec // of the whole model, sorted
 	devices []*gpu.Device
@@ -42,7 +42,7 @@ func (p *passes) compile(ctx context.Context, kernels [][]*gpu.Kernel) error {
 			continue
 		}
 		progress := func(done, total int) {
-			p.config.State.Progress(fmt.Sprintf("compile kernels of stage %d", i), done, total)
+			p.job.State.Progress(fmt.Sprintf("compile kernels of stage %d", i), done, total)
 		}
 		if err := dev.Compile(ctx, of, progress); err != nil {
 			return (&stage{index: i, device: dev}).failed("compile", err)
@@ -73,7 +73,7 @@ func (p *passes) kernels() [][]*gpu.Kernel {
 
 // build makes the stages and the lines.
 func (p *passes) build(ctx context.Context, params []buffers.Host) error {
-	c := p.config
+	c := p.job
 	tx, err := c.State.Transform()
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (p *passes) build(ctx context.Context, params []buffers.Host) error {
 // allocate makes what a stage keeps from step to step, and its scratch.
 func (p *passes) allocate(ctx context.Context, st *stage, tx optim.Transform, home residence, params []buffers.Host) error {
 	var err error
-	dtype := p.config.State.FrozenDType
+	dtype := p.job.State.FrozenDType
 	for _, tree := range []struct {
 		to    **buffers.Tree
 		label string
@@ -136,7 +136,7 @@ func (p *passes) allocate(ctx context.Context, st *stage, tx optim.Transform, ho
 			return buffers.NewLayoutFor(tree.dtype, specs, lim)
 		}
 		if tree.to == &st.params {
-			layout = p.config.State.Layout
+			layout = p.job.State.Layout
 		}
 		placed, err := layout(tree.specs, st.device.Limits())
 		if err != nil {
@@ -149,10 +149,10 @@ func (p *passes) allocate(ctx context.Context, st *stage, tx optim.Transform, ho
 	if st.grads, err = buffers.NewTree(st.device, "grads", st.params.Layout(), buffers.F32); err != nil {
 		return err
 	}
-	if st.sums, err = p.config.State.NewSums(st.grads); err != nil {
+	if st.sums, err = p.job.State.NewSums(st.grads); err != nil {
 		return err
 	}
-	if st.opt, err = tx.InitStage(p.config.State.Own(st.params), p.specs); err != nil {
+	if st.opt, err = tx.InitStage(p.job.State.Own(st.params), p.specs); err != nil {
 		return err
 	}
 	var plans []compile.Plan
@@ -257,7 +257,7 @@ func (p *passes) residents() (out []state.Resident) {
 // Compute takes the microbatches of an update through all stages; see state.Passes.
 func (p *passes) Compute(ctx context.Context, in state.Inputs, then func() (*gpu.Program, error)) error {
 	p.notes.recorder.Begin()
-	if p.config.State.Share().Count == 0 {
+	if p.job.State.Share().Count == 0 {
 		return nil
 	}
 	err := p.run(ctx, p.training, p.training.schedule, p.feed(in), p.begin, p.notes)
@@ -309,19 +309,19 @@ func (p *passes) measured(took time.Duration) {
 }
 
 func (p *passes) feed(in state.Inputs) feed {
-	return func(to *compile.Program, i int) error { return p.config.State.Feed(in, i).Write(to) }
+	return func(to *compile.Program, i int) error { return p.job.State.Feed(in, i).Write(to) }
 }
 
 // run runs a line. One that fails half way leaves messages on the links, and nothing runs after it.
 func (p *passes) run(ctx context.Context, l *line, order *schedule.Schedule, write feed, begin []*gpu.Program, note *notes) error {
-	p.broken = p.mesh.FailRow(l.run(ctx, order, write, begin, p.config.timeout(), note))
+	p.broken = p.mesh.FailRow(l.run(ctx, order, write, begin, p.job.timeout(), note))
 	return p.broken
 }
 
 // Each runs pieces of an update, every stage its own.
 func (p *passes) Each(ctx context.Context) state.Each {
 	return func(do func(ctx context.Context, stage int) error) error {
-		c := newGroup(ctx, p.config.timeout())
+		c := newGroup(ctx, p.job.timeout())
 		for i, st := range p.stages {
 			if !st.away {
 				c.do(st, "update", func() error { return do(c.ctx, i) })
@@ -337,13 +337,13 @@ func nobody(error) error { return nil }
 
 // Updated brings the copies of trained parameters that other stages own up to date.
 func (p *passes) Updated(ctx context.Context) error {
-	c, tag := newGroup(ctx, p.config.timeout()), p.tag
+	c, tag := newGroup(ctx, p.job.timeout()), p.tag
 	for _, st := range p.stages {
 		if st.mirrors == nil {
 			continue
 		}
 		for _, leaf := range st.mirrors.Layout().Leaves() {
-			owner := p.training.stageOf(p.config.Assignment.Part[leaf.Path])
+			owner := p.training.stageOf(p.job.Assignment.Part[leaf.Path])
 			tag++
 			if doing, at := "copy of "+leaf.Path, tag; !st.away || !owner.away {
 				c.do(st, doing, func() error { return p.blame(doing, p.mirror(c.ctx, leaf, owner, st, at)) })
@@ -374,7 +374,7 @@ func (p *passes) mirror(ctx context.Context, leaf buffers.Leaf, owner, to *stage
 
 // Rehearse makes the passes of an update; see state.Passes.
 func (p *passes) Rehearse(ctx context.Context, times int) (time.Duration, error) {
-	c := p.config.State
+	c := p.job.State
 	b := c.Rehearsal()
 	n := p.training.schedule.Microbatches
 	b.Tokens, b.Labels = slices.Repeat(b.Tokens, n), slices.Repeat(b.Labels, n)

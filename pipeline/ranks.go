@@ -24,8 +24,8 @@ import (
 // All ranks make the same calls of a State, in the same order.
 
 // agree tells whether all ranks wish something, where the pipeline is on several. Where one has failed all have.
-func (c Config) agree(ctx context.Context, wish bool, err error) (bool, error) {
-	m := c.State.Mesh
+func (j job) agree(ctx context.Context, wish bool, err error) (bool, error) {
+	m := j.State.Mesh
 	if !m.Spread() {
 		return wish, err
 	}
@@ -62,7 +62,7 @@ func (p *passes) blame(doing string, err error) error {
 
 // within bounds a wait for other ranks, which their own devices may keep at work.
 func (p *passes) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	limit := p.config.timeout()
+	limit := p.job.timeout()
 	for _, d := range p.devices {
 		limit += d.Patience()
 	}

@@ -236,7 +236,8 @@ func TestReplicasOfStagesOnRanks(t *testing.T) {
 	row := c.Definition.Context()
 	onRanks(t, transport.Local(2*replicas), devices, order(t, c, schedule.OneForwardOneBackward, 2), []int{0, 1}, func(r transport.Ranks, own []*gpu.Device, c pipeline.Config) {
 		c.State.Reducer = replica{rank: r.Rank() / 2, count: replicas, from: joined[r.Rank()%2]}
-		share := c.State.Share()
+		rank, replicas := c.State.Mesh.Replica()
+		share := state.Share(c.State.Microbatches, rank, replicas)
 		at, end := share.First*row, (share.First+share.Count)*row
 		s := create(t, own, c)
 		defer s.Release()

@@ -132,7 +132,7 @@ func TestReplicasOfStagesLearnWhatOneDeviceDoes(t *testing.T) {
 				c.Mesh = mesh.New(ranks, mesh.Config{})
 				c.Reducer = replica{rank: rank, count: k.replicas, from: from}
 				p, row := order(t, c, k.order, 2), c.Definition.Context()
-				share := c.Share()
+				share := state.Share(k.microbatches, rank, k.replicas)
 				at, end := share.First*row, (share.First+share.Count)*row
 				all.Go(func() {
 					s, err := pipeline.Create(t.Context(), devices, p, nil)

@@ -30,16 +30,23 @@ type State struct {
 // Create makes the state of step 0 on the devices of the stages, in their order; one device may be several stages'. params are all of the
 // definition's; nil draws them from the configuration's seed. Nothing is taken of a device that the plan does not fit: a *state.MemoryError.
 func Create(ctx context.Context, devices []*gpu.Device, c Config, params []buffers.Host) (*State, error) {
-	if err := c.check(devices); err != nil {
-		return nil, err
-	}
-	c = c.withDefaults()
-	c, kernels, err := c.fits(ctx, devices)
+	j, err := newJob(c)
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.create(ctx, devices, kernels, params)
-	if _, err = c.agree(ctx, true, err); err != nil {
+	return j.create(ctx, devices, params)
+}
+
+func (j job) create(ctx context.Context, devices []*gpu.Device, params []buffers.Host) (*State, error) {
+	if err := j.checkDevices(devices); err != nil {
+		return nil, err
+	}
+	j, kernels, err := j.fits(ctx, devices)
+	if err != nil {
+		return nil, err
+	}
+	s, err := j.createFitting(ctx, devices, kernels, params)
+	if _, err = j.agree(ctx, true, err); err != nil {
 		if s != nil {
 			s.Release()
 		}
@@ -48,27 +55,27 @@ func Create(ctx context.Context, devices []*gpu.Device, c Config, params []buffe
 	return s, nil
 }
 
-// create is Create of what fits.
-func (c Config) create(ctx context.Context, devices []*gpu.Device, kernels [][]*gpu.Kernel, params []buffers.Host) (_ *State, err error) {
-	if c.State, err = c.State.WithBase(params); err == nil {
-		params, err = c.State.Held(params)
+// createFitting is create of what fits.
+func (j job) createFitting(ctx context.Context, devices []*gpu.Device, kernels [][]*gpu.Kernel, params []buffers.Host) (_ *State, err error) {
+	if j.State, err = j.State.WithBase(params); err == nil {
+		params, err = j.State.Held(params)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return c.build(ctx, devices, kernels, c.State.Told(params))
+	return j.build(ctx, devices, kernels, j.State.Told(params))
 }
 
 // build makes everything that a step needs. On dry devices it takes no memory and says how much it would take.
-func (c Config) build(ctx context.Context, devices []*gpu.Device, kernels [][]*gpu.Kernel, params []buffers.Host) (*State, error) {
-	p := &passes{config: c, mesh: c.State.Mesh, devices: devices, specs: model.Specs(c.State.Definition)}
+func (j job) build(ctx context.Context, devices []*gpu.Device, kernels [][]*gpu.Kernel, params []buffers.Host) (*State, error) {
+	p := &passes{job: j, mesh: j.State.Mesh, devices: devices, specs: model.Specs(j.State.Definition)}
 	err := p.compile(ctx, kernels)
 	if err == nil {
 		err = p.build(ctx, params)
 	}
 	s := &State{passes: p}
 	if err == nil {
-		s.TrainState, err = state.OnStages(ctx, c.State, p.residents(), p, p.resultRange(lossOutput), p.resultRange(pairsOutput), p.last.index)
+		s.TrainState, err = state.OnStages(ctx, j.State, p.residents(), p, p.resultRange(lossOutput), p.resultRange(pairsOutput), p.last.index)
 	}
 	if err != nil {
 		p.Release()
@@ -85,7 +92,7 @@ func (c Config) build(ctx context.Context, devices []*gpu.Device, kernels [][]*g
 func (p *passes) resultRange(name string) gpu.Range {
 	for _, r := range p.training.results {
 		if r.name == name {
-			return r.buffer.Range(0, r.size*uint64(p.config.State.Share().Count))
+			return r.buffer.Range(0, r.size*uint64(p.job.State.Share().Count))
 		}
 	}
 	return gpu.Range{}
@@ -103,40 +110,33 @@ func Load(ctx context.Context, devices []*gpu.Device, c Config, dir string) (*St
 			err = fmt.Errorf("pipeline: load %q: found variables without gradients, wanted a model alone: stages would lose them: %w", dir, checkpoint.ErrMismatch)
 		}
 	}
-	if _, err = c.agree(ctx, true, err); err != nil {
+	j := job{Config: c, State: state.Job{Config: c.State}}
+	if _, err = j.agree(ctx, true, err); err != nil {
 		return nil, record, err
 	}
-	c.State = found.Config
-	s, err := Create(ctx, devices, c, found.Params)
+	c.State = found.Job.Config
+	if j, err = newJob(c); err != nil {
+		return nil, record, err
+	}
+	s, err := j.create(ctx, devices, found.Params)
 	if err != nil {
 		return nil, record, err
 	}
-	if _, err = c.agree(ctx, true, s.Restore(found)); err != nil {
+	if _, err = j.agree(ctx, true, s.Restore(found)); err != nil {
 		s.Release()
 		return nil, record, err
 	}
 	return s, record, nil
 }
 
-// LoadWeights makes a state of step 0 with the parameters of a checkpoint or model; see state.LoadWeights.
-func LoadWeights(ctx context.Context, devices []*gpu.Device, c Config, dir string) (*State, error) {
-	found, weights, err := state.OpenWeights(c.State, dir)
-	if err != nil {
-		return nil, err
-	}
-	defer weights.Close()
-	params, _ := weights.Params(0)
-	c.State = found
-	return Create(ctx, devices, c, params)
-}
-
 // Train takes a value over, wherever it lies, and trains it on the devices of the stages, in their order; see state.Train. It is copied
 // there, and then released. After an error the value is as it was.
 func Train(ctx context.Context, devices []*gpu.Device, c Config, v state.Value) (*State, error) {
-	var err error
-	if c.State, err = c.State.Of(v); err != nil {
+	trained, err := v.Job(c.State)
+	if err != nil {
 		return nil, err
 	}
+	c.State = trained.Config
 	params, err := v.Hosts(ctx)
 	if err != nil {
 		return nil, err

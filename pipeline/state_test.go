@@ -43,7 +43,8 @@ func config(def model.Definition, optimizer string, m int) state.Config {
 
 // batches are of c's shape, some labels left out, so that microbatches do not weigh the same.
 func batch(c state.Config, step int) data.Batch {
-	c = c.WithDefaults()
+	job, _ := state.NewJob(c) // for its defaults
+	c = job.Config
 	rows := c.Batch * c.Microbatches
 	b := data.Batch{Rows: rows}
 	for i := range rows * c.Sequence {
@@ -95,7 +96,9 @@ func (r *trained) add(metrics []state.Metrics) {
 
 func assignment(t testing.TB, c state.Config, stages, chunks int) partition.Assignment {
 	t.Helper()
-	built, err := c.Definition.Build(c.Batch, c.WithDefaults().Sequence, model.Options{Loss: true})
+	job, err := state.NewJob(c)
+	require.NoError(t, err)
+	built, err := c.Definition.Build(c.Batch, job.Sequence, model.Options{Loss: true})
 	require.NoError(t, err)
 	units, err := partition.Units(built)
 	require.NoError(t, err)

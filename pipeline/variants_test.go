@@ -260,7 +260,9 @@ func TestUpdatesThatAreNotFinite(t *testing.T) {
 					h.Data[spoilt*8+2] = float32(math.NaN())
 				}
 			}
-			whole, err := state.CreateFrom(t.Context(), devices[0], c, params)
+			job, err := state.NewJob(c)
+			require.NoError(t, err)
+			whole, err := state.CreateFrom(t.Context(), devices[0], job, params)
 			require.NoError(t, err)
 			want := learnt{learn(t, whole, with), paramsOf(t, whole)}
 			whole.Release()

@@ -23,13 +23,13 @@ const (
 var Accumulations = []string{AccumulateTree, AccumulateSequence}
 
 // Share is what this replica computes of all microbatches.
-func (c Config) Share() Span {
-	rank, count := c.replicas()
-	return Share(max(c.Microbatches, 1), rank, count)
+func (j Job) Share() Span {
+	rank, count := j.replicas()
+	return Share(max(j.Microbatches, 1), rank, count)
 }
 
 // InPlace tells whether passes add to the gradients instead of overwriting them.
-func (c Config) InPlace() bool { return c.Accumulation == AccumulateSequence && c.Share().Count > 1 }
+func (j Job) InPlace() bool { return j.Accumulation == AccumulateSequence && j.Share().Count > 1 }
 
 // Partial is the sum of the gradients of some microbatches, by stage.
 type Partial struct {
@@ -49,25 +49,25 @@ type Sums struct {
 }
 
 // summed are the steps of the share, and the sums that remain.
-func (c Config) summed() (steps sumSteps, remain []Span) {
-	share := c.Share()
-	if c.InPlace() {
+func (j Job) summed() (steps sumSteps, remain []Span) {
+	share := j.Share()
+	if j.InPlace() {
 		return sumSteps{inPlace: share.Count}, []Span{share}
 	}
-	remain = share.Nodes(max(c.Microbatches, 1))
+	remain = share.Nodes(max(j.Microbatches, 1))
 	return sumSteps{nodes: remain}, remain
 }
 
 // PartialSums is how many trees of partial sums a device holds at most beside the gradients.
-func (c Config) PartialSums() int {
-	steps, _ := c.summed()
+func (j Job) PartialSums() int {
+	steps, _ := j.summed()
 	return steps.trees()
 }
 
 // NewSums makes the room for partial sums beside the gradients of a device.
-func (c Config) NewSums(grads *buffers.Tree) (*Sums, error) {
+func (j Job) NewSums(grads *buffers.Tree) (*Sums, error) {
 	s := &Sums{grads: grads}
-	s.steps, s.nodes = c.summed()
+	s.steps, s.nodes = j.summed()
 	for i := range s.steps.trees() {
 		tree, err := buffers.NewTree(grads.Device(), fmt.Sprintf("sum%d", i), grads.Layout(), grads.DType())
 		if err != nil {

@@ -20,16 +20,16 @@ func adaptersJSON(def model.Definition) ([]byte, error) {
 }
 
 // withFrozenBase is Frozen, and what the definition's adapters stand on.
-func (c Config) withFrozenBase() []string {
-	if c.Definition == nil {
-		return c.Frozen
+func (j Job) withFrozenBase() []string {
+	if j.Definition == nil {
+		return j.Frozen
 	}
-	own := model.AdapterParams(c.Definition)
+	own := model.AdapterParams(j.Definition)
 	if own == nil {
-		return c.Frozen
+		return j.Frozen
 	}
-	frozen, not := slices.Clone(c.Frozen), setOf(slices.Concat(own, c.Frozen))
-	for _, p := range c.Definition.Params() {
+	frozen, not := slices.Clone(j.Frozen), setOf(slices.Concat(own, j.Frozen))
+	for _, p := range j.Definition.Params() {
 		if !not[p.Path] {
 			frozen = append(frozen, p.Path)
 		}

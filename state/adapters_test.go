@@ -54,7 +54,7 @@ func TestCheckpointsKeepTheirBaseAsTheirRunDid(t *testing.T) {
 	for _, dtype := range []buffers.DType{buffers.F32, buffers.BF16, buffers.NF4, buffers.NF4Nested} {
 		c, params, _ := adaptedConfig(t, model.LoRA{Rank: 3, DoRA: true})
 		c.FrozenDType = dtype
-		s, err := CreateFrom(t.Context(), dev, c, params)
+		s, err := CreateFrom(t.Context(), dev, jobOf(t, c), params)
 		require.NoError(t, err)
 		train(t, s, 2)
 		dir := filepath.Join(t.TempDir(), "checkpoint")
@@ -70,7 +70,7 @@ func TestCheckpointsKeepTheirBaseAsTheirRunDid(t *testing.T) {
 		m.Release()
 
 		require.NoError(t, os.Remove(filepath.Join(dir, "manifest.json")))
-		text, err := model.Base{Directory: c.Base, Fingerprint: s.config.base.Fingerprint, DType: "i32"}.Text()
+		text, err := model.Base{Directory: c.Base, Fingerprint: s.job.BaseRecord.Fingerprint, DType: "i32"}.Text()
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, model.BaseFile), text, 0o666))
 		_, err = LoadModel(dev, dir)
@@ -85,7 +85,7 @@ func TestCheckpointsOfAdapters(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	c, params, reads := adaptedConfig(t, model.LoRA{Rank: 3, DoRA: true, Dropout: 0.2, Save: []string{"ln_f"}})
 	own := model.AdapterParams(c.Definition)
-	s, err := CreateFrom(t.Context(), dev, c, params)
+	s, err := CreateFrom(t.Context(), dev, jobOf(t, c), params)
 	require.NoError(t, err)
 	defer s.Release()
 	assert.LessOrEqual(t, reads.Load(), 2*model.Parameters(model.BaseOf(c.Definition))+int64(len(own)*testV*16), "for the fingerprint, for the device, and for what begins as a part of it")
@@ -138,7 +138,7 @@ func TestCheckpointsOfAdapters(t *testing.T) {
 	again.Release()
 
 	c.Base, c.BaseAt = "", ""
-	alone, err := CreateFrom(t.Context(), dev, c, params)
+	alone, err := CreateFrom(t.Context(), dev, jobOf(t, c), params)
 	require.NoError(t, err)
 	defer alone.Release()
 	assert.ErrorContains(t, alone.Save(t.Context(), at("none"), checkpoint.Run{}), "found adapters and no base")

@@ -21,7 +21,7 @@ import (
 // from it.
 type Checkpoint struct {
 	Dir    string
-	Config Config // the given one, with what it left out
+	Job    Job // of the given configuration, with what that left out
 	Record checkpoint.Record
 	Params []buffers.Host // in the order of the definition, to be read from the files until Close
 
@@ -35,16 +35,16 @@ func (c *Checkpoint) Close() error { return c.weights.Close() }
 // checkpoint's own are used. Where they are given and differ the error wraps checkpoint.ErrMismatch and names the first difference; a file or tensor that is not
 // as it was written is checkpoint.ErrCorrupt.
 func ReadCheckpoint(c Config, dir string) (*Checkpoint, error) {
-	out, err := ReadOptimizer(c, dir)
+	out, err := Job{c}.complete().readOptimizer(dir)
 	if err != nil {
 		return nil, err
 	}
-	if out.weights, err = model.OpenWeightsOn(dir, out.Config.Definition, c.BaseAt); err != nil {
+	if out.weights, err = model.OpenWeightsOn(dir, out.Job.Definition, c.BaseAt); err != nil {
 		return nil, loadError(dir, "%w", err)
 	}
 	out.Params, _ = out.weights.Params(0)
-	if out.Config.base = out.weights.Base(); out.Config.base == nil {
-		out.Config, err = out.Config.leftToBase(out.Params)
+	if out.Job.BaseRecord = out.weights.Base(); out.Job.BaseRecord == nil {
+		out.Job, err = out.Job.leftToBase(out.Params)
 	}
 	if err != nil {
 		return nil, errors.Join(loadError(dir, "%w", err), out.Close())
@@ -55,17 +55,16 @@ func ReadCheckpoint(c Config, dir string) (*Checkpoint, error) {
 // HasOther tells whether the checkpoint has variables without gradients, as one of a Value may.
 func (c *Checkpoint) HasOther() bool { return present(c.Dir, checkpoint.OtherFile) }
 
-// ReadOptimizer is ReadCheckpoint without the parameters: for Restore alone.
-func ReadOptimizer(c Config, dir string) (*Checkpoint, error) {
-	c = c.WithDefaults()
-	record, err := verified(c.FS, dir)
+// readOptimizer is ReadCheckpoint without the parameters: for Restore alone.
+func (j Job) readOptimizer(dir string) (*Checkpoint, error) {
+	record, err := verified(j.FS, dir)
 	if err != nil {
 		return nil, err
 	}
-	if c, err = c.reconcile(dir, record); err != nil {
+	if j, err = j.reconcile(dir, record); err != nil {
 		return nil, err
 	}
-	return &Checkpoint{Dir: dir, Config: c, Record: record}, nil
+	return &Checkpoint{Dir: dir, Job: j, Record: record}, nil
 }
 
 // verified is what a checkpoint says of itself, after a look at all of its files.
@@ -74,23 +73,6 @@ func verified(fs checkpoint.FileSystem, dir string) (checkpoint.Record, error) {
 		return checkpoint.Record{}, err
 	}
 	return checkpoint.ReadRecord(fs, dir)
-}
-
-// OpenWeights verifies the parameters alone and opens their files, of a checkpoint or of any directory in the Hugging Face layout, whatever trained them.
-// The definition may be left out of the configuration: the directory's own is used.
-func OpenWeights(c Config, dir string) (Config, *model.Stored, error) {
-	if err := checkpoint.VerifyModel(checkpoint.OS, dir); err != nil {
-		return c, nil, err
-	}
-	c, err := c.reconcileModel(dir)
-	if err != nil {
-		return c, nil, err
-	}
-	weights, err := model.OpenWeights(dir, c.Definition)
-	if err != nil {
-		return c, nil, loadError(dir, "%w", err)
-	}
-	return c, weights, nil
 }
 
 // Restore puts the optimizer's tensors and counts into states that together are those of the whole model. A tensor that is missing, of
@@ -123,7 +105,7 @@ func (c *Checkpoint) restore(states []*optim.State, pieces []buffers.Tensor) err
 	}
 	for _, t := range tensors {
 		known[t.Name] = true
-		if err := restoreTensor(f, t, own[t.Name], c.Config.piece()); err != nil {
+		if err := restoreTensor(f, t, own[t.Name], c.Job.PieceBytes); err != nil {
 			return fmt.Errorf("%s: tensor %q: %w", checkpoint.OptimizerFile, t.Name, err)
 		}
 	}
@@ -203,14 +185,13 @@ func modelJSON(def model.Definition) ([]byte, error) {
 }
 
 // reconcileModel fills in the definition, or compares it.
-func (c Config) reconcileModel(dir string) (Config, error) {
-	saved, err := model.ReadConfigOn(dir, c.BaseAt)
+func (j Job) reconcileModel(dir string) (Job, error) {
+	saved, err := model.ReadConfigOn(dir, j.BaseAt)
 	if err != nil {
-		return c, loadError(dir, "%w", err)
+		return j, loadError(dir, "%w", err)
 	}
-	if c.Definition == nil {
-		c.Definition = saved
-		c = c.WithDefaults()
+	if j.Definition == nil {
+		j.Definition = saved
 	}
 	for _, part := range []struct {
 		name string
@@ -218,52 +199,52 @@ func (c Config) reconcileModel(dir string) (Config, error) {
 	}{{"model", modelJSON}, {"adapters", adaptersJSON}} {
 		found, err := part.json(saved)
 		if err != nil {
-			return c, loadError(dir, "%w", err)
+			return j, loadError(dir, "%w", err)
 		}
-		wanted, err := part.json(c.Definition)
+		wanted, err := part.json(j.Definition)
 		if err != nil {
-			return c, loadError(dir, "%w", err)
+			return j, loadError(dir, "%w", err)
 		}
-		if err := sameJSON(part.name, found, wanted); err != nil && !model.Same(saved, c.Definition) {
-			return c, loadError(dir, "%w", err)
+		if err := sameJSON(part.name, found, wanted); err != nil && !model.Same(saved, j.Definition) {
+			return j, loadError(dir, "%w", err)
 		}
 	}
-	return c, nil
+	return j, nil
 }
 
 // reconcile fills in what the configuration leaves out and compares the rest.
-func (c Config) reconcile(dir string, record checkpoint.Record) (Config, error) {
-	c, err := c.reconcileModel(dir)
+func (j Job) reconcile(dir string, record checkpoint.Record) (Job, error) {
+	j, err := j.reconcileModel(dir)
 	if err != nil {
-		return c, err
+		return j, err
 	}
 	stored, err := SavedOptimizer(record)
 	if err != nil {
-		return c, loadError(dir, "%w", err)
+		return j, loadError(dir, "%w", err)
 	}
-	if nothing := (Config{Definition: c.Definition}); c.Optimizer.Name == "" && slices.Equal(c.Frozen, nothing.withFrozenBase()) {
-		c.Frozen = record.Frozen
+	if nothing := (Job{Config{Definition: j.Definition}}); j.Optimizer.Name == "" && slices.Equal(j.Frozen, nothing.withFrozenBase()) {
+		j.Frozen = record.Frozen
 	}
-	if err := sameFrozen(record.Frozen, c.Frozen); err != nil {
-		return c, loadError(dir, "%w", err)
+	if err := sameFrozen(record.Frozen, j.Frozen); err != nil {
+		return j, loadError(dir, "%w", err)
 	}
-	if c.Optimizer.Name == "" {
-		c.Optimizer = stored
-		return c, nil
+	if j.Optimizer.Name == "" {
+		j.Optimizer = stored
+		return j, nil
 	}
 	if stored.Name == "" {
-		return c, loadError(dir, "%s: optimizer: found no registered one, wanted %s: %w", checkpoint.RecordFile, c.Optimizer.Name, checkpoint.ErrMismatch)
+		return j, loadError(dir, "%s: optimizer: found no registered one, wanted %s: %w", checkpoint.RecordFile, j.Optimizer.Name, checkpoint.ErrMismatch)
 	}
-	if c.Optimizer, err = canonical(c.Optimizer.Following(stored)); err != nil {
-		return c, err
+	if j.Optimizer, err = canonical(j.Optimizer.Following(stored)); err != nil {
+		return j, err
 	}
-	if c.Reschedule {
-		stored.Options.Schedule = c.Optimizer.Options.Schedule
+	if j.Reschedule {
+		stored.Options.Schedule = j.Optimizer.Options.Schedule
 	}
-	if err := sameOptimizer(stored, c.Optimizer); err != nil {
-		return c, loadError(dir, "%w", err)
+	if err := sameOptimizer(stored, j.Optimizer); err != nil {
+		return j, loadError(dir, "%w", err)
 	}
-	return c, nil
+	return j, nil
 }
 
 // sameOptimizer compares a saved configuration with the one that is wanted, each with every parameter written out.

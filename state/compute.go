@@ -52,14 +52,14 @@ type Inputs struct {
 }
 
 // Feed is what microbatch i of the share reads.
-func (c Config) Feed(in Inputs, i int) Feed {
-	from, to := i*c.Batch*c.Sequence, (i+1)*c.Batch*c.Sequence
-	b := data.Batch{Rows: c.Batch, Tokens: in.Batch.Tokens[from:to], Labels: in.Batch.Labels[from:to]}
+func (j Job) Feed(in Inputs, i int) Feed {
+	from, to := i*j.Batch*j.Sequence, (i+1)*j.Batch*j.Sequence
+	b := data.Batch{Rows: j.Batch, Tokens: in.Batch.Tokens[from:to], Labels: in.Batch.Labels[from:to]}
 	if in.Batch.Positions != nil {
 		b.Positions = in.Batch.Positions[from:to]
 	}
-	f := Feed{Batch: b, LossScale: float32(cmp.Or(in.Scale, 1)) * float32(1/float64(in.Count)), DropoutKey: c.dropoutKey(in.Step, c.Share().First+i)}
-	if p := c.Preference; p != nil {
+	f := Feed{Batch: b, LossScale: float32(cmp.Or(in.Scale, 1)) * float32(1/float64(in.Count)), DropoutKey: j.dropoutKey(in.Step, j.Share().First+i)}
+	if p := j.Preference; p != nil {
 		own := p.Inputs(b.Tokens, b.Labels, b.Rows)
 		f.Pairs, f.LearnedScale = &own, model.LearnedScale(in.Count, in.Learned)
 	}
@@ -69,9 +69,9 @@ func (c Config) Feed(in Inputs, i int) Feed {
 // onDevice are the passes of a model in training on one device.
 type onDevice struct {
 	*passes
-	config Config
-	grads  *buffers.Tree
-	shard  *optim.State // of the leaves that this replica updates, where there are others for the rest
+	job   Job
+	grads *buffers.Tree
+	shard *optim.State // of the leaves that this replica updates, where there are others for the rest
 
 	micro   *compile.Program
 	begin   []*gpu.Program // before the first microbatch of an update
@@ -89,7 +89,7 @@ type onDevice struct {
 // Compute overwrites the gradients, and with k > 1 microbatches Sums takes them from there. In sequence begin clears the gradients, which compute
 // then adds to.
 func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
-	c := d.config
+	c := d.job
 	if d.grads, err = buffers.NewTree(d.device, "grads", d.params.Layout(), buffers.F32); err != nil {
 		return err
 	}
@@ -158,13 +158,13 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 
 // compileMicro makes the program of a microbatch.
 func (d *onDevice) compileMicro(ctx context.Context) error {
-	g, targets, err := d.config.step()
+	g, targets, err := d.job.step()
 	if err != nil {
 		return err
 	}
 	d.micro, err = compile.New(ctx, d.device, g, compile.Options{
-		Label: "step", Params: d.params, Beside: []*buffers.Tree{d.frozen}, Grads: d.grads, Targets: targets, Accumulate: d.config.InPlace(),
-		Progress: func(done, total int) { d.config.Progress("compile kernels", done, total) },
+		Label: "step", Params: d.params, Beside: []*buffers.Tree{d.frozen}, Grads: d.grads, Targets: targets, Accumulate: d.job.InPlace(),
+		Progress: func(done, total int) { d.job.Progress("compile kernels", done, total) },
 	})
 	return err
 }
@@ -173,7 +173,7 @@ func (d *onDevice) compileMicro(ctx context.Context) error {
 func (d *onDevice) again(ctx context.Context, recompute string) (err error) {
 	d.compute.Release()
 	d.micro.Release()
-	d.compute, d.config.Recompute = nil, recompute
+	d.compute, d.job.Recompute = nil, recompute
 	if err := d.compileMicro(ctx); err != nil {
 		return err
 	}
@@ -185,9 +185,9 @@ func (d *onDevice) again(ctx context.Context, recompute string) (err error) {
 
 // Compute submits the microbatches one by one; see Passes.
 func (d *onDevice) Compute(ctx context.Context, in Inputs, then func() (*gpu.Program, error)) error {
-	count := d.config.Share().Count
+	count := d.job.Share().Count
 	for i := range count {
-		if err := d.config.Feed(in, i).Write(d.micro); err != nil {
+		if err := d.job.Feed(in, i).Write(d.micro); err != nil {
 			return err
 		}
 		programs := d.programs(i)
@@ -223,7 +223,7 @@ func (d *onDevice) Partials() []Partial { return Partials(d.sums) }
 // Submits are those of the microbatches, each kind of them once; see Passes.
 func (d *onDevice) Submits(then *gpu.Program) [][]gpu.Planned {
 	var out []gpu.Planned
-	count := d.config.Share().Count
+	count := d.job.Share().Count
 	for _, like := range d.sums.steps.kinds() {
 		programs := d.programs(like.first)
 		if like.first == count-1 && then != nil {
@@ -262,8 +262,8 @@ func (d *onDevice) Leave() {}
 // Rehearse makes the passes of one microbatch: the others take as long. A device that is given the next step while it computes one, as in
 // training, does not wait for the host. What they take is told to the device.
 func (d *onDevice) Rehearse(ctx context.Context, times int) (time.Duration, error) {
-	b := d.config.Rehearsal()
-	if err := d.config.Feed(Inputs{Batch: b, Count: int64(len(b.Labels))}, 0).Write(d.micro); err != nil {
+	b := d.job.Rehearsal()
+	if err := d.job.Feed(Inputs{Batch: b, Count: int64(len(b.Labels))}, 0).Write(d.micro); err != nil {
 		return 0, err
 	}
 	if err := d.device.Wait(ctx); err != nil {
@@ -284,7 +284,7 @@ func (d *onDevice) Rehearse(ctx context.Context, times int) (time.Duration, erro
 	}
 	took := watch() / time.Duration(times)
 	d.device.Measured(took, programs...)
-	return took * time.Duration(d.config.Share().Count), nil
+	return took * time.Duration(d.job.Share().Count), nil
 }
 
 // Release gives back all but the parameters.

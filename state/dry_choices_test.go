@@ -20,18 +20,18 @@ func TestDryChoices(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := plannedConfig(t)
 			c.Optimizer.Name, c.Optimizer.Parameters = "quad", nil
-			var choices []Config
+			var choices []Job
 			for _, c.Recompute = range model.Recomputes {
-				choices = append(choices, c)
+				choices = append(choices, jobOf(t, c))
 			}
 			var made []uint64
-			err := DryChoices(t.Context(), choices, dev, func(c Config, s *TrainState) (bool, error) {
-				alone, err := Dry(t.Context(), c, dev.AsDry())
+			err := DryChoices(t.Context(), choices, dev, func(j Job, s *TrainState) (bool, error) {
+				alone, err := Dry(t.Context(), j, dev.AsDry())
 				require.NoError(t, err)
 				defer alone.Release()
-				assert.Equal(t, alone.Memory(), s.Memory(), c.Recompute)
-				assert.Equal(t, alone.Submits(), s.Submits(), c.Recompute)
-				assert.Equal(t, alone.Work(), s.Work(), c.Recompute)
+				assert.Equal(t, alone.Memory(), s.Memory(), j.Recompute)
+				assert.Equal(t, alone.Submits(), s.Submits(), j.Recompute)
+				assert.Equal(t, alone.Work(), s.Work(), j.Recompute)
 				made = append(made, s.stages[0].Params.Device().Counters().Buffers)
 				return true, nil
 			})

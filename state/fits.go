@@ -78,13 +78,13 @@ func (e *MemoryError) Kept() (bytes uint64) {
 
 // CheckMemory refuses stages that their devices have no room for: a *MemoryError, which advises the least change that fits. memory is what they
 // take by plan; taken of its bytes are on the device already. plan tells what another configuration would take.
-func (c Config) CheckMemory(devices []*gpu.Device, memory []MemoryPlan, taken uint64, plan func(c Config) ([]MemoryPlan, error)) error {
+func (j Job) CheckMemory(devices []*gpu.Device, memory []MemoryPlan, taken uint64, plan func(smaller Job) ([]MemoryPlan, error)) error {
 	compare := comparison(devices, taken)
 	e := compare(memory)
 	if e == nil {
 		return nil
 	}
-	e.Hint = c.WithDefaults().hint(e, plan, func(memory []MemoryPlan) bool { return compare(memory) == nil })
+	e.Hint = j.hint(e, plan, func(memory []MemoryPlan) bool { return compare(memory) == nil })
 	return e
 }
 
@@ -166,18 +166,18 @@ func (e *MemoryError) exceeds(r room) bool {
 }
 
 // hint finds the least change that fits: the same updates with more computed again or from smaller microbatches, or a shorter context.
-func (c Config) hint(e *MemoryError, plan func(c Config) ([]MemoryPlan, error), fits func([]MemoryPlan) bool) string {
+func (j Job) hint(e *MemoryError, plan func(smaller Job) ([]MemoryPlan, error), fits func([]MemoryPlan) bool) string {
 	if kept := e.Kept(); kept >= e.Available {
 		return fmt.Sprintf("params, gradients and optimizer alone take %s: %s", gpu.SizeText(kept), e.last())
 	}
-	more := model.Recomputes[max(0, slices.Index(model.Recomputes, c.Recompute)):]
-	smaller := c
-	for smaller.Sequence = c.Sequence; smaller.Sequence >= 1; smaller.Sequence /= 2 {
-		for cut := 1; cut <= c.Batch; cut++ {
-			if c.Batch%cut != 0 {
+	more := model.Recomputes[max(0, slices.Index(model.Recomputes, j.Recompute)):]
+	smaller := j
+	for smaller.Sequence = j.Sequence; smaller.Sequence >= 1; smaller.Sequence /= 2 {
+		for cut := 1; cut <= j.Batch; cut++ {
+			if j.Batch%cut != 0 {
 				continue
 			}
-			smaller.Batch, smaller.Microbatches, smaller.Accumulation = c.Batch/cut, c.Microbatches*cut, c.Accumulation
+			smaller.Batch, smaller.Microbatches, smaller.Accumulation = j.Batch/cut, j.Microbatches*cut, j.Accumulation
 			ways := smaller.lesser()
 			smaller.Accumulation, smaller.Recompute = ways[len(ways)-1], more[len(more)-1]
 			if memory, err := plan(smaller); err != nil || !fits(memory) { // then nothing of this size fits
@@ -190,7 +190,7 @@ func (c Config) hint(e *MemoryError, plan func(c Config) ([]MemoryPlan, error), 
 						continue
 					}
 					found := together(memory, func(stage int) bool { return len(memory) == 1 || slices.Contains(e.Stages, stage) })
-					return fmt.Sprintf("%s: %s instead of %s", c.changes(smaller, len(memory)), gpu.SizeText(found.total()), gpu.SizeText(e.total()))
+					return fmt.Sprintf("%s: %s instead of %s", j.changes(smaller, len(memory)), gpu.SizeText(found.total()), gpu.SizeText(e.total()))
 				}
 			}
 		}
@@ -199,30 +199,30 @@ func (c Config) hint(e *MemoryError, plan func(c Config) ([]MemoryPlan, error), 
 }
 
 // lesser are the ways to add up gradients that take no more memory than that of the configuration.
-func (c Config) lesser() []string {
-	if _, replicas := c.replicas(); c.Accumulation == AccumulateTree && c.Microbatches > 1 && replicas == 1 {
+func (j Job) lesser() []string {
+	if _, replicas := j.replicas(); j.Accumulation == AccumulateTree && j.Microbatches > 1 && replicas == 1 {
 		return Accumulations
 	}
-	return []string{c.Accumulation}
+	return []string{j.Accumulation}
 }
 
 // changes says what to set for a smaller configuration.
-func (c Config) changes(to Config, stages int) string {
+func (j Job) changes(to Job, stages int) string {
 	var out []string
-	switch cut := c.Batch / to.Batch; {
+	switch cut := j.Batch / to.Batch; {
 	case cut > 1 && stages > 1:
-		out = append(out, fmt.Sprintf("raise pipeline.microbatches %d times (microbatches of %d sequences instead of %d)", cut, to.Batch, c.Batch))
+		out = append(out, fmt.Sprintf("raise pipeline.microbatches %d times (microbatches of %d sequences instead of %d)", cut, to.Batch, j.Batch))
 	case cut > 1:
-		out = append(out, fmt.Sprintf("lower batch from %d to %d (and raise accumulate from %d to %d for the same updates)", c.Batch, to.Batch, c.Microbatches, to.Microbatches))
+		out = append(out, fmt.Sprintf("lower batch from %d to %d (and raise accumulate from %d to %d for the same updates)", j.Batch, to.Batch, j.Microbatches, to.Microbatches))
 	}
-	if to.Accumulation != c.Accumulation {
+	if to.Accumulation != j.Accumulation {
 		out = append(out, "set train.accumulation to "+to.Accumulation)
 	}
-	if to.Recompute != c.Recompute {
+	if to.Recompute != j.Recompute {
 		out = append(out, "set train.recompute to "+to.Recompute)
 	}
-	if to.Sequence < c.Sequence {
-		out = append(out, fmt.Sprintf("lower context from %d to %d", c.Sequence, to.Sequence))
+	if to.Sequence < j.Sequence {
+		out = append(out, fmt.Sprintf("lower context from %d to %d", j.Sequence, to.Sequence))
 	}
 	return strings.Join(out, " and ")
 }

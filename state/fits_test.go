@@ -58,7 +58,7 @@ func TestCompareSharesMemory(t *testing.T) {
 func TestMemoryErrorProposesSequence(t *testing.T) {
 	c := plannedConfig(t)
 	c.Batch, c.Microbatches, c.Recompute = 1, 2, model.RecomputeLayers
-	whole, err := Plan(t.Context(), c, gpu.DefaultLimits())
+	whole, err := Plan(t.Context(), jobOf(t, c), gpu.DefaultLimits())
 	require.NoError(t, err)
 	_, err = Create(t.Context(), gputest.Device(t, gputest.WithMemoryLimit(whole.Total()-whole.Sums), func(o *gpu.Options) { o.Texels = gpu.TexelsOff }), c)
 	assert.ErrorContains(t, err, "set train.accumulation to sequence: ")
@@ -66,9 +66,9 @@ func TestMemoryErrorProposesSequence(t *testing.T) {
 
 // Advice plans the least of each batch, and other choices only where that fits.
 func TestAdvicePlansTheLeastFirst(t *testing.T) {
-	c := Config{Batch: 64, Microbatches: 1, Sequence: 16, Accumulation: AccumulateTree, Recompute: model.RecomputeNone}
+	c := Job{Config{Batch: 64, Microbatches: 1, Sequence: 16, Accumulation: AccumulateTree, Recompute: model.RecomputeNone}}
 	row, planned := map[string]int{model.RecomputeNone: 25, model.RecomputeAttention: 22, model.RecomputeLayers: 20}, 0
-	plan := func(c Config) ([]MemoryPlan, error) {
+	plan := func(c Job) ([]MemoryPlan, error) {
 		planned++
 		return []MemoryPlan{{Step: uint64(c.Batch * row[c.Recompute])}}, nil
 	}

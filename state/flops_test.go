@@ -20,7 +20,7 @@ func TestFLOPsOfAnUpdate(t *testing.T) {
 	for _, sequence := range []int{8, 64} {
 		for _, accumulate := range []int{1, 4} {
 			c.Sequence, c.Microbatches = sequence, accumulate
-			got, err := c.FLOPs()
+			got, err := jobOf(t, c).FLOPs()
 			require.NoError(t, err)
 			tokens := int64(batch * accumulate * sequence)
 			pairs := int64(batch * accumulate * heads * sequence * (sequence + 1) / 2)

@@ -19,13 +19,13 @@ import (
 var frozenTypes = []buffers.DType{buffers.F32, buffers.BF16, buffers.NF4, buffers.NF4Nested}
 
 // checkFrozen says what is wrong with the parameters that are not to be trained.
-func (c Config) checkFrozen() error {
+func (j Job) checkFrozen() error {
 	var paths []string
-	for _, p := range c.Definition.Params() {
+	for _, p := range j.Definition.Params() {
 		paths = append(paths, p.Path)
 	}
 	known, before := setOf(paths), map[string]bool{}
-	for _, path := range c.Frozen {
+	for _, path := range j.Frozen {
 		switch {
 		case !known[path]:
 			return fmt.Errorf("frozen: %q: found no such parameter%s", path, suggest.DidYouMean(path, paths))
@@ -34,13 +34,13 @@ func (c Config) checkFrozen() error {
 		}
 		before[path] = true
 	}
-	if !slices.Contains(frozenTypes, c.FrozenDType) {
-		return fmt.Errorf("frozen: dtype: found %v, wanted f32, bf16, nf4 or nf4-nested", c.FrozenDType)
+	if !slices.Contains(frozenTypes, j.FrozenDType) {
+		return fmt.Errorf("frozen: dtype: found %v, wanted f32, bf16, nf4 or nf4-nested", j.FrozenDType)
 	}
-	if c.SaveFrozenAs != buffers.F32 && (c.SaveFrozenAs != buffers.BF16 || c.FrozenDType != buffers.BF16) {
-		return fmt.Errorf("frozen: saved as %v, wanted f32, or bf16 where dtype is bf16 and not %v", c.SaveFrozenAs, c.FrozenDType)
+	if j.SaveFrozenAs != buffers.F32 && (j.SaveFrozenAs != buffers.BF16 || j.FrozenDType != buffers.BF16) {
+		return fmt.Errorf("frozen: saved as %v, wanted f32, or bf16 where dtype is bf16 and not %v", j.SaveFrozenAs, j.FrozenDType)
 	}
-	if len(c.Frozen) == len(paths) {
+	if len(j.Frozen) == len(paths) {
 		return fmt.Errorf("frozen: found all %d parameters, wanted one or more left to train", len(paths))
 	}
 	return nil
@@ -48,30 +48,27 @@ func (c Config) checkFrozen() error {
 
 // WithBase completes the configuration of a state that begins with these parameters, so that its checkpoints find the frozen ones in Base.
 // Errors: nothing that is frozen, or parameters that are yet to be drawn (nil), which no directory has.
-func (c Config) WithBase(params []buffers.Host) (Config, error) {
+func (j Job) WithBase(params []buffers.Host) (Job, error) {
 	switch {
-	case c.Base == "":
-		c.base = nil
-		return c, nil
-	case len(c.Frozen) == 0:
-		return c, errors.New("base: found no frozen parameters, wanted some that checkpoints leave out")
+	case j.Base == "":
+		j.BaseRecord = nil
+		return j, nil
+	case len(j.Frozen) == 0:
+		return j, errors.New("base: found no frozen parameters, wanted some that checkpoints leave out")
 	case params == nil:
-		return c, errors.New("base: found parameters that are drawn from the seed, wanted those of the directory")
+		return j, errors.New("base: found parameters that are drawn from the seed, wanted those of the directory")
 	}
-	if c.base != nil { // of a checkpoint, which has compared the parameters
-		return c, nil
+	if j.BaseRecord != nil { // of a checkpoint, which has compared the parameters
+		return j, nil
 	}
-	dir, err := filepath.Abs(c.Base)
+	dir, err := filepath.Abs(j.Base)
 	if err != nil {
-		return c, err
+		return j, err
 	}
-	fingerprint, err := model.Fingerprint(c.frozenOf(params))
-	c.base = &model.Base{Directory: dir, Fingerprint: fingerprint, DType: c.FrozenDType.String()}
-	return c, err
+	fingerprint, err := model.Fingerprint(j.frozenOf(params))
+	j.BaseRecord = &model.Base{Directory: dir, Fingerprint: fingerprint, DType: j.FrozenDType.String()}
+	return j, err
 }
-
-// BaseOf is what checkpoints say of Base; nil until WithBase has seen the parameters.
-func (c Config) BaseOf() *model.Base { return c.base }
 
 // setOf is a set of paths: deep models have thousands, which are asked of each other.
 func setOf(paths []string) map[string]bool {
@@ -83,43 +80,43 @@ func setOf(paths []string) map[string]bool {
 }
 
 // frozenOf are those of params that are frozen.
-func (c Config) frozenOf(params []buffers.Host) []buffers.Host {
-	frozen := setOf(c.Frozen)
+func (j Job) frozenOf(params []buffers.Host) []buffers.Host {
+	frozen := setOf(j.Frozen)
 	return slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !frozen[h.Path] })
 }
 
 // Fingerprint is that of some of the parameters that training begins with. It is known, and nothing is read, where they are those that WithBase has seen.
-func (c Config) Fingerprint(params []buffers.Host) (string, error) {
-	if c.base != nil && len(params) == len(c.Frozen) && len(c.frozenOf(params)) == len(params) {
-		return c.base.Fingerprint, nil
+func (j Job) Fingerprint(params []buffers.Host) (string, error) {
+	if j.BaseRecord != nil && len(params) == len(j.Frozen) && len(j.frozenOf(params)) == len(params) {
+		return j.BaseRecord.Fingerprint, nil
 	}
 	return model.Fingerprint(params)
 }
 
 // leftToBase is WithBase of the parameters of a checkpoint that has all of them: Base, which it knows nothing of, has to have the same frozen ones.
-func (c Config) leftToBase(params []buffers.Host) (Config, error) {
-	c, err := c.WithBase(params)
-	if err != nil || c.base == nil {
-		return c, err
+func (j Job) leftToBase(params []buffers.Host) (Job, error) {
+	j, err := j.WithBase(params)
+	if err != nil || j.BaseRecord == nil {
+		return j, err
 	}
-	_, weights, err := model.OpenPartial(c.Base, []string{""}) // what is trained may lack there
+	_, weights, err := model.OpenPartial(j.Base, []string{""}) // what is trained may lack there
 	if err != nil {
-		return c, err
+		return j, err
 	}
 	defer weights.Close()
 	there, _ := weights.Params(0)
-	found, err := model.Fingerprint(c.frozenOf(there))
-	if err == nil && found != c.base.Fingerprint {
+	found, err := model.Fingerprint(j.frozenOf(there))
+	if err == nil && found != j.BaseRecord.Fingerprint {
 		err = fmt.Errorf("base %q: found frozen parameters of fingerprint %s, wanted %s, as the checkpoint has them: let checkpoints go on having all parameters (train.save_frozen)",
-			c.Base, found, c.base.Fingerprint)
+			j.Base, found, j.BaseRecord.Fingerprint)
 	}
-	return c, err
+	return j, err
 }
 
 // Divide divides the leaves of the definition into those that are trained and those that are frozen.
-func (c Config) Divide() (trained, frozen []buffers.Spec) {
-	isFrozen := setOf(c.Frozen)
-	for _, s := range model.Specs(c.Definition) {
+func (j Job) Divide() (trained, frozen []buffers.Spec) {
+	isFrozen := setOf(j.Frozen)
+	for _, s := range model.Specs(j.Definition) {
 		if isFrozen[s.Path] {
 			frozen = append(frozen, s)
 		} else {
@@ -130,35 +127,35 @@ func (c Config) Divide() (trained, frozen []buffers.Spec) {
 }
 
 // layouts are those of the trained and the frozen leaves; nil where none are frozen.
-func (c Config) layouts(lim gpu.Limits) (trained, frozen *buffers.Layout, err error) {
-	own, rest := c.Divide()
-	if trained, err = c.Layout(own, lim); err != nil || len(rest) == 0 {
+func (j Job) layouts(lim gpu.Limits) (trained, frozen *buffers.Layout, err error) {
+	own, rest := j.Divide()
+	if trained, err = j.Layout(own, lim); err != nil || len(rest) == 0 {
 		return trained, nil, err
 	}
-	frozen, err = buffers.NewLayoutFor(c.FrozenDType, rest, lim)
+	frozen, err = buffers.NewLayoutFor(j.FrozenDType, rest, lim)
 	return trained, frozen, err
 }
 
 // upload makes the trees of a model's parameters: trained, and frozen, which is nil where none are.
-func (c Config) upload(dev *gpu.Device, params []buffers.Host) (trained, frozen *buffers.Tree, err error) {
+func (j Job) upload(dev *gpu.Device, params []buffers.Host) (trained, frozen *buffers.Tree, err error) {
 	own, rest := params, []buffers.Host(nil)
-	if len(c.Frozen) > 0 {
-		isFrozen := setOf(c.Frozen)
+	if len(j.Frozen) > 0 {
+		isFrozen := setOf(j.Frozen)
 		own = slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return isFrozen[h.Path] })
-		rest = c.frozenOf(params)
+		rest = j.frozenOf(params)
 	}
 	var leaves []buffers.Spec
 	for _, h := range own {
 		leaves = append(leaves, h.Spec())
 	}
-	layout, err := c.Layout(leaves, dev.Limits())
+	layout, err := j.Layout(leaves, dev.Limits())
 	if err != nil {
 		return nil, nil, err
 	}
 	if trained, err = buffers.UploadAs(dev, "params", layout, own, buffers.F32); err != nil || len(rest) == 0 {
 		return trained, nil, err
 	}
-	if frozen, err = buffers.Upload(dev, frozenLabel, rest, c.FrozenDType); err != nil {
+	if frozen, err = buffers.Upload(dev, frozenLabel, rest, j.FrozenDType); err != nil {
 		trained.Release()
 	}
 	return trained, frozen, err
@@ -203,41 +200,41 @@ func specsOf(trees ...*buffers.Tree) (out []buffers.Spec) {
 }
 
 // frozenAs tells whether the parameters are divided as the configuration does.
-func (f Fields) frozenAs(c Config) bool {
-	return slices.Equal(f.frozen(), slices.Sorted(slices.Values(c.Frozen))) && (f.Frozen == nil || f.Frozen.DType() == c.FrozenDType)
+func (f Fields) frozenAs(j Job) bool {
+	return slices.Equal(f.frozen(), slices.Sorted(slices.Values(j.Frozen))) && (f.Frozen == nil || f.Frozen.DType() == j.FrozenDType)
 }
 
 // dividedAs tells whether the parameters lie as the configuration has them, with the trained ones in that layout. Those of another definition need
 // no copy: they are refused.
-func (f Fields) dividedAs(c Config, trained *buffers.Layout) bool {
+func (f Fields) dividedAs(j Job, trained *buffers.Layout) bool {
 	found := f.Params.Layout()
-	return f.frozenAs(c) && (found.Equal(trained) || !sameLeaves(found, trained))
+	return f.frozenAs(j) && (found.Equal(trained) || !sameLeaves(found, trained))
 }
 
 // narrow are the types of the parameters that are not kept in f32.
-func (c Config) narrow() map[string]buffers.DType {
-	if c.FrozenDType == buffers.F32 {
+func (j Job) narrow() map[string]buffers.DType {
+	if j.FrozenDType == buffers.F32 {
 		return nil
 	}
 	out := map[string]buffers.DType{}
-	for _, path := range c.Frozen {
-		out[path] = c.FrozenDType
+	for _, path := range j.Frozen {
+		out[path] = j.FrozenDType
 	}
 	return out
 }
 
 // divided are the fields with the parameters divided as the configuration does: copies, where they are not yet. After an error
 // they have the copies that were made.
-func (f Fields) divided(ctx context.Context, c Config) (Fields, error) {
+func (f Fields) divided(ctx context.Context, j Job) (Fields, error) {
 	all, dev := buffers.Given(f.Params, f.Frozen), f.device()
-	own, rest, err := c.layouts(dev.Limits())
-	if err != nil || f.dividedAs(c, own) {
+	own, rest, err := j.layouts(dev.Limits())
+	if err != nil || f.dividedAs(j, own) {
 		return f, err
 	}
 	f.Params, err = copyAs(ctx, "params", buffers.F32, all, dev, own)
 	f.Frozen = nil
 	if err == nil && rest != nil {
-		f.Frozen, err = copyAs(ctx, frozenLabel, c.FrozenDType, all, dev, rest)
+		f.Frozen, err = copyAs(ctx, frozenLabel, j.FrozenDType, all, dev, rest)
 	}
 	return f, err
 }

@@ -105,7 +105,7 @@ func TestBackwardPassEndsAtTheFirstTrainedParameter(t *testing.T) {
 	c := tinyConfig(t)
 	products := func(prefixes ...string) int64 {
 		c.Frozen = matching(c.Definition, prefixes...)
-		counted, err := c.FLOPs()
+		counted, err := jobOf(t, c).FLOPs()
 		require.NoError(t, err)
 		return counted["matmul"]
 	}
@@ -145,11 +145,11 @@ func TestPlanOfFrozenParameters(t *testing.T) {
 
 func testPlanOfFrozenParameters(t *testing.T, whole, c Config) {
 	dev, dtype := gputest.Device(t), c.FrozenDType
-	all, err := Plan(t.Context(), whole, dev.Limits())
+	all, err := Plan(t.Context(), jobOf(t, whole), dev.Limits())
 	require.NoError(t, err)
-	plan, err := Plan(t.Context(), c, dev.Limits())
+	plan, err := Plan(t.Context(), jobOf(t, c), dev.Limits())
 	require.NoError(t, err)
-	trained, frozen := c.WithDefaults().Divide()
+	trained, frozen := jobOf(t, c).Divide()
 	assert.Equal(t, roomOf(trained), plan.Params)
 	assert.Equal(t, roomOf(trained), plan.Gradients)
 	assert.Equal(t, roomOf(frozen)*uint64(dtype.Bits())/32, plan.Frozen)
@@ -178,7 +178,7 @@ func testPlanOfFrozenParameters(t *testing.T, whole, c Config) {
 	assert.Equal(t, plan, s.Memory()[0])
 
 	long := func() {
-		_, err := s.TrainStep(t.Context(), s.Config().Rehearsal())
+		_, err := s.TrainStep(t.Context(), s.job.Rehearsal())
 		require.NoError(t, err)
 		<-s.awaited
 	}
@@ -243,12 +243,12 @@ func TestFrozenParametersInFewerBits(t *testing.T) {
 					rounded[i].Data = standFor(kept, h)
 				}
 			}
-			full, err := CreateFrom(t.Context(), dev, c, rounded)
+			full, err := CreateFrom(t.Context(), dev, jobOf(t, c), rounded)
 			require.NoError(t, err)
 			t.Cleanup(full.Release)
 			fullPlan := full.Memory()[0]
 			c.FrozenDType = kept
-			half, err := CreateFrom(t.Context(), dev, c, params)
+			half, err := CreateFrom(t.Context(), dev, jobOf(t, c), params)
 			require.NoError(t, err)
 			t.Cleanup(half.Release)
 			if planned := half.Memory()[0].Frozen; kept == buffers.BF16 {
@@ -260,7 +260,7 @@ func TestFrozenParametersInFewerBits(t *testing.T) {
 			assert.Equal(t, fullPlan.Gradients, half.Memory()[0].Gradients)
 			for range 3 {
 				for _, s := range []*TrainState{full, half} {
-					b := s.Config().Rehearsal()
+					b := s.job.Rehearsal()
 					b.Tokens, b.Labels, b.Rows = slices.Repeat(b.Tokens, c.Microbatches), slices.Repeat(b.Labels, c.Microbatches), b.Rows*c.Microbatches
 					_, err := s.TrainStep(t.Context(), b)
 					require.NoError(t, err)
@@ -318,7 +318,7 @@ func TestFrozenParametersAreResumed(t *testing.T) {
 			for _, c := range []Config{c, own} {
 				s, record, err := Load(t.Context(), dev, c, early)
 				require.NoError(t, err)
-				assert.Equal(t, whole.config.Frozen, record.Frozen)
+				assert.Equal(t, whole.job.Frozen, record.Frozen)
 				assert.Equal(t, want, train(t, s, 6))
 				require.NoError(t, s.Save(t.Context(), again, checkpoint.Run{}))
 				assert.Equal(t, contents(t, late), contents(t, again))
@@ -444,7 +444,7 @@ func TestWrongFrozenParameters(t *testing.T) {
 	dev := gputest.Device(t)
 	hosts := model.Init(c.Definition, 1)
 	c.Frozen = []string{"wte.weight"}
-	own, frozen, err := c.upload(dev, hosts)
+	own, frozen, err := jobOf(t, c).upload(dev, hosts)
 	require.NoError(t, err)
 	var wrong *FieldsError
 	for field, f := range map[string]Fields{
@@ -457,7 +457,7 @@ func TestWrongFrozenParameters(t *testing.T) {
 	}
 	own.Release()
 	frozen.Release()
-	_, err = CreateFrom(context.Background(), dev, c, hosts[1:])
+	_, err = CreateFrom(context.Background(), dev, jobOf(t, c), hosts[1:])
 	assert.Error(t, err)
 }
 
@@ -478,7 +478,7 @@ func TestBaseOfACheckpoint(t *testing.T) {
 	params := whole(at("base"), 1)
 	whole(at("other"), 2)
 	saved := func(c Config, params []buffers.Host, name string) *model.Base {
-		s, err := CreateFrom(t.Context(), dev, c, params)
+		s, err := CreateFrom(t.Context(), dev, jobOf(t, c), params)
 		require.NoError(t, err)
 		defer s.Release()
 		require.NoError(t, s.Save(t.Context(), at(name), checkpoint.Run{}))

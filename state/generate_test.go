@@ -154,7 +154,7 @@ func TestDecodeDoesWhatItMust(t *testing.T) {
 			s := create(t, dev, c)
 			taken := dev.Counters().LiveBytes - begin
 			begin = dev.Counters().LiveBytes
-			again := create(t, dev, without.config)
+			again := create(t, dev, without.Config())
 			taken -= dev.Counters().LiveBytes - begin
 			again.Release()
 			g := s.passes.(*onDevice).generator

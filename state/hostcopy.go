@@ -130,12 +130,12 @@ func shares(a gpu.Adapter) bool { return a.Index >= 0 && a.Shares() }
 
 // CopyBytes is what CopyToHost takes of the host: on ranks that do not lead, nothing.
 func (s *TrainState) CopyBytes() (bytes uint64, err error) {
-	if !s.config.Mesh.Leads() {
+	if !s.job.Mesh.Leads() {
 		return 0, nil
 	}
 	params, frozen, other := trees(s.stages)
 	kept := slices.Concat(params, other)
-	if s.config.Base == "" {
+	if s.job.Base == "" {
 		kept = append(kept, frozen...)
 	}
 	for _, tree := range kept {

@@ -34,18 +34,18 @@ func (s *TrainState) SetScale(scale float64) { s.scale = scale }
 // A step leaves the losses of its microbatches, padded so that what follows keeps its alignment, and what its update has measured.
 
 // resultBytes is the size of what a step leaves.
-func (c Config) resultBytes() uint64 {
-	if c.MeasureUpdates {
-		return c.lossRoom() + c.pairRoom() + 2*optim.StatisticsBytes
+func (j Job) resultBytes() uint64 {
+	if j.MeasureUpdates {
+		return j.lossRoom() + j.pairRoom() + 2*optim.StatisticsBytes
 	}
-	return c.lossRoom() + c.pairRoom() + optim.StatisticsBytes
+	return j.lossRoom() + j.pairRoom() + optim.StatisticsBytes
 }
 
-func (c Config) lossRoom() uint64 { return (4*uint64(c.losses()) + 15) / 16 * 16 }
+func (j Job) lossRoom() uint64 { return (4*uint64(j.losses()) + 15) / 16 * 16 }
 
 // recordResults records that what a step leaves is copied to dst, of resultBytes.
-func (c Config) recordResults(rec *gpu.Recording, dst *gpu.Buffer, opt *optim.State) {
-	losses, offset := opt.Losses(), c.lossRoom()+c.pairRoom()
+func (j Job) recordResults(rec *gpu.Recording, dst *gpu.Buffer, opt *optim.State) {
+	losses, offset := opt.Losses(), j.lossRoom()+j.pairRoom()
 	rec.Copy(dst.Range(0, losses.Bytes), losses)
 	all, update := opt.Statistics(), opt.UpdateStatistics()
 	rec.Copy(dst.Range(offset, optim.StatisticsBytes), all.Buffer.Range(all.Offset, optim.StatisticsBytes))
@@ -55,8 +55,8 @@ func (c Config) recordResults(rec *gpu.Recording, dst *gpu.Buffer, opt *optim.St
 }
 
 // parse reads what a step has left. Tokens must be set.
-func (m *Metrics) parse(c Config, results []byte) error {
-	losses, statistics := results[:4*c.losses()], results[c.lossRoom()+c.pairRoom():]
+func (m *Metrics) parse(j Job, results []byte) error {
+	losses, statistics := results[:4*j.losses()], results[j.lossRoom()+j.pairRoom():]
 	gradient, err := optim.ParseStatistics(statistics)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (m *Metrics) parse(c Config, results []byte) error {
 	for ; len(losses) > 0; losses = losses[4:] {
 		sum += float64(math.Float32frombits(binary.LittleEndian.Uint32(losses)))
 	}
-	m.Pairs = c.parsePairs(results[c.lossRoom():][:c.pairRoom()], m.Tokens)
+	m.Pairs = j.parsePairs(results[j.lossRoom():][:j.pairRoom()], m.Tokens)
 	m.Loss, m.GradNorm = sum/float64(m.Tokens), float64(gradient.Norm)
 	m.Finite, m.Spikes = !gradient.NonFinite, gradient.Spikes
 	return nil

@@ -15,7 +15,7 @@ func Load(ctx context.Context, dev *gpu.Device, c Config, dir string) (*TrainSta
 		return nil, checkpoint.Record{}, err
 	}
 	defer saved.Close()
-	s, err := CreateFrom(ctx, dev, saved.Config, saved.Params)
+	s, err := CreateFrom(ctx, dev, saved.Job, saved.Params)
 	if err != nil {
 		return nil, saved.Record, err
 	}
@@ -50,18 +50,6 @@ func (s *TrainState) restoreOptimizer(saved *Checkpoint) error {
 	return saved.restorePart(s.Optimizers(), pieces)
 }
 
-// LoadWeights makes a state of step 0 with the parameters of a checkpoint, or of any directory in the Hugging Face layout; the optimizer begins
-// anew. See OpenWeights.
-func LoadWeights(ctx context.Context, dev *gpu.Device, c Config, dir string) (*TrainState, error) {
-	c, weights, err := OpenWeights(c, dir)
-	if err != nil {
-		return nil, err
-	}
-	defer weights.Close()
-	params, _ := weights.Params(0)
-	return CreateFrom(ctx, dev, c, params)
-}
-
 // LoadOptimizer replaces the optimizer state, counts included, by that of a checkpoint of the same model and optimizer. Parameters and step
 // stay: the record tells of which step the optimizer state is. It waits for the steps in flight. After an error the state is unusable, unless
 // the error says that the checkpoint is damaged, or is of another model or optimizer.
@@ -69,7 +57,7 @@ func (s *TrainState) LoadOptimizer(ctx context.Context, dir string) (checkpoint.
 	if err := s.usable(); err != nil {
 		return checkpoint.Record{}, loadError(dir, "%w", err)
 	}
-	saved, err := ReadOptimizer(s.config, dir)
+	saved, err := s.job.readOptimizer(dir)
 	if err != nil {
 		return checkpoint.Record{}, err
 	}

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bytes"
 	"io"
 	"path/filepath"
 	"testing"
@@ -11,7 +10,6 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
-	"gputrain/model"
 )
 
 // vanishing removes the optimizer's file once it has been verified, when the record is opened.
@@ -32,74 +30,50 @@ func TestLoadOptimizerFailsLate(t *testing.T) {
 	train(t, s, 1)
 	dir := filepath.Join(t.TempDir(), "saved")
 	require.NoError(t, s.Save(t.Context(), dir, checkpoint.Run{}))
-	s.config.FS = vanishing{checkpoint.OS}
+	s.job.FS = vanishing{checkpoint.OS}
 	_, err := s.LoadOptimizer(t.Context(), dir)
 	require.ErrorContains(t, err, checkpoint.OptimizerFile)
 	_, stopped := s.TrainStep(t.Context(), tinyBatch(0, 4, false))
 	require.ErrorIs(t, stopped, err)
 }
 
-// Weights alone, then the optimizer alone, are what a checkpoint has but for the step.
+// The parameters of a checkpoint, and then its optimizer, are what it has but for the step.
 func TestLoadOnlyWeightsOrOptimizer(t *testing.T) {
 	dev := gputest.Device(t)
 	c := tinyConfig(t)
 	s := create(t, dev, c)
 	train(t, s, 3)
 	dir := t.TempDir()
-	saved, exported := filepath.Join(dir, "saved"), filepath.Join(dir, "exported")
+	saved, path := filepath.Join(dir, "saved"), filepath.Join(dir, "again")
 	require.NoError(t, s.Save(t.Context(), saved, checkpoint.Run{}))
-	want := contents(t, saved)
+	want, params := contents(t, saved), mustWeights(t, saved, c.Definition)
 
-	other := c // the weights do not mind what trained them
+	other := c
 	other.Optimizer.Name = "sgd"
-	cold, err := LoadWeights(t.Context(), dev, other, saved)
+	cold, err := CreateFrom(t.Context(), dev, jobOf(t, other), params)
 	require.NoError(t, err)
 	t.Cleanup(cold.Release)
 	require.ErrorIs(t, second(cold.LoadOptimizer(t.Context(), saved)), checkpoint.ErrMismatch)
 	train(t, cold, 1) // refused, it goes on
 
-	// From an export, which has no manifest, the same.
-	hosts := mustWeights(t, saved, c.Definition)
-	require.NoError(t, model.Export(exported, c.Definition, func(path string) ([]float32, error) {
-		for _, h := range hosts {
-			if h.Path == path {
-				return h.Data, nil
-			}
-		}
-		return nil, assert.AnError
-	}, model.ExportOptions{}))
-	for _, from := range []string{saved, exported} {
-		half, err := LoadWeights(t.Context(), dev, Config{Batch: c.Batch, Seed: c.Seed, Optimizer: c.Optimizer}, from)
-		require.NoError(t, err)
-		t.Cleanup(half.Release)
-		assert.Zero(t, half.Step())
-		path := filepath.Join(dir, "again")
-		require.NoError(t, half.Save(t.Context(), path, checkpoint.Run{}))
-		got := contents(t, path)
-		assert.Equal(t, want["model.safetensors"], got["model.safetensors"])
-		assert.NotEqual(t, want[checkpoint.OptimizerFile], got[checkpoint.OptimizerFile], "begins anew")
-
-		_, err = half.TrainStep(t.Context(), tinyBatch(0, 4, false)) // in flight while the optimizer is loaded
-		require.NoError(t, err)
-		record, err := half.LoadOptimizer(t.Context(), saved)
-		require.NoError(t, err)
-		assert.EqualValues(t, 3, record.Step, "of the optimizer")
-		assert.EqualValues(t, 1, half.Step())
-		assert.Equal(t, s.own.OptimizerState.Counts(), half.own.OptimizerState.Counts())
-		require.NoError(t, half.Save(t.Context(), path, checkpoint.Run{}))
-		assert.Equal(t, want[checkpoint.OptimizerFile], contents(t, path)[checkpoint.OptimizerFile])
-	}
-	require.ErrorIs(t, second(s.LoadOptimizer(t.Context(), exported)), checkpoint.ErrCorrupt, "a model has no optimizer")
-	change(t, filepath.Join(exported, "config.json"), func(d []byte) []byte { return bytes.Replace(d, []byte(`"scale_attn_weights": true,`), nil, 1) })
-	_, weights, err := OpenWeights(c, exported)
-	require.NoError(t, err, "a key less that says what is so anyway")
-	require.NoError(t, weights.Close())
-	wrong := c
-	wrong.Definition, err = model.NewGPT2(model.GPT2Config{Layers: 3, Heads: 2, Width: 16, Vocab: testV, Context: testT})
+	half, err := CreateFrom(t.Context(), dev, jobOf(t, c), params)
 	require.NoError(t, err)
-	_, err = LoadWeights(t.Context(), dev, wrong, saved)
-	require.ErrorIs(t, err, checkpoint.ErrMismatch)
+	t.Cleanup(half.Release)
+	require.NoError(t, half.Save(t.Context(), path, checkpoint.Run{}))
+	got := contents(t, path)
+	assert.Equal(t, want["model.safetensors"], got["model.safetensors"])
+	assert.NotEqual(t, want[checkpoint.OptimizerFile], got[checkpoint.OptimizerFile], "begins anew")
+
+	_, err = half.TrainStep(t.Context(), tinyBatch(0, 4, false)) // in flight while the optimizer is loaded
+	require.NoError(t, err)
+	record, err := half.LoadOptimizer(t.Context(), saved)
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, record.Step, "of the optimizer")
+	assert.EqualValues(t, 1, half.Step())
+	assert.Equal(t, s.own.OptimizerState.Counts(), half.own.OptimizerState.Counts())
+	require.NoError(t, half.Save(t.Context(), path, checkpoint.Run{}))
+	assert.Equal(t, want[checkpoint.OptimizerFile], contents(t, path)[checkpoint.OptimizerFile])
+
 	change(t, filepath.Join(saved, "model.safetensors"), func(d []byte) []byte { d[len(d)-1] ^= 1; return d })
-	_, err = LoadWeights(t.Context(), dev, c, saved)
-	require.ErrorIs(t, err, checkpoint.ErrCorrupt)
+	require.ErrorIs(t, second(half.LoadOptimizer(t.Context(), saved)), checkpoint.ErrCorrupt)
 }

@@ -13,21 +13,21 @@ import (
 // rank lies on devices without hardware, so each rank knows of it all except the numbers. All ranks make the same calls in the same order.
 
 // replicas says which of how many replicas of the model this is.
-func (c Config) replicas() (rank, count int) { return c.Mesh.Replica() }
+func (j Job) replicas() (rank, count int) { return j.Mesh.Replica() }
 
 // joined tells whether other ranks take part in an update.
-func (c Config) joined() bool { return c.Reducer != nil || c.Mesh.Spread() }
+func (j Job) joined() bool { return j.Reducer != nil || j.Mesh.Spread() }
 
 // hasLosses tells whether the passes of this process leave the losses of its share.
-func (s *TrainState) hasLosses() bool { return s.config.Mesh.Here(s.updater.config.LossStage) }
+func (s *TrainState) hasLosses() bool { return s.job.Mesh.Here(s.updater.config.LossStage) }
 
 // divided tells whether other processes have what this one lacks: stages, or the optimizer's state of some leaves.
-func (s *TrainState) divided() bool { return s.config.Mesh.Spread() || s.config.sharded() }
+func (s *TrainState) divided() bool { return s.job.Mesh.Spread() || s.job.sharded() }
 
 // gather gives every rank what all have given.
 func (s *TrainState) gather(ctx context.Context, own []byte) (all [][]byte, err error) {
 	err = s.passes.Among(ctx, "gather", func(ctx context.Context) (err error) {
-		all, err = s.config.Mesh.Gather(ctx, "figures of a step", own)
+		all, err = s.job.Mesh.Gather(ctx, "figures of a step", own)
 		return err
 	})
 	return all, err
@@ -36,7 +36,7 @@ func (s *TrainState) gather(ctx context.Context, own []byte) (all [][]byte, err 
 // gatherRow gives every rank what those of its replica have given.
 func (s *TrainState) gatherRow(ctx context.Context, own []byte) (all [][]byte, err error) {
 	err = s.passes.Among(ctx, "exchange", func(ctx context.Context) (err error) {
-		all, err = s.config.Mesh.GatherRow(ctx, "figures of the stages", own)
+		all, err = s.job.Mesh.GatherRow(ctx, "figures of the stages", own)
 		return err
 	})
 	return all, err
@@ -46,21 +46,21 @@ func (s *TrainState) gatherRow(ctx context.Context, own []byte) (all [][]byte, e
 // replica where these divide the update.
 func (s *TrainState) owned() (own []Resident, exchange func(context.Context, []byte) ([][]byte, error), places []*buffers.Layout) {
 	for _, r := range s.stages {
-		r.Params, r.Grads = s.config.Own(r.Params), s.config.Own(r.Grads)
+		r.Params, r.Grads = s.job.Own(r.Params), s.job.Own(r.Grads)
 		own = append(own, r)
 	}
 	replicas := 1
 	switch {
-	case s.config.sharded():
+	case s.job.sharded():
 		exchange = s.gather
-		_, replicas = s.config.replicas()
+		_, replicas = s.job.replicas()
 	case s.divided():
 		exchange = s.gatherRow
 	default:
 		return own, nil, nil
 	}
 	for replica := range replicas {
-		for _, stage := range slices.Concat(s.config.Mesh.Stages(len(s.stages))...) {
+		for _, stage := range slices.Concat(s.job.Mesh.Stages(len(s.stages))...) {
 			places = append(places, s.stages[stage].Params.Layout().Group(replica))
 		}
 	}
@@ -74,8 +74,8 @@ func here(trees []*buffers.Tree) []*buffers.Tree {
 
 // deliver gives the rank that leads what the one that has a replica's stage has in b.
 func (s *TrainState) deliver(ctx context.Context, replica, stage int, b []byte) error {
-	err := s.passes.Among(ctx, "delivery of a checkpoint", func(ctx context.Context) error { return s.config.Mesh.ToLeader(ctx, replica, stage, b) })
-	if err != nil && !s.config.Mesh.Spread() {
+	err := s.passes.Among(ctx, "delivery of a checkpoint", func(ctx context.Context) error { return s.job.Mesh.ToLeader(ctx, replica, stage, b) })
+	if err != nil && !s.job.Mesh.Spread() {
 		return fmt.Errorf("reduce: optimizer: %w", err)
 	}
 	return err
@@ -96,7 +96,7 @@ func (r *relay) carry(replica, stage int, read reader) reader {
 			r.skip--
 			return nil
 		}
-		if r.state.config.Mesh.Has(replica, stage) {
+		if r.state.job.Mesh.Has(replica, stage) {
 			r.err = read(ctx, dst, at)
 		}
 		for piece := range slices.Chunk(dst, stagingBytes) {
@@ -121,19 +121,19 @@ func (s *TrainState) relayed() (shot Snapshot, r *relay, err error) {
 func (s *TrainState) copyDivided(ctx context.Context, run checkpoint.Run) (all checkpoint.HostCopy, err error) {
 	shot, _, err := s.relayed()
 	if err == nil {
-		if s.config.Mesh.Leads() {
+		if s.job.Mesh.Leads() {
 			all, err = shot.CopyToHost(ctx, run)
 		} else {
 			all.Step, err = s.own.Step, shot.give(ctx)
 		}
 	}
-	return all, s.config.Mesh.FailRow(err)
+	return all, s.job.Mesh.FailRow(err)
 }
 
 // streamDivided is Stream where other processes have parts of the state. What write has left unread is read after it, so that the others are never kept waiting.
 func (s *TrainState) streamDivided(ctx context.Context, run checkpoint.Run, write func(checkpoint.HostCopy)) error {
 	shot, r, err := s.relayed()
-	if err == nil && s.config.Mesh.Leads() {
+	if err == nil && s.job.Mesh.Leads() {
 		var sources []checkpoint.Source
 		if sources, err = shot.sources(ctx, run); err == nil {
 			write(checkpoint.HostCopy{Step: s.own.Step, Sources: sources})
@@ -143,7 +143,7 @@ func (s *TrainState) streamDivided(ctx context.Context, run checkpoint.Run, writ
 	if err == nil {
 		err = shot.give(ctx)
 	}
-	return s.config.Mesh.FailRow(err)
+	return s.job.Mesh.FailRow(err)
 }
 
 // give reads all tensors for others.
@@ -171,12 +171,12 @@ func (s *TrainState) firstDivided(ctx context.Context) (string, error) {
 	shot := s.snapshot()
 	shot.Params = here(shot.Params)
 	for i, grads := range shot.Grads {
-		shot.Grads[i] = s.config.Own(grads) // the sums of the others are not known here
+		shot.Grads[i] = s.job.Own(grads) // the sums of the others are not known here
 	}
 	shot.Grads = here(shot.Grads)
 	var err error
 	shot.pieces, err = s.pieces(func(replica, stage int, read reader) reader {
-		if m := s.config.Mesh; m.Has(replica, stage) || !s.config.sharded() && m.Here(stage) {
+		if m := s.job.Mesh; m.Has(replica, stage) || !s.job.sharded() && m.Here(stage) {
 			return read
 		}
 		return func(_ context.Context, dst []byte, _ int) error {
@@ -188,7 +188,7 @@ func (s *TrainState) firstDivided(ctx context.Context) (string, error) {
 	if err == nil {
 		found, err = shot.FirstNonFinite(ctx)
 	}
-	if s.config.Mesh.FailRow(err) != nil {
+	if s.job.Mesh.FailRow(err) != nil {
 		return "", err
 	}
 	all, err := s.gather(ctx, []byte(found))

@@ -44,7 +44,7 @@ func newModelOn(dev *gpu.Device, def model.Definition, params []buffers.Host, fr
 	if dtype == buffers.F32 || len(frozen) == 0 {
 		return NewModel(dev, def, params)
 	}
-	own, rest, err := Config{Definition: def, Frozen: frozen, FrozenDType: dtype}.upload(dev, params)
+	own, rest, err := Job{Config{Definition: def, Frozen: frozen, FrozenDType: dtype}}.upload(dev, params)
 	if err != nil {
 		return nil, fmt.Errorf("state: new model: %w", err)
 	}

@@ -24,20 +24,20 @@ func (e *ProductError) Error() string {
 
 // Held are parameters that products of f16 can read: of one that f16 does not hold, which would be a loss of NaN in every step,
 // reading is a *ProductError.
-func (c Config) Held(params []buffers.Host) ([]buffers.Host, error) {
-	if !c.RoundProducts {
+func (j Job) Held(params []buffers.Host) ([]buffers.Host, error) {
+	if !j.RoundProducts {
 		return params, nil
 	}
-	read, err := c.operands()
+	read, err := j.operands()
 	if err != nil {
 		return nil, err
 	}
-	held, frozen := slices.Clone(params), setOf(c.Frozen)
+	held, frozen := slices.Clone(params), setOf(j.Frozen)
 	for i, h := range held {
 		if !read[h.Path] {
 			continue
 		}
-		narrow := c.FrozenDType != buffers.F32 && frozen[h.Path]
+		narrow := j.FrozenDType != buffers.F32 && frozen[h.Path]
 		if h.Data != nil || h.Read == nil {
 			if count, _ := beyondF16(h.Data, narrow); count > 0 {
 				return nil, productError(h, narrow)
@@ -58,13 +58,13 @@ func (c Config) Held(params []buffers.Host) ([]buffers.Host, error) {
 }
 
 // operands are the parameters that products read.
-func (c Config) operands() (map[string]bool, error) {
-	built, err := c.Build()
+func (j Job) operands() (map[string]bool, error) {
+	built, err := j.Build()
 	if err != nil {
 		return nil, err
 	}
 	paths, read := map[*graph.Value]string{}, map[string]bool{}
-	for i, p := range c.Definition.Params() {
+	for i, p := range j.Definition.Params() {
 		paths[built.Params[i]] = p.Path
 	}
 	for _, n := range built.Graph.Nodes() {

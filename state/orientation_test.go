@@ -63,7 +63,7 @@ func muonValue(t *testing.T, dev *gpu.Device, def model.Definition, frozen []str
 	o := optim.Options{Schedule: optim.ScheduleConfig{LearningRate: 1}}
 	f := Fields{Definition: def, InitOptimizer: true, Optimizer: optim.Config{Name: "muon", Options: o}}
 	var err error
-	f.Params, f.Frozen, err = (Config{Definition: def, Frozen: frozen}).upload(dev, model.Init(def, 1))
+	f.Params, f.Frozen, err = Job{Config{Definition: def, Frozen: frozen}}.upload(dev, model.Init(def, 1))
 	require.NoError(t, err)
 	v, err := New(f)
 	require.NoError(t, err)
@@ -217,7 +217,7 @@ func TestRunsKeepTheirEdition(t *testing.T) {
 				again, _, err := Load(t.Context(), dev, c, from)
 				require.NoError(t, err)
 				assert.Equal(t, want, train(t, again, 4))
-				assert.Equal(t, optim.First, again.config.Optimizer.Options.Edition, "and says so again")
+				assert.Equal(t, optim.First, again.job.Optimizer.Options.Edition, "and says so again")
 				again.Release()
 			}
 			v, _, err := LoadValue(t.Context(), dev, unnamed, LoadOptions{})

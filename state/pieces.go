@@ -15,8 +15,8 @@ import (
 // have are without their numbers, as states on devices without hardware tell, and are not written.
 func (s *TrainState) pieces(through func(replica, stage int, read reader) reader) (out []buffers.Tensor, err error) {
 	own, replicas := 0, 1 // each has all of them
-	if s.config.sharded() {
-		own, replicas = s.config.replicas()
+	if s.job.sharded() {
+		own, replicas = s.job.replicas()
 	}
 	for replica := range replicas {
 		for stage, r := range s.stages {
@@ -58,7 +58,7 @@ func (s *TrainState) tensorsLike(r Resident, replica int) ([]buffers.Tensor, err
 		return nil, err
 	}
 	defer params.Release()
-	opt, err := s.own.Transform.InitStage(params, model.Specs(s.config.Definition))
+	opt, err := s.own.Transform.InitStage(params, model.Specs(s.job.Definition))
 	if err != nil {
 		return nil, err
 	}

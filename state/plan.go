@@ -76,8 +76,8 @@ func (p MemoryPlan) String() string {
 
 // Plan computes what Create would take on a device with these limits; it needs no device. A tensor that no binding of the device can hold
 // is a *gpu.LimitError.
-func Plan(ctx context.Context, c Config, lim gpu.Limits) (MemoryPlan, error) {
-	s, err := Dry(ctx, c, gpu.Dry(lim))
+func Plan(ctx context.Context, j Job, lim gpu.Limits) (MemoryPlan, error) {
+	s, err := Dry(ctx, j, gpu.Dry(lim))
 	if err != nil {
 		return MemoryPlan{}, err
 	}
@@ -86,28 +86,28 @@ func Plan(ctx context.Context, c Config, lim gpu.Limits) (MemoryPlan, error) {
 }
 
 // Dry is a training state on a device without hardware, for plans: Memory, Work and Submits are read off it.
-func Dry(ctx context.Context, c Config, dev *gpu.Device) (*TrainState, error) {
-	if err := c.Validate(); err != nil {
+func Dry(ctx context.Context, j Job, dev *gpu.Device) (*TrainState, error) {
+	if err := j.check(); err != nil {
 		return nil, err
 	}
-	s, err := c.WithDefaults().dry(ctx, dev)
+	s, err := j.dry(ctx, dev)
 	if err != nil {
 		return nil, fmt.Errorf("state: plan: %w", err)
 	}
 	return s, nil
 }
 
-func (c Config) dry(ctx context.Context, dev *gpu.Device) (*TrainState, error) {
-	layout, frozen, err := c.layouts(dev.Limits())
+func (j Job) dry(ctx context.Context, dev *gpu.Device) (*TrainState, error) {
+	layout, frozen, err := j.layouts(dev.Limits())
 	if err != nil {
 		return nil, err
 	}
-	f := Fields{Definition: c.Definition}
+	f := Fields{Definition: j.Definition}
 	if f.Params, err = buffers.NewTree(dev, "params", layout, buffers.F32); err != nil {
 		return nil, err
 	}
 	if frozen != nil {
-		if f.Frozen, err = buffers.NewTree(dev, frozenLabel, frozen, c.FrozenDType); err != nil {
+		if f.Frozen, err = buffers.NewTree(dev, frozenLabel, frozen, j.FrozenDType); err != nil {
 			return nil, err
 		}
 	}
@@ -115,29 +115,29 @@ func (c Config) dry(ctx context.Context, dev *gpu.Device) (*TrainState, error) {
 	if err != nil {
 		return nil, err
 	}
-	return start(ctx, v, c)
+	return start(ctx, v, j)
 }
 
 // DryChoices makes a dry state for each of the choices of what is computed again, and hands it out until visit has seen enough: it belongs to DryChoices.
 // The optimizer, evaluation and sampling are planned once, but where they read operands from textures, which all programs share.
-func DryChoices(ctx context.Context, choices []Config, dev *gpu.Device, visit func(c Config, s *TrainState) (more bool, err error)) (err error) {
+func DryChoices(ctx context.Context, choices []Job, dev *gpu.Device, visit func(j Job, s *TrainState) (more bool, err error)) (err error) {
 	var s *TrainState
 	defer func() {
 		s.Release()
 	}()
-	for i, c := range choices {
+	for i, j := range choices {
 		if i > 0 && s.passes.(*onDevice).device.TexelBytes() == 0 {
-			s.config.Recompute = c.Recompute
-			if err := s.passes.(*onDevice).again(ctx, c.Recompute); err != nil {
+			s.job.Recompute = j.Recompute
+			if err := s.passes.(*onDevice).again(ctx, j.Recompute); err != nil {
 				return fmt.Errorf("state: plan: %w", err)
 			}
 		} else {
 			s.Release()
-			if s, err = Dry(ctx, c, dev.AsDry()); err != nil {
+			if s, err = Dry(ctx, j, dev.AsDry()); err != nil {
 				return err
 			}
 		}
-		if more, err := visit(c, s); err != nil || !more {
+		if more, err := visit(j, s); err != nil || !more {
 			return err
 		}
 	}
@@ -164,44 +164,44 @@ func (s *TrainState) Memory() []MemoryPlan {
 }
 
 // StepBytes is what the passes of a microbatch take on a device with these limits: MemoryPlan.Step.
-func (c Config) StepBytes(ctx context.Context, lim gpu.Limits) (uint64, error) {
-	g, targets, err := c.step()
-	return c.planned(ctx, g, targets, err, lim)
+func (j Job) StepBytes(ctx context.Context, lim gpu.Limits) (uint64, error) {
+	g, targets, err := j.step()
+	return j.planned(ctx, g, targets, err, lim)
 }
 
 // EvaluationBytes is what evaluations in batches of so many sequences take there: MemoryPlan.Evaluation.
-func (c Config) EvaluationBytes(ctx context.Context, rows int, lim gpu.Limits) (uint64, error) {
-	built, losses, err := Evaluation(c.Definition, c.Preference, rows, c.Sequence, c.Documents)
+func (j Job) EvaluationBytes(ctx context.Context, rows int, lim gpu.Limits) (uint64, error) {
+	built, losses, err := Evaluation(j.Definition, j.Preference, rows, j.Sequence, j.Documents)
 	if err != nil {
 		return 0, err
 	}
-	return c.planned(ctx, built.Graph, []compile.Target{{Name: lossTarget, Value: losses}}, nil, lim)
+	return j.planned(ctx, built.Graph, []compile.Target{{Name: lossTarget, Value: losses}}, nil, lim)
 }
 
 // planned is what a program takes for a graph, which may not have been made.
-func (c Config) planned(ctx context.Context, g *graph.Graph, targets []compile.Target, err error, lim gpu.Limits) (uint64, error) {
+func (j Job) planned(ctx context.Context, g *graph.Graph, targets []compile.Target, err error, lim gpu.Limits) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	p, err := compile.PlanNarrow(ctx, g, targets, c.narrow(), lim)
+	p, err := compile.PlanNarrow(ctx, g, targets, j.narrow(), lim)
 	return p.Total(), err
 }
 
 // fits is the first of the choices whose plan fits the device before anything is taken, but for bytes that the plan has too.
-func (c Config) fits(ctx context.Context, dev *gpu.Device, taken uint64) (_ Config, err error) {
+func (j Job) fits(ctx context.Context, dev *gpu.Device, taken uint64) (_ Job, err error) {
 	devices := []*gpu.Device{dev}
 	var memory []MemoryPlan
 	fitting := false
-	err = DryChoices(ctx, c.Choices(), dev, func(choice Config, s *TrainState) (more bool, err error) {
-		c, memory = choice, s.Memory()
+	err = DryChoices(ctx, j.Choices(), dev, func(choice Job, s *TrainState) (more bool, err error) {
+		j, memory = choice, s.Memory()
 		fitting = comparison(devices, taken)(memory) == nil
 		return !fitting, nil
 	})
 	if err != nil || fitting {
-		return c, err
+		return j, err
 	}
-	return c, c.CheckMemory(devices, memory, taken, func(c Config) ([]MemoryPlan, error) {
-		p, err := Plan(ctx, c, dev.Limits())
+	return j, j.CheckMemory(devices, memory, taken, func(smaller Job) ([]MemoryPlan, error) {
+		p, err := Plan(ctx, smaller, dev.Limits())
 		return []MemoryPlan{p}, err
 	})
 }

@@ -24,7 +24,7 @@ func TestPlanIsWhatIsTaken(t *testing.T) {
 		dev := gputest.Device(t)
 		c := plannedConfig(t)
 		c.Microbatches, c.Recompute = accumulate, model.Recomputes[accumulate]
-		plan, err := Plan(t.Context(), c, dev.Limits())
+		plan, err := Plan(t.Context(), jobOf(t, c), dev.Limits())
 		require.NoError(t, err)
 		before := dev.Counters().LiveBytes
 		s := create(t, dev, c)
@@ -42,7 +42,7 @@ func TestPlanIsWhatIsTaken(t *testing.T) {
 func TestWhatDoesNotFitIsRefused(t *testing.T) {
 	c := plannedConfig(t)
 	c.Batch, c.Recompute = 8, model.RecomputeLayers // so that nothing is left but to be smaller
-	whole, err := Plan(t.Context(), c, gpu.DefaultLimits())
+	whole, err := Plan(t.Context(), jobOf(t, c), gpu.DefaultLimits())
 	require.NoError(t, err)
 	for _, test := range []struct {
 		name  string
@@ -69,7 +69,7 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 
 func TestBindingTooSmallForATensor(t *testing.T) {
 	c := plannedConfig(t)
-	_, err := Plan(t.Context(), c, gpu.Limits{BindingBytes: 4096, BufferBytes: 1 << 30, StorageAlign: 256, UniformAlign: 256, StorageBuffers: 8, Invocations: 256, WorkgroupBytes: 16384, Workgroups: 65535})
+	_, err := Plan(t.Context(), jobOf(t, c), gpu.Limits{BindingBytes: 4096, BufferBytes: 1 << 30, StorageAlign: 256, UniformAlign: 256, StorageBuffers: 8, Invocations: 256, WorkgroupBytes: 16384, Workgroups: 65535})
 	var limit *gpu.LimitError
 	require.ErrorAs(t, err, &limit)
 }

@@ -54,19 +54,19 @@ func (p *PairMetrics) figures() [len(PairSums{})]*float64 {
 }
 
 // pairRoom is what the sums over the pairs of a step's microbatches take.
-func (c Config) pairRoom() uint64 {
-	if c.Preference == nil {
+func (j Job) pairRoom() uint64 {
+	if j.Preference == nil {
 		return 0
 	}
-	return (pairBytes*uint64(c.losses()) + 15) / 16 * 16
+	return (pairBytes*uint64(j.losses()) + 15) / 16 * 16
 }
 
 // parsePairs reads the sums over the pairs of microbatches, of so many pairs that count.
-func (c Config) parsePairs(raw []byte, count int64) (m PairMetrics) {
+func (j Job) parsePairs(raw []byte, count int64) (m PairMetrics) {
 	if len(raw) == 0 {
 		return m
 	}
-	for range c.losses() {
+	for range j.losses() {
 		m.add(pairSums(raw), count)
 		raw = raw[pairBytes:]
 	}
@@ -74,27 +74,27 @@ func (c Config) parsePairs(raw []byte, count int64) (m PairMetrics) {
 }
 
 // checkPreference refuses what an objective on pairs does not go with.
-func (c Config) checkPreference() error {
-	if c.Preference == nil {
+func (j Job) checkPreference() error {
+	if j.Preference == nil {
 		return nil
 	}
-	if err := c.Preference.Validate(); err != nil {
+	if err := j.Preference.Validate(); err != nil {
 		return fmt.Errorf("state: config: %w", err)
 	}
 	switch {
-	case c.Batch%2 != 0:
-		return fmt.Errorf("state: config: preference: found batch %d, wanted an even number: a pair has two sequences", c.Batch)
-	case c.Evaluation%2 != 0:
-		return fmt.Errorf("state: config: preference: found evaluations of %d sequences, wanted an even number: a pair has two", c.Evaluation)
-	case c.Documents:
+	case j.Batch%2 != 0:
+		return fmt.Errorf("state: config: preference: found batch %d, wanted an even number: a pair has two sequences", j.Batch)
+	case j.Evaluation%2 != 0:
+		return fmt.Errorf("state: config: preference: found evaluations of %d sequences, wanted an even number: a pair has two", j.Evaluation)
+	case j.Documents:
 		return errors.New("state: config: preference: found sequences of documents, wanted a sequence for each completion")
 	}
 	return nil
 }
 
 // countPairs counts the pairs of a batch, each of which has labels in both of its rows.
-func (c Config) countPairs(b data.Batch) (counts, error) {
-	in := c.Preference.Inputs(b.Tokens, b.Labels, b.Rows)
+func (j Job) countPairs(b data.Batch) (counts, error) {
+	in := j.Preference.Inputs(b.Tokens, b.Labels, b.Rows)
 	for pair, count := range in.Counts {
 		if count == 0 {
 			return counts{}, fmt.Errorf("batch: pair %d: found a completion without labels, wanted some in both", pair)

@@ -82,7 +82,7 @@ func TestPairsAgainstCases(t *testing.T) {
 						c.Frozen = append(c.Frozen, p.Path)
 					}
 				}
-				s, err := CreateFrom(t.Context(), dev, c, params)
+				s, err := CreateFrom(t.Context(), dev, jobOf(t, c), params)
 				require.NoError(t, err)
 				t.Cleanup(s.Release)
 				all, err := s.TrainStep(t.Context(), batch)
@@ -125,6 +125,6 @@ func TestPairsRefused(t *testing.T) {
 	for i := range batch.Labels[18:36] {
 		batch.Labels[18+i] = graph.IgnoreLabel
 	}
-	_, err := c.countLabels(batch)
+	_, err := jobOf(t, c).countLabels(batch)
 	require.ErrorContains(t, err, "batch: pair 0: found a completion without labels, wanted some in both")
 }

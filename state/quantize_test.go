@@ -14,11 +14,11 @@ import (
 func TestPlanOfQuantizedParameters(t *testing.T) {
 	dev := gputest.Device(t)
 	c := plannedConfig(t)
-	without, err := Plan(t.Context(), c, dev.Limits())
+	without, err := Plan(t.Context(), jobOf(t, c), dev.Limits())
 	require.NoError(t, err)
 	c.Definition, err = model.WithQuantization(c.Definition, model.Quantization{Mode: "nvfp4", Match: []string{"weight"}})
 	require.NoError(t, err)
-	plan, err := Plan(t.Context(), c, dev.Limits())
+	plan, err := Plan(t.Context(), jobOf(t, c), dev.Limits())
 	require.NoError(t, err)
 	before := dev.Counters().LiveBytes
 	s := create(t, dev, c)

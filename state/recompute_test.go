@@ -64,22 +64,22 @@ func TestRecomputeByTheMemoryThereIs(t *testing.T) {
 	}
 	limits, plan := bound(1<<40).Limits(), map[string]uint64{}
 	for _, c.Recompute = range model.Recomputes {
-		p, err := Plan(t.Context(), c, limits)
+		p, err := Plan(t.Context(), jobOf(t, c), limits)
 		require.NoError(t, err)
 		plan[c.Recompute] = p.Total()
 	}
 	c.Recompute = RecomputeAuto
-	p, err := Plan(t.Context(), c, limits)
+	p, err := Plan(t.Context(), jobOf(t, c), limits)
 	require.NoError(t, err)
 	assert.Equal(t, plan[model.RecomputeNone], p.Total(), "without a device there is nothing to fit")
 	for what, want := range plan {
 		dev := bound(want)
-		chosen, err := c.fits(t.Context(), dev, 0)
+		chosen, err := jobOf(t, c).fits(t.Context(), dev, 0)
 		require.NoError(t, err)
 		assert.Equal(t, what, chosen.Recompute)
 		choice := c
 		choice.Recompute = what
-		p, err := Plan(t.Context(), choice, dev.Limits())
+		p, err := Plan(t.Context(), jobOf(t, choice), dev.Limits())
 		require.NoError(t, err)
 		assert.True(t, FitsMemory([]*gpu.Device{dev}, []MemoryPlan{p}, 0))
 		if what != model.RecomputeNone { // which does not fit then
@@ -102,7 +102,7 @@ func TestWorkOfRecompute(t *testing.T) {
 	c := tinyConfig(t)
 	a := gpu.Adapter{Index: -1, Name: "none", Type: "discrete", Limits: gpu.DefaultLimits()}
 	work := func() (all float64) {
-		s, err := Dry(t.Context(), c, gpu.DryOf(a, a.Limits))
+		s, err := Dry(t.Context(), jobOf(t, c), gpu.DryOf(a, a.Limits))
 		require.NoError(t, err)
 		found := s.Work()
 		for _, w := range found[:len(found)-1] {
@@ -111,17 +111,17 @@ func TestWorkOfRecompute(t *testing.T) {
 		return all
 	}
 	once := work()
-	mathematics, err := c.FLOPs()
+	mathematics, err := jobOf(t, c).FLOPs()
 	require.NoError(t, err)
 	built, err := c.Definition.Build(c.Batch, testT, model.Options{Loss: true, Training: true})
 	require.NoError(t, err)
 	forward := built.Graph.FLOPs(built.LossSum)
 	for _, c.Recompute = range model.Recomputes {
-		again, err := c.Again()
+		again, err := jobOf(t, c).Again()
 		require.NoError(t, err)
 		assert.InDelta(t, float64(forward)*again, work()-once, 1e-6*float64(forward), c.Recompute)
 		assert.Equal(t, c.Recompute == model.RecomputeNone, again == 0)
-		flops, err := c.FLOPs()
+		flops, err := jobOf(t, c).FLOPs()
 		require.NoError(t, err)
 		assert.Equal(t, mathematics, flops)
 	}
@@ -149,7 +149,7 @@ func TestPlansOfKnownShapes(t *testing.T) {
 		require.NoError(t, err)
 		config := Config{Definition: def, Optimizer: tinyOptimizer(), Batch: 1, Recompute: c.recompute}
 		config.Optimizer.Name = c.optimizer
-		plan, err := Plan(t.Context(), config, limits)
+		plan, err := Plan(t.Context(), jobOf(t, config), limits)
 		require.NoError(t, err)
 		t.Logf("%s, %s, %s: %s of %s", c.name, c.optimizer, c.recompute, gpu.SizeText(plan.Total()), plan)
 		assert.LessOrEqual(t, plan.Total(), c.most, c.name)

@@ -22,7 +22,7 @@ func TestRecordHasTheOptimizerAsItIs(t *testing.T) {
 	s := create(t, gputest.Device(t), c)
 	dir := filepath.Join(t.TempDir(), "x")
 	require.NoError(t, s.Save(t.Context(), dir, checkpoint.Run{}))
-	want, err := json.MarshalIndent(s.config.Optimizer, "    ", "  ")
+	want, err := json.MarshalIndent(s.job.Optimizer, "    ", "  ")
 	require.NoError(t, err)
 	assert.Contains(t, contents(t, dir)[checkpoint.RecordFile], "    \"config\": "+string(want)+",\n    \"counts\"")
 
@@ -35,7 +35,7 @@ func TestRecordHasTheOptimizerAsItIs(t *testing.T) {
 	var text strings.Builder
 	require.NoError(t, again.Write(&text))
 	assert.Equal(t, contents(t, dir)[checkpoint.RecordFile], text.String())
-	assert.JSONEq(t, string(jsonText(s.config.Optimizer)), string(jsonText(found)))
+	assert.JSONEq(t, string(jsonText(s.job.Optimizer)), string(jsonText(found)))
 
 	// Where it is not one, that is said of the file.
 	for _, bad := range []string{`{"name":"adamw","rate":1}`, `[]`} {

@@ -26,11 +26,11 @@ type Reducer interface {
 }
 
 // losses is how many losses an update has, of the microbatches of all replicas.
-func (c Config) losses() int { return max(c.Microbatches, 1) }
+func (j Job) losses() int { return max(j.Microbatches, 1) }
 
 // countAll is what counts in an update, of which own is this replica's; nothing is an error.
 func (s *TrainState) countAll(ctx context.Context, own counts) (sum counts, err error) {
-	if !s.config.joined() {
+	if !s.job.joined() {
 		return own, nil // countLabels has refused none
 	}
 	all, err := s.gather(ctx, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(own.tokens)), uint64(own.learned)))
@@ -49,14 +49,14 @@ func (s *TrainState) countAll(ctx context.Context, own counts) (sum counts, err 
 
 // reduce puts the losses of all replicas and the sums of their gradients in the place of this one's.
 func (s *TrainState) reduce(ctx context.Context) error {
-	if _, grads := s.Trees(); s.config.Reducer != nil {
-		if err := s.config.Reducer.Sum(ctx, here(grads), s.passes.Partials()); err != nil {
+	if _, grads := s.Trees(); s.job.Reducer != nil {
+		if err := s.job.Reducer.Sum(ctx, here(grads), s.passes.Partials()); err != nil {
 			return fmt.Errorf("reduce: gradients: %w", err)
 		}
 	}
 	last := s.updater.config.LossStage
 	kinds := []gpu.Range{s.losses}
-	if s.config.Preference != nil {
+	if s.job.Preference != nil {
 		kinds = append(kinds, s.pairs)
 	}
 	all := make([][]byte, len(kinds)) // of the microbatches of all replicas
@@ -81,9 +81,9 @@ func (s *TrainState) reduce(ctx context.Context) error {
 			return s.passes.Failed(i, err)
 		}
 	}
-	if s.config.Preference == nil {
+	if s.job.Preference == nil {
 		return nil
 	}
-	at := s.results.Range(s.config.lossRoom(), uint64(len(all[1])))
+	at := s.results.Range(s.job.lossRoom(), uint64(len(all[1])))
 	return s.passes.Failed(s.told, s.stages[s.told].Params.Device().Write(at, all[1]))
 }

@@ -141,7 +141,7 @@ func learn(ctx context.Context, dev *gpu.Device, c Config, batches []data.Batch,
 		return out, err
 	}
 	defer s.Release()
-	share, row := c.Share(), c.Sequence
+	share, row := s.job.Share(), s.job.Sequence
 	for _, b := range batches {
 		from, to := share.First*c.Batch*row, share.end()*c.Batch*row
 		m, err := s.TrainStep(ctx, data.Batch{Rows: c.Batch * share.Count, Tokens: b.Tokens[from:to], Labels: b.Labels[from:to]})

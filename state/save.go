@@ -27,7 +27,7 @@ func (s *TrainState) Save(ctx context.Context, path string, run checkpoint.Run) 
 		return s.snapshot().Save(context.WithoutCancel(ctx), path, run)
 	}
 	var failed error
-	err := s.streamDivided(context.WithoutCancel(ctx), run, func(c checkpoint.HostCopy) { failed = checkpoint.Commit(s.config.FS, path, c.Step, c.Sources) })
+	err := s.streamDivided(context.WithoutCancel(ctx), run, func(c checkpoint.HostCopy) { failed = checkpoint.Commit(s.job.FS, path, c.Step, c.Sources) })
 	return errors.Join(err, failed)
 }
 
@@ -88,11 +88,11 @@ func (s *TrainState) FirstNonFinite(ctx context.Context) (string, error) {
 
 func (s *TrainState) snapshot() Snapshot {
 	out := s.own.snapshot(s.stages)
-	out.Adapter, out.Companions, out.FS, out.Base = cmp.Or(s.config.Adapter, out.Adapter), s.config.Companions, s.config.FS, s.config.base
-	out.Ends = s.config.Ends
+	out.Adapter, out.Companions, out.FS, out.Base = cmp.Or(s.job.Adapter, out.Adapter), s.job.Companions, s.job.FS, s.job.BaseRecord
+	out.Ends = s.job.Ends
 	_, out.Grads = s.Trees()
-	out.FrozenAs = s.config.SaveFrozenAs
-	s.staging.piece, out.staging = s.config.piece(), &s.staging
+	out.FrozenAs = s.job.SaveFrozenAs
+	s.staging.piece, out.staging = s.job.PieceBytes, &s.staging
 	out.stages = map[*buffers.Tree]int{}
 	for i, r := range s.stages {
 		out.stages[r.Params], out.stages[r.Frozen] = i, i

@@ -79,7 +79,7 @@ func TestSaveAndLoadAreExact(t *testing.T) {
 			s.Release()
 		}
 		// Without the optimizer's state the end would be another: the comparison can fail.
-		cold, err := CreateFrom(t.Context(), dev, c, mustWeights(t, filepath.Join(dir, checkpoint.DirName(6)), c.Definition))
+		cold, err := CreateFrom(t.Context(), dev, jobOf(t, c), mustWeights(t, filepath.Join(dir, checkpoint.DirName(6)), c.Definition))
 		require.NoError(t, err)
 		defer cold.Release()
 		cold.own.Step = 6
@@ -253,7 +253,7 @@ func TestSaveToFullDisk(t *testing.T) {
 	require.ErrorIs(t, err, checkpoint.Err)
 	_, _, err = s.CheckSpace(t.Context(), t.TempDir(), 1)
 	require.ErrorAs(t, err, &space)
-	s.config.FS = disk{checkpoint.OS, 2*space.Wanted - 1}
+	s.job.FS = disk{checkpoint.OS, 2*space.Wanted - 1}
 	each, free, err := s.CheckSpace(t.Context(), t.TempDir(), 1)
 	require.NoError(t, err)
 	assert.Equal(t, []uint64{space.Wanted, 2*space.Wanted - 1}, []uint64{each, free})
@@ -322,7 +322,7 @@ func TestSavesHoldPieces(t *testing.T) {
 			require.NoError(t, s.Save(t.Context(), at("whole"), checkpoint.Run{}))
 			want := contents(t, at("whole"))
 			const piece = 60
-			c.pieceBytes = piece
+			c.PieceBytes = piece
 			loaded, _, err := Load(t.Context(), dev, c, at("whole"))
 			require.NoError(t, err)
 			t.Cleanup(loaded.Release)

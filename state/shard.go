@@ -20,18 +20,18 @@ import (
 // Norms of the whole model are put together of all replicas' as of all stages'.
 
 // sharded tells whether replicas divide the update.
-func (c Config) sharded() bool {
-	_, replicas := c.replicas()
-	return c.ShardOptimizer && replicas > 1
+func (j Job) sharded() bool {
+	_, replicas := j.replicas()
+	return j.ShardOptimizer && replicas > 1
 }
 
 // Layout is that of leaves that are trained on one device: where replicas divide the update, with a group for each of them.
-func (c Config) Layout(leaves []buffers.Spec, lim gpu.Limits) (*buffers.Layout, error) {
-	if !c.sharded() {
+func (j Job) Layout(leaves []buffers.Spec, lim gpu.Limits) (*buffers.Layout, error) {
+	if !j.sharded() {
 		return buffers.NewLayout(leaves, lim)
 	}
-	_, replicas := c.replicas()
-	groups, _, err := c.Deal(leaves, replicas)
+	_, replicas := j.replicas()
+	groups, _, err := j.Deal(leaves, replicas)
 	if err != nil {
 		return nil, err
 	}
@@ -40,12 +40,12 @@ func (c Config) Layout(leaves []buffers.Spec, lim gpu.Limits) (*buffers.Layout, 
 
 // Deal divides leaves that are trained on one device over replicas, each of which updates its part; work is what an update takes of each leaf of the model
 // (optim.Transform.Work).
-func (c Config) Deal(leaves []buffers.Spec, replicas int) (parts [][]buffers.Spec, work map[string]float64, err error) {
-	tx, err := c.Transform()
+func (j Job) Deal(leaves []buffers.Spec, replicas int) (parts [][]buffers.Spec, work map[string]float64, err error) {
+	tx, err := j.Transform()
 	if err != nil {
 		return nil, nil, err
 	}
-	if work, err = tx.Work(model.Specs(c.Definition)); err != nil {
+	if work, err = tx.Work(model.Specs(j.Definition)); err != nil {
 		return nil, nil, err
 	}
 	return deal(leaves, work, replicas), work, nil
@@ -67,21 +67,21 @@ func deal(leaves []buffers.Spec, work map[string]float64, replicas int) [][]buff
 }
 
 // Own is what this replica updates of a tree with a layout of Layout.
-func (c Config) Own(tree *buffers.Tree) *buffers.Tree {
-	if !c.sharded() {
+func (j Job) Own(tree *buffers.Tree) *buffers.Tree {
+	if !j.sharded() {
 		return tree
 	}
-	rank, _ := c.replicas()
+	rank, _ := j.replicas()
 	return tree.Group(rank)
 }
 
 // gatherParams brings the parameters that other replicas have updated.
 func (s *TrainState) gatherParams(ctx context.Context) error {
-	if !s.config.sharded() {
+	if !s.job.sharded() {
 		return nil
 	}
 	params, _ := s.Trees()
-	if err := s.config.Reducer.GatherTrees(ctx, here(params)); err != nil {
+	if err := s.job.Reducer.GatherTrees(ctx, here(params)); err != nil {
 		return fmt.Errorf("reduce: parameters: %w", err)
 	}
 	return nil

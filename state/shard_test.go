@@ -151,7 +151,7 @@ func TestDividedUpdatesHaveTheSameBits(t *testing.T) {
 					}
 					defer s.Release()
 					for range 2 {
-						share, b := c.Share(), tinyBatch(int(s.Step()), c.Microbatches, true)
+						share, b := jobOf(t, c).Share(), tinyBatch(int(s.Step()), c.Microbatches, true)
 						from, to := share.First*testT, share.end()*testT
 						m, err := s.TrainStep(t.Context(), data.Batch{Rows: share.Count, Tokens: b.Tokens[from:to], Labels: b.Labels[from:to]})
 						if err != nil {
@@ -163,8 +163,8 @@ func TestDividedUpdatesHaveTheSameBits(t *testing.T) {
 					if err != nil {
 						return nil, err
 					}
-					rank, _ := c.replicas()
-					if c.sharded() || rank == 0 {
+					rank, _ := jobOf(t, c).replicas()
+					if jobOf(t, c).sharded() || rank == 0 {
 						err = s.Save(t.Context(), filepath.Join(dir, to), checkpoint.Run{})
 					}
 					return append(metrics, m...), err
@@ -173,7 +173,7 @@ func TestDividedUpdatesHaveTheSameBits(t *testing.T) {
 			wantFirst := replicated(t, 1, c, learn("", "a"))[0]
 			wantSecond := replicated(t, 1, c, learn("a", "b"))[0]
 			a, b := contents(t, filepath.Join(dir, "a")), contents(t, filepath.Join(dir, "b"))
-			c.ShardOptimizer, c.pieceBytes = true, 48 // so that every tensor is carried, saved and loaded in pieces
+			c.ShardOptimizer, c.PieceBytes = true, 48 // so that every tensor is carried, saved and loaded in pieces
 			for rank, got := range replicated(t, k.replicas[0], c, learn("", "c")) {
 				require.Equal(t, wantFirst, got, "replica %d", rank)
 			}
@@ -192,12 +192,12 @@ func TestPlanOfADividedUpdate(t *testing.T) {
 	for _, optimizer := range []string{"adamw", "quad"} {
 		c := plannedConfig(t)
 		c.Evaluation, c.Sampling, c.Optimizer.Name = 0, false, optimizer
-		whole, err := Plan(t.Context(), c, dev.Limits())
+		whole, err := Plan(t.Context(), jobOf(t, c), dev.Limits())
 		require.NoError(t, err)
 		c.ShardOptimizer = true
 		sum := uint64(0)
 		for rank, c := range inReplicas(c, 3) {
-			plan, err := Plan(t.Context(), c, dev.Limits())
+			plan, err := Plan(t.Context(), jobOf(t, c), dev.Limits())
 			require.NoError(t, err)
 			s, err := Create(t.Context(), dev, c)
 			require.NoError(t, err)
@@ -261,7 +261,7 @@ var errFull = errors.New("full")
 func TestFailedSaveKeepsNobodyWaiting(t *testing.T) {
 	dev, dir := gputest.Device(t), t.TempDir()
 	c := tinyConfig(t)
-	c.Batch, c.Microbatches, c.ShardOptimizer, c.pieceBytes = 1, 2, true, 48
+	c.Batch, c.Microbatches, c.ShardOptimizer, c.PieceBytes = 1, 2, true, 48
 	c.FS = fullOnce{checkpoint.OS, new(bool)}
 	failed := replicated(t, 2, c, func(c Config) (failed error, err error) {
 		s, err := Create(t.Context(), dev, c)

@@ -32,7 +32,7 @@ func newParts(t *testing.T, dev *gpu.Device, c Config, hosts []buffers.Host, n, 
 	t.Helper()
 	p := &parts{t: t, dev: dev}
 	var err error
-	p.tx, err = c.Transform()
+	p.tx, err = jobOf(t, c).Transform()
 	require.NoError(t, err)
 	whole := make([]buffers.Spec, len(hosts))
 	for i, h := range hosts {
@@ -148,8 +148,8 @@ func TestCheckpointsOfParts(t *testing.T) {
 			saved, err := ReadCheckpoint(Config{}, at("whole"))
 			require.NoError(t, err)
 			require.EqualValues(t, 3, saved.Record.Step)
-			require.Equal(t, name, saved.Config.Optimizer.Name)
-			p := newParts(t, dev, saved.Config, saved.Params, 3, 3)
+			require.Equal(t, name, saved.Job.Optimizer.Name)
+			p := newParts(t, dev, saved.Job.Config, saved.Params, 3, 3)
 			require.NotEqual(t, p.states[0].Counts(), s.own.OptimizerState.Counts())
 			require.NoError(t, saved.Restore(p.states...))
 			require.NoError(t, p.snapshot(s.snapshot()).Save(t.Context(), at("parts"), run))

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"cmp"
 	"context"
 	"sync/atomic"
 )
@@ -13,9 +12,6 @@ const stagingBytes = 16 << 20
 // StagingBytes bounds what saving and loading take of the host beside a copy: a piece of a tensor, and what it is put together from. An optimizer's
 // tensor that is only to be had at once (buffers.Tensor.ReadAt) may take more.
 const StagingBytes = 2 * stagingBytes
-
-// piece is the bytes of a tensor that are on the host at once.
-func (c Config) piece() int { return cmp.Or(c.pieceBytes, stagingBytes) }
 
 // reader fills dst with the bytes of a tensor from byte at on.
 type reader func(ctx context.Context, dst []byte, at int) error

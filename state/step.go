@@ -62,7 +62,7 @@ func (s *TrainState) TrainStep(ctx context.Context, batch data.Batch) ([]Metrics
 	if err := s.usable(); err != nil {
 		return nil, fmt.Errorf("state: step %d: %w", s.own.Step+1, err)
 	}
-	count, err := s.config.countLabels(batch)
+	count, err := s.job.countLabels(batch)
 	if err != nil {
 		return nil, fmt.Errorf("state: step %d: %w", s.own.Step+1, err)
 	}
@@ -84,7 +84,7 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, own counts
 	if err != nil {
 		return err
 	}
-	if s.config.RoundProducts && s.scale > 0 {
+	if s.job.RoundProducts && s.scale > 0 {
 		for i, opt := range s.Optimizers() {
 			if err := opt.SetScale(s.scale); err != nil {
 				return s.passes.Failed(i, err)
@@ -105,7 +105,7 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, own counts
 	}
 	begun := time.Now()
 	in := Inputs{Batch: batch, Count: count, Learned: all.learned, Step: s.own.Step, Scale: s.scale}
-	if s.updater.whole() && !s.config.joined() {
+	if s.updater.whole() && !s.job.joined() {
 		// The update goes with the last microbatch. The ring has room for the steps in flight only.
 		err := s.passes.Compute(ctx, in, func() (*gpu.Program, error) { return s.updater.Program(), s.read(inFlight - 1) })
 		if err != nil {
@@ -117,7 +117,7 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, own counts
 	if err := s.passes.Compute(ctx, in, nil); err != nil {
 		return err
 	}
-	if s.config.joined() {
+	if s.job.joined() {
 		if err := s.reduce(ctx); err != nil {
 			return err
 		}
@@ -182,7 +182,7 @@ func (s *TrainState) read(left int) error {
 		m := Metrics{Step: p.step, Tokens: p.tokens, LearningRate: p.rate}
 		s.times[p.step%timesKept] = deviceTime{found.at.Sub(s.done), found.at}
 		s.done = found.at
-		if err := m.parse(s.config, found.raw); err != nil {
+		if err := m.parse(s.job, found.raw); err != nil {
 			return err
 		}
 		if !m.Finite {

@@ -96,7 +96,7 @@ func TestSubmitsOfAPlan(t *testing.T) {
 	c.Microbatches = 2
 	a := gpu.Adapter{Index: -1, Name: "none", Type: "discrete", Limits: gpu.DefaultLimits()}
 	fast := gpu.Speed{FLOPS: 1e12, BytesPerSecond: 1e12}
-	flops, err := c.FLOPs()
+	flops, err := jobOf(t, c).FLOPs()
 	require.NoError(t, err)
 	operations := 0.0
 	for _, n := range flops {
@@ -105,7 +105,7 @@ func TestSubmitsOfAPlan(t *testing.T) {
 	limit := time.Second / 2
 	slow := gpu.Speed{FLOPS: operations / limit.Seconds() / 10, BytesPerSecond: 1e12} // an update takes ten times the limit
 	dev := gpu.DryOf(a, a.Limits)
-	s, err := Dry(t.Context(), c, dev)
+	s, err := Dry(t.Context(), jobOf(t, c), dev)
 	require.NoError(t, err)
 	submits := func(speed gpu.Speed, limit time.Duration) []gpu.Planned {
 		dev.Assume(speed, limit)

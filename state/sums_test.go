@@ -63,9 +63,9 @@ func TestReplicasShareTheTree(t *testing.T) {
 // One device holds a partial sum for each time that the microbatches can be halved.
 func TestPartialSumsHeld(t *testing.T) {
 	for microbatches, want := range map[int]int{1: 0, 2: 1, 3: 1, 4: 2, 7: 2, 8: 3, 15: 3, 16: 4, 64: 6} {
-		steps, remain := Config{Microbatches: microbatches}.summed()
+		steps, remain := Job{Config{Microbatches: microbatches}}.summed()
 		assert.Equal(t, want, steps.trees(), microbatches)
 		assert.Equal(t, []Span{{0, microbatches}}, remain)
-		assert.Zero(t, Config{Microbatches: microbatches, Accumulation: AccumulateSequence}.PartialSums())
+		assert.Zero(t, Job{Config{Microbatches: microbatches, Accumulation: AccumulateSequence}}.PartialSums())
 	}
 }

@@ -11,14 +11,14 @@ import (
 const toldBytes = 256 << 20
 
 // Told are parameters, nil drawn from Seed, that tell Progress how much of them has been read or drawn, where they are large and yet to be.
-func (c Config) Told(params []buffers.Host) []buffers.Host {
-	return c.told(params, toldBytes)
+func (j Job) Told(params []buffers.Host) []buffers.Host {
+	return j.told(params, toldBytes)
 }
 
-func (c Config) told(params []buffers.Host, from int) []buffers.Host {
+func (j Job) told(params []buffers.Host, from int) []buffers.Host {
 	phase := "load parameters, MiB"
 	if params == nil {
-		phase, params = "draw parameters, MiB", model.Drawn(c.Definition, c.Seed)
+		phase, params = "draw parameters, MiB", model.Drawn(j.Definition, j.Seed)
 	}
 	total, done := 0, 0
 	for _, h := range params {
@@ -40,7 +40,7 @@ func (c Config) told(params []buffers.Host, from int) []buffers.Host {
 				before := done >> 20
 				done = min(total, done+4*len(dst)) // stages may share a parameter
 				if now := done >> 20; now > before {
-					c.Progress(phase, now, total>>20)
+					j.Progress(phase, now, total>>20)
 				}
 				return err
 			}

@@ -23,32 +23,33 @@ func Train(ctx context.Context, v Value, c Config) (*TrainState, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c, err = c.Of(v); err != nil {
+	j, err := v.Job(c)
+	if err != nil {
 		return nil, err
 	}
 	params, optimizer, _ := h.size()
-	layout, _, err := c.layouts(h.device().Limits())
+	layout, _, err := j.layouts(h.device().Limits())
 	if err != nil {
 		return nil, fmt.Errorf("state: train: %w", err)
 	}
-	if !h.dividedAs(c, layout) {
+	if !h.dividedAs(j, layout) {
 		params = 0 // they are copied
 	}
-	if c, err = c.fits(ctx, h.device(), params+optimizer); err != nil {
+	if j, err = j.fits(ctx, h.device(), params+optimizer); err != nil {
 		return nil, err
 	}
-	s, err := start(ctx, v, c)
+	s, err := start(ctx, v, j)
 	if err != nil {
 		return nil, fmt.Errorf("state: train: %w", err)
 	}
 	return s, nil
 }
 
-// Of is the configuration of a training of the value: Definition, Optimizer and Frozen (nil) are the value's own where they are left out.
-func (c Config) Of(v Value) (Config, error) {
+// Job is a training of the value: Definition, Optimizer and Frozen (nil) are the value's own where the configuration leaves them out.
+func (v Value) Job(c Config) (Job, error) {
 	h, err := v.use("train")
 	if err != nil {
-		return c, err
+		return Job{}, err
 	}
 	if c.Definition == nil {
 		c.Definition = h.Definition
@@ -61,50 +62,48 @@ func (c Config) Of(v Value) (Config, error) {
 		if own := h.Transform.Name(); own != "" {
 			found = own + ", which is no registered one"
 		}
-		return c, fmt.Errorf("state: train: %w", &FieldsError{"Optimizer", found, "a registered one, the value's or the configuration's"})
+		return Job{}, fmt.Errorf("state: train: %w", &FieldsError{"Optimizer", found, "a registered one, the value's or the configuration's"})
 	}
 	if slices.ContainsFunc(h.residents(), func(r Resident) bool { return r.State != nil }) {
 		c.Optimizer = c.Optimizer.Following(h.Optimizer)
 	}
 	if c.Base != "" {
-		return c, fmt.Errorf("state: train: base: found %q, wanted none: a value saves all that it has", c.Base)
+		return Job{}, fmt.Errorf("state: train: base: found %q, wanted none: a value saves all that it has", c.Base)
 	}
 	if c.Frozen == nil {
 		if _, frozen, _ := trees(h.residents()); len(frozen) > 0 {
 			c.Frozen, c.FrozenDType = Paths(frozen...), frozen[0].DType()
 		}
 	}
-	c.Frozen = c.withFrozenBase()
-	return c, nil
+	return NewJob(c)
 }
 
 // start makes everything that training needs besides the value, and takes the value over. All that it makes is the state's at once: one release gives it
 // back where a later step fails.
-func start(ctx context.Context, v Value, c Config) (_ *TrainState, err error) {
+func start(ctx context.Context, v Value, j Job) (_ *TrainState, err error) {
 	h := v.content
-	c = c.WithDefaults()
-	if c.Optimizer, err = canonical(c.Optimizer); err != nil {
+	if j.Optimizer, err = canonical(j.Optimizer); err != nil {
 		return nil, err
 	}
-	s := &TrainState{own: h.Fields, config: c}
+	s := &TrainState{own: h.Fields, job: j}
 	defer func() {
 		if err != nil {
 			s.releaseStep()
 			s.own.releaseUnless(h.Fields)
 		}
 	}()
-	s.own.Definition, s.own.Optimizer = c.Definition, c.Optimizer
-	if s.own.Transform, err = c.Transform(); err != nil {
+	s.own.Definition, s.own.Optimizer = j.Definition, j.Optimizer
+	if s.own.Transform, err = j.Transform(); err != nil {
 		return nil, err
 	}
-	if s.own, err = s.own.divided(ctx, c); err != nil {
+	if s.own, err = s.own.divided(ctx, j); err != nil {
 		return nil, err
 	}
-	if c.sharded() && h.OptimizerState != nil {
+	if j.sharded() && h.OptimizerState != nil {
 		return nil, errors.New("found the optimizer's state of all parameters, wanted none where replicas divide it: save the value, and Load it")
 	}
-	if s.own.Params != h.Params || !h.remembersFor(c, s.own.Transform) {
-		s.own.OptimizerState, s.own.InitOptimizer = nil, !c.sharded()
+	if s.own.Params != h.Params || !h.remembersFor(j, s.own.Transform) {
+		s.own.OptimizerState, s.own.InitOptimizer = nil, !j.sharded()
 	}
 	if s.own, err = s.own.complete(); err != nil {
 		return nil, err
@@ -115,22 +114,22 @@ func start(ctx context.Context, v Value, c Config) (_ *TrainState, err error) {
 			return nil, fmt.Errorf("optimizer state of %s as one of %s: %w", h.Transform.Name(), f.Transform.Name(), err)
 		}
 	}
-	d := &onDevice{passes: &passes{device: f.device(), def: f.Definition, prefer: c.Preference, params: f.Params, frozen: f.Frozen, window: c.Sequence, documents: c.Documents}, config: c}
+	d := &onDevice{passes: &passes{device: f.device(), def: f.Definition, prefer: j.Preference, params: f.Params, frozen: f.Frozen, window: j.Sequence, documents: j.Documents}, job: j}
 	s.passes = d
 	opt := f.OptimizerState
-	if c.sharded() {
-		if d.shard, err = f.Transform.InitStage(c.Own(f.Params), model.Specs(c.Definition)); err != nil {
+	if j.sharded() {
+		if d.shard, err = f.Transform.InitStage(j.Own(f.Params), model.Specs(j.Definition)); err != nil {
 			return nil, err
 		}
 		opt = d.shard
 	}
 	s.losses = opt.Losses()
-	s.losses.Bytes = 4 * uint64(c.Share().Count) // this replica's, until reduce writes those of all
+	s.losses.Bytes = 4 * uint64(j.Share().Count) // this replica's, until reduce writes those of all
 	if err = d.build(ctx, s.losses); err != nil {
 		return nil, err
 	}
 	if d.pairs.Buffer != nil {
-		s.pairs = d.pairs.Buffer.Range(0, pairBytes*uint64(c.Share().Count))
+		s.pairs = d.pairs.Buffer.Range(0, pairBytes*uint64(j.Share().Count))
 	}
 	s.stages = []Resident{{Params: f.Params, Frozen: f.Frozen, Grads: d.grads, State: opt}}
 	if err = s.build(ctx, gpu.Range{}, 0); err != nil {
@@ -143,21 +142,21 @@ func start(ctx context.Context, v Value, c Config) (_ *TrainState, err error) {
 }
 
 // remembersFor tells whether the optimizer state serves a training state of that configuration and transformation as it is.
-func (f Fields) remembersFor(c Config, tx optim.Transform) bool {
+func (f Fields) remembersFor(j Job, tx optim.Transform) bool {
 	s := f.OptimizerState
-	return s != nil && f.Transform.Name() == tx.Name() && bytes.Equal(jsonText(f.Optimizer), jsonText(c.Optimizer)) &&
-		s.Losses().Bytes == 4*uint64(c.losses()) && (s.UpdateStatistics().Bytes > 0) == c.MeasureUpdates
+	return s != nil && f.Transform.Name() == tx.Name() && bytes.Equal(jsonText(f.Optimizer), jsonText(j.Optimizer)) &&
+		s.Losses().Bytes == 4*uint64(j.losses()) && (s.UpdateStatistics().Bytes > 0) == j.MeasureUpdates
 }
 
 // Value ends the training and gives back what was trained; the state itself is then spent, as a Value is. It waits for the steps in flight,
-// whose metrics only an earlier Drain returns. The transformation is that of Config.Transform, which leaves out an update that is not
+// whose metrics only an earlier Drain returns. The transformation is that of Job.Transform, which leaves out an update that is not
 // finite. The value of a state on stages lies on their devices, as the cut has divided it. What other processes have a part of is an error.
 func (s *TrainState) Value(ctx context.Context) (Value, error) {
 	if err := s.settle(); err != nil {
 		return Value{}, fmt.Errorf("state: value of step %d: %w", s.own.Step, err)
 	}
 	if s.divided() {
-		_, replicas := s.config.replicas()
+		_, replicas := s.job.replicas()
 		return Value{}, fmt.Errorf("state: value of step %d: found a state that the processes of %d replicas divide, wanted one that this process has all of",
 			s.own.Step, replicas)
 	}
@@ -184,7 +183,7 @@ func (s *TrainState) Value(ctx context.Context) (Value, error) {
 // unlimited lets go of what the last step was held to: that is nothing to the gradients of others.
 func (s *TrainState) unlimited(r Resident) error {
 	err := r.State.SetLimits(optim.Limits{})
-	if err == nil && s.config.RoundProducts {
+	if err == nil && s.job.RoundProducts {
 		err = r.State.SetScale(1)
 	}
 	if losses := r.State.Losses(); err == nil {

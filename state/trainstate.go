@@ -20,7 +20,7 @@ type TrainState struct {
 	passes Passes
 	own    Fields // of the Value that is trained; without its trees where the passes own the stages
 	stages []Resident
-	config Config
+	job    Job
 
 	limits  Limits
 	scale   float64      // of the loss, with products of f16; 0: 1
@@ -48,26 +48,30 @@ type TrainState struct {
 // Create makes the state of step 0 with parameters drawn from the configuration's seed. Nothing is taken of a device that the plan does not
 // fit: a *MemoryError with the figures.
 func Create(ctx context.Context, dev *gpu.Device, c Config) (*TrainState, error) {
-	return CreateFrom(ctx, dev, c, nil)
-}
-
-// CreateFrom is Create with given parameters, all of the definition's; nil draws them.
-func CreateFrom(ctx context.Context, dev *gpu.Device, c Config, params []buffers.Host) (*TrainState, error) {
-	if dev == nil {
-		return nil, errNoDevice
-	}
-	c, err := c.WithDefaults().fits(ctx, dev, 0)
+	j, err := NewJob(c)
 	if err != nil {
 		return nil, err
 	}
-	if c, err = c.WithBase(params); err == nil {
-		params, err = c.Held(params)
+	return CreateFrom(ctx, dev, j, nil)
+}
+
+// CreateFrom is Create of a job with given parameters, all of the definition's; nil draws them.
+func CreateFrom(ctx context.Context, dev *gpu.Device, j Job, params []buffers.Host) (*TrainState, error) {
+	if dev == nil {
+		return nil, errNoDevice
+	}
+	j, err := j.fits(ctx, dev, 0)
+	if err != nil {
+		return nil, err
+	}
+	if j, err = j.WithBase(params); err == nil {
+		params, err = j.Held(params)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("state: create: %w", err)
 	}
-	f := Fields{Definition: c.Definition}
-	if f.Params, f.Frozen, err = c.upload(dev, c.Told(params)); err != nil {
+	f := Fields{Definition: j.Definition}
+	if f.Params, f.Frozen, err = j.upload(dev, j.Told(params)); err != nil {
 		return nil, fmt.Errorf("state: create: %w", err)
 	}
 	v, err := New(f)
@@ -75,7 +79,7 @@ func CreateFrom(ctx context.Context, dev *gpu.Device, c Config, params []buffers
 		f.releaseUnless(Fields{})
 		return nil, err
 	}
-	s, err := start(ctx, v, c)
+	s, err := start(ctx, v, j)
 	if err != nil {
 		v.Release()
 		return nil, fmt.Errorf("state: create: %w", err)
@@ -85,14 +89,13 @@ func CreateFrom(ctx context.Context, dev *gpu.Device, c Config, params []buffers
 
 // OnStages makes a training state of passes over stages that together have a model, with the optimizer's state of step 0. losses and
 // pairs are where stage last has the losses of an update, and with a Preference the sums of its pairs, once Compute is done. The state takes passes over, which own the stages, unless there is an error.
-func OnStages(ctx context.Context, c Config, stages []Resident, passes Passes, losses, pairs gpu.Range, last int) (*TrainState, error) {
-	c = c.WithDefaults()
-	s := &TrainState{config: c, stages: stages, passes: passes, losses: losses, pairs: pairs, own: Fields{Definition: c.Definition, Optimizer: c.Optimizer}}
-	if c.joined() {
+func OnStages(ctx context.Context, j Job, stages []Resident, passes Passes, losses, pairs gpu.Range, last int) (*TrainState, error) {
+	s := &TrainState{job: j, stages: stages, passes: passes, losses: losses, pairs: pairs, own: Fields{Definition: j.Definition, Optimizer: j.Optimizer}}
+	if j.joined() {
 		losses = gpu.Range{} // reduce brings those of all replicas to the stages
 	}
 	var err error
-	if s.own.Transform, err = c.Transform(); err != nil {
+	if s.own.Transform, err = j.Transform(); err != nil {
 		return nil, err
 	}
 	if err := s.build(ctx, losses, last); err != nil {
@@ -106,15 +109,15 @@ func OnStages(ctx context.Context, c Config, stages []Resident, passes Passes, l
 // build makes the update of a step, which ends with the results' way back from stage last, or the last stage that is here.
 func (s *TrainState) build(ctx context.Context, losses gpu.Range, last int) (err error) {
 	s.told = last
-	if s.config.Mesh.Spread() { // every stage has the results
-		for s.told = len(s.stages) - 1; !s.config.Mesh.Here(s.told); s.told-- {
+	if s.job.Mesh.Spread() { // every stage has the results
+		for s.told = len(s.stages) - 1; !s.job.Mesh.Here(s.told); s.told-- {
 		}
 	}
 	statistics := s.stages[s.told].State.Statistics()
 	if statistics.Bytes < optim.StatisticsBytes {
 		return fmt.Errorf("optimizer %s: measures no gradient norm", s.own.Transform.Name())
 	}
-	dev, size := s.stages[s.told].Params.Device(), s.config.resultBytes()
+	dev, size := s.stages[s.told].Params.Device(), s.job.resultBytes()
 	if s.results, err = dev.NewBuffer("gputrain.state.results", size); err != nil {
 		return err
 	}
@@ -122,15 +125,15 @@ func (s *TrainState) build(ctx context.Context, losses gpu.Range, last int) (err
 		return err
 	}
 	s.life, s.end = context.WithCancel(context.Background())
-	s.Reader = Reader{forward: usable{s}, vocab: s.config.Definition.Vocab(), window: s.config.Sequence}
+	s.Reader = Reader{forward: usable{s}, vocab: s.job.Definition.Vocab(), window: s.job.Sequence}
 	stages, exchange, places := s.owned()
 	s.updater, err = NewUpdater(s.own.Transform, stages, UpdaterConfig{
 		Label: "state.update", Losses: losses, LossStage: last, Failed: s.passes.Failed, Exchange: exchange, Places: places,
 		End: func(rec *gpu.Recording, stage int) {
 			if stage == s.told {
-				s.config.recordResults(rec, s.results, s.stages[stage].State)
-				if s.pairs.Bytes > 0 && !s.config.joined() { // reduce writes those of all replicas
-					rec.Copy(s.results.Range(s.config.lossRoom(), s.pairs.Bytes), s.pairs)
+				s.job.recordResults(rec, s.results, s.stages[stage].State)
+				if s.pairs.Bytes > 0 && !s.job.joined() { // reduce writes those of all replicas
+					rec.Copy(s.results.Range(s.job.lossRoom(), s.pairs.Bytes), s.pairs)
 				}
 				rec.ReadBack(s.ring, s.results.All())
 			}
@@ -178,10 +181,10 @@ func (s *TrainState) Step() int64 { return s.own.Step }
 func (s *TrainState) Skipped() int64 { return s.own.Skipped }
 
 // Config is the configuration in force, defaults filled in.
-func (s *TrainState) Config() Config { return s.config }
+func (s *TrainState) Config() Config { return s.job.Config }
 
 // Definition is the model's.
-func (s *TrainState) Definition() model.Definition { return s.config.Definition }
+func (s *TrainState) Definition() model.Definition { return s.job.Definition }
 
 // Optimizers are the optimizer's states on the devices, one a stage.
 func (s *TrainState) Optimizers() []*optim.State { return states(s.stages) }
@@ -197,7 +200,7 @@ func (s *TrainState) String() string {
 	case s.broken != nil:
 		return s.usable().Error()
 	}
-	def := s.config.Definition
+	def := s.job.Definition
 	return fmt.Sprintf("%s with %d parameters at step %d on %d stages", def.Kind(), model.Parameters(def), s.Step(), len(s.stages))
 }
 
@@ -205,7 +208,7 @@ func (s *TrainState) String() string {
 func (s *TrainState) Bytes(stage int) uint64 {
 	n := s.updater.Bytes(stage)
 	if stage == s.told {
-		n += (1 + inFlight) * s.config.resultBytes()
+		n += (1 + inFlight) * s.job.resultBytes()
 	}
 	return n
 }

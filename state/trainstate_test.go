@@ -86,7 +86,7 @@ func train(t *testing.T, s *TrainState, to int64) []Metrics {
 	t.Helper()
 	var all []Metrics
 	for s.Step() < to {
-		m, err := s.TrainStep(t.Context(), tinyBatch(int(s.Step()), s.config.Batch*s.config.Microbatches, false))
+		m, err := s.TrainStep(t.Context(), tinyBatch(int(s.Step()), s.job.Batch*s.job.Microbatches, false))
 		require.NoError(t, err)
 		all = append(all, m...)
 	}
@@ -517,7 +517,7 @@ func TestSoak(t *testing.T) {
 // A training state is for one goroutine: two that step it at the same time are told so, and neither waits for ever.
 func TestTwoCallsAtOnce(t *testing.T) {
 	s := create(t, gputest.Device(t), tinyConfig(t))
-	batch := tinyBatch(0, s.config.Batch*s.config.Microbatches, false)
+	batch := tinyBatch(0, s.job.Batch*s.job.Microbatches, false)
 	require.NoError(t, s.turn.take())
 	_, err := s.TrainStep(t.Context(), batch)
 	require.ErrorIs(t, err, ErrTwoCalls)

@@ -118,14 +118,14 @@ func (f Fields) check() error {
 
 // checkParams compares the parameters with the definition.
 func (f Fields) checkParams() error {
-	c := Config{Definition: f.Definition, Frozen: f.frozen()}
+	j := Job{Config{Definition: f.Definition, Frozen: f.frozen()}}
 	if f.Frozen != nil {
-		c.FrozenDType = f.Frozen.DType()
+		j.FrozenDType = f.Frozen.DType()
 	}
-	if err := c.checkFrozen(); err != nil {
+	if err := j.checkFrozen(); err != nil {
 		return &FieldsError{"Frozen", "other leaves than parameters of the definition: " + err.Error(), "some of those of the " + f.Definition.Kind()}
 	}
-	layout, frozen, err := c.layouts(f.device().Limits())
+	layout, frozen, err := j.layouts(f.device().Limits())
 	switch {
 	case err != nil:
 		return err

@@ -73,7 +73,7 @@ func (s *savedTrees) load(dev *gpu.Device, here func(path string) bool) (r Resid
 	if s.definition != nil {
 		hosts, _ := s.weights.Params(0)
 		hosts = slices.DeleteFunc(hosts, func(h buffers.Host) bool { return !here(h.Path) })
-		r.Params, r.Frozen, err = (Config{Definition: s.definition, Frozen: s.frozen}).upload(dev, hosts)
+		r.Params, r.Frozen, err = Job{Config{Definition: s.definition, Frozen: s.frozen}}.upload(dev, hosts)
 	} else {
 		r.Params, err = s.params.load(dev, here)
 	}

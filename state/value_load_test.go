@@ -81,7 +81,7 @@ func TestLoadValueWhereItIsPlaced(t *testing.T) {
 			} else {
 				var err error
 				grads = model.Init(f.Definition, 5)
-				f.Params, f.Frozen, err = test.config.upload(devices[0], model.Init(f.Definition, 3))
+				f.Params, f.Frozen, err = Job{test.config}.upload(devices[0], model.Init(f.Definition, 3))
 				require.NoError(t, err)
 			}
 			v := newValue(t, f)

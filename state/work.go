@@ -15,7 +15,7 @@ import (
 // Work counts what an update does on one device, kernel by kernel. The operations of the passes add up to FLOPs and what Recompute has them compute
 // again. The last entry is the optimizer, with what its Cost tells.
 func (s *TrainState) Work() []compile.Work {
-	d, batches := s.passes.(*onDevice), s.config.Share().Count
+	d, batches := s.passes.(*onDevice), s.job.Share().Count
 	work := d.micro.Work()
 	for i, w := range work {
 		work[i].Dispatches, work[i].Work, work[i].Least = w.Dispatches*batches, w.Times(float64(batches)), w.Least*float64(batches)
@@ -37,7 +37,7 @@ func (s *TrainState) Work() []compile.Work {
 
 // Submits are those of an update, by stage, as the devices cut them at present. Where updates differ they are those of the longest.
 func (s *TrainState) Submits() [][]gpu.Planned {
-	if s.updater.whole() && !s.config.joined() {
+	if s.updater.whole() && !s.job.joined() {
 		return s.passes.Submits(s.updater.longest(0)[0])
 	}
 	out := s.passes.Submits(nil)
@@ -81,10 +81,10 @@ func (s *TrainState) Rehearse(ctx context.Context, times int) (time.Duration, er
 }
 
 // Rehearsal is one microbatch to measure with, of tokens spread over the vocabulary.
-func (c Config) Rehearsal() data.Batch {
-	b := data.Batch{Tokens: make([]int32, c.Batch*c.Sequence), Labels: make([]int32, c.Batch*c.Sequence), Rows: c.Batch}
+func (j Job) Rehearsal() data.Batch {
+	b := data.Batch{Tokens: make([]int32, j.Batch*j.Sequence), Labels: make([]int32, j.Batch*j.Sequence), Rows: j.Batch}
 	for i := range b.Tokens {
-		b.Tokens[i] = int32(uint64(i) * 7919 % uint64(c.Definition.Vocab()))
+		b.Tokens[i] = int32(uint64(i) * 7919 % uint64(j.Definition.Vocab()))
 		b.Labels[i] = b.Tokens[i]
 	}
 	return b
@@ -92,29 +92,27 @@ func (c Config) Rehearsal() data.Batch {
 
 // FLOPs counts the floating point operations of an update but for the optimizer's: forward and backward pass of all its microbatches, at their
 // real shape, padding included, by kind of operation ("matmul"). What is computed a second time to save memory does not count.
-func (c Config) FLOPs() (map[string]int64, error) {
-	c = c.WithDefaults()
-	c.Recompute = model.RecomputeNone
-	t, err := c.Training(nil)
+func (j Job) FLOPs() (map[string]int64, error) {
+	j.Recompute = model.RecomputeNone
+	t, err := j.Training(nil)
 	if err != nil {
 		return nil, fmt.Errorf("state: flops: %w", err)
 	}
 	flops := t.Graph.FLOPsByKind(t.values()...)
 	for kind := range flops {
-		flops[kind] *= int64(c.Microbatches)
+		flops[kind] *= int64(j.Microbatches)
 	}
 	return flops, nil
 }
 
 // Again is the share of a forward pass that a backward pass computes again, by operations: 0 where Recompute is none.
-func (c Config) Again() (float64, error) {
-	c = c.WithDefaults()
-	again, err := c.Training(nil)
+func (j Job) Again() (float64, error) {
+	again, err := j.Training(nil)
 	if err != nil {
 		return 0, fmt.Errorf("state: flops: %w", err)
 	}
-	c.Recompute = model.RecomputeNone
-	once, err := c.Training(nil)
+	j.Recompute = model.RecomputeNone
+	once, err := j.Training(nil)
 	if err != nil {
 		return 0, fmt.Errorf("state: flops: %w", err)
 	}

@@ -22,16 +22,16 @@ func TestWorkOfAnUpdate(t *testing.T) {
 				c := tinyConfig(t)
 				c.Definition, c.Microbatches = def, accumulate
 				a := gpu.Adapter{Index: -1, Name: "none", Type: kind, Limits: gpu.DefaultLimits()}
-				s, err := Dry(t.Context(), c, gpu.DryOf(a, a.Limits))
+				s, err := Dry(t.Context(), jobOf(t, c), gpu.DryOf(a, a.Limits))
 				require.NoError(t, err)
 				work := s.Work()
-				flops, err := c.FLOPs()
+				flops, err := jobOf(t, c).FLOPs()
 				require.NoError(t, err)
 
 				passes, update := work[:len(work)-1], work[len(work)-1]
 				if last := passes[len(passes)-1]; accumulate > 1 {
 					assert.Equal(t, []any{"sum", 2}, []any{last.Kernels, last.Dispatches}, "behind the second and the third")
-					layout, _, err := c.layouts(a.Limits)
+					layout, _, err := jobOf(t, c).layouts(a.Limits)
 					require.NoError(t, err)
 					assert.Equal(t, (2+3+3)*float64(layout.Bytes(buffers.F32)), last.Bytes, "one is copied, two are added, twice")
 					passes = passes[:len(passes)-1]
@@ -56,7 +56,7 @@ func TestWorkOfAnUpdate(t *testing.T) {
 				assert.Zero(t, dispatches%accumulate)
 
 				parameters := model.Parameters(def)
-				tx, err := c.Transform()
+				tx, err := jobOf(t, c).Transform()
 				require.NoError(t, err)
 				assert.EqualValues(t, tx.Cost().TrafficBytes*float64(parameters), update.Bytes)
 			}

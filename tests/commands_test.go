@@ -177,7 +177,7 @@ func TestEvalAgreesWithTheRun(t *testing.T) {
 	require.NoError(t, cfg.Parse("run.yaml", []byte(read(t, p.path("whole", "run.yaml")))))
 	c, err := setup.Plan(cfg, io.Discard)
 	require.NoError(t, err)
-	rows := train.EvaluationRows(t.Context(), c.WithDefaults(), cfg.Train.EvalTokens)
+	rows := train.EvaluationRows(t.Context(), c, cfg.Train.EvalTokens)
 	require.Greater(t, rows, c.Batch)
 	same := eval("--batch", strconv.Itoa(rows), "--limit", "200")
 	assert.Equal(t, last["eval_loss"], same["eval_loss"])

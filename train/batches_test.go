@@ -175,7 +175,9 @@ func TestRatesCountWhatTheySay(t *testing.T) {
 		assert.InEpsilon(t, operations, float64(m.MFU)*peak*seconds, 1e-9)
 		tokens = m.Tokens
 	}
-	kinds, err := c.State.WithDefaults().FLOPs()
+	job, err := state.NewJob(c.State)
+	require.NoError(t, err)
+	kinds, err := job.FLOPs()
 	require.NoError(t, err)
 	counted := int64(0)
 	for _, n := range kinds {

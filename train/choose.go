@@ -189,20 +189,23 @@ const recomputeKey = "train.recompute"
 // it: a run that goes on computes again what it did, and more if it has to.
 func (t *opening) fit(ctx context.Context) error {
 	c := &t.config
-	choices, had := c.State.Choices(), ""
+	job, err := state.NewJob(c.State)
+	if err != nil {
+		return err
+	}
+	choices, had := job.Choices(), ""
 	if len(choices) > 1 {
-		var err error
 		if had, err = t.recomputed(); err != nil {
 			return err
 		}
 	}
 	var kept, takes uint64
 	for i := max(0, slices.Index(model.Recomputes, had)); i < len(choices); i++ {
-		planned, err := t.team.target.Plan(ctx, choices[i])
+		planned, err := t.team.target.Plan(ctx, choices[i].Config)
 		if err != nil {
 			return err
 		}
-		c.State, t.reporter.planned, takes = choices[i], planned, planned.bytes()
+		c.State, t.reporter.planned, takes = choices[i].Config, planned, planned.bytes()
 		if i == 0 {
 			kept = takes
 		}
@@ -225,7 +228,7 @@ func (t *opening) fit(ctx context.Context) error {
 		return nil
 	}
 	if kept == 0 { // the run has begun with less
-		planned, err := t.team.target.Plan(ctx, choices[0])
+		planned, err := t.team.target.Plan(ctx, choices[0].Config)
 		if err != nil {
 			return err
 		}

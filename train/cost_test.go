@@ -14,6 +14,7 @@ import (
 
 	"gputrain/data"
 	"gputrain/gpu/gputest"
+	"gputrain/state"
 )
 
 // slowBatches are those of a loader, each late, half of whose labels do not count.
@@ -56,7 +57,9 @@ func TestCostOfSteps(t *testing.T) {
 	steps, _, err := ReadMetrics(dir)
 	require.NoError(t, err)
 	require.Len(t, steps, 12)
-	flops, err := shape.FLOPs()
+	job, err := state.NewJob(shape)
+	require.NoError(t, err)
+	flops, err := job.FLOPs()
 	require.NoError(t, err)
 	work := 0.0
 	for _, n := range flops {

@@ -60,14 +60,18 @@ func EvaluationRows(ctx context.Context, c state.Config, tokens int64) int {
 	// Planned for a device of no kind in particular: a run has the same batches wherever it goes on, on any number of
 	// ranks, whatever it computes again.
 	c.Recompute, c.Mesh, c.Reducer = model.RecomputeNone, nil, nil
-	step, err := c.StepBytes(ctx, gpu.DefaultLimits())
+	job, err := state.NewJob(c)
+	if err != nil {
+		return c.Batch // an error is said where the run's own devices are planned for
+	}
+	step, err := job.StepBytes(ctx, gpu.DefaultLimits())
 	for ; err == nil && rows > c.Batch; rows /= 2 {
-		bytes, failed := c.EvaluationBytes(ctx, rows, gpu.DefaultLimits())
+		bytes, failed := job.EvaluationBytes(ctx, rows, gpu.DefaultLimits())
 		if err = failed; err == nil && bytes <= step {
 			return rows
 		}
 	}
-	return c.Batch // and an error is said where the run's own devices are planned for
+	return c.Batch
 }
 
 // withRows is the configuration with the batches of its evaluations.

@@ -99,9 +99,9 @@ func ExampleRunOn() {
 	defer text.Close()
 	def, err := model.NewGPT2(model.GPT2Config{Layers: 4, Heads: 4, Width: 128, Vocab: 256, Context: 128})
 	check(err)
-	c := state.Config{Definition: def, Batch: 2, Microbatches: 4, Seed: 42, Optimizer: optim.Config{Name: "adamw", Options: optim.Options{
+	c := state.Config{Definition: def, Batch: 2, Microbatches: 4, Sequence: 128, Seed: 42, Optimizer: optim.Config{Name: "adamw", Options: optim.Options{
 		Schedule: optim.ScheduleConfig{LearningRate: 3e-3},
-	}}}.WithDefaults() // 4 microbatches of 2 sequences
+	}}} // 4 microbatches of 2 sequences
 	built, err := def.Build(c.Batch, c.Sequence, model.Options{Loss: true, Training: true})
 	check(err)
 	units, err := partition.Units(built)

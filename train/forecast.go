@@ -142,7 +142,11 @@ const ofPeak = 0.5
 // Expected says about how long a run takes that has spent so much, before anything of it is measured: on an adapter with that peak in f32 products, to which a
 // step gives these submits. What drivers compile is not in it.
 func Expected(c Config, spent time.Duration, a gpu.Adapter, peak float64, submits []gpu.Planned) (string, error) {
-	flops, err := c.State.FLOPs()
+	job, err := state.NewJob(c.State)
+	if err != nil {
+		return "", err
+	}
+	flops, err := job.FLOPs()
 	if err != nil {
 		return "", err
 	}
@@ -197,12 +201,22 @@ func (f forecast) rehearsing(sampled int) (sum time.Duration) {
 
 // ownFLOPs are the operations of this rank's passes in an update, flops of which all have, or of one batch where it has none.
 func ownFLOPs(c state.Config, flops float64) float64 {
-	return flops * float64(max(1, c.Share().Count)) / float64(c.Microbatches)
+	return flops * float64(max(1, share(c).Count)) / float64(c.Microbatches)
+}
+
+// share are the batches of an update that this rank computes.
+func share(c state.Config) state.Span {
+	rank, replicas := c.Mesh.Replica()
+	return state.Share(c.Microbatches, rank, replicas)
 }
 
 // update sets the time of a step, whose passes take so long at that speed, and that of a checkpoint.
 func (f *forecast) update(c state.Config, passes time.Duration, speed gpu.Speed) error {
-	tx, err := c.Transform()
+	job, err := state.NewJob(c)
+	if err != nil {
+		return err
+	}
+	tx, err := job.Transform()
 	if err != nil {
 		return err
 	}
@@ -214,5 +228,5 @@ func (f *forecast) update(c state.Config, passes time.Duration, speed gpu.Speed)
 
 // evaluating is the time of an evaluation of so many batches where the passes of an update take so long, a third of it forward.
 func evaluating(c state.Config, passes time.Duration, batches int) time.Duration {
-	return time.Duration(float64(passes) / 3 * float64(batches*c.Evaluation) / float64(max(1, c.Share().Count)*c.Batch))
+	return time.Duration(float64(passes) / 3 * float64(batches*c.Evaluation) / float64(max(1, share(c).Count)*c.Batch))
 }

@@ -77,7 +77,8 @@ func CheckNames(patterns []string, c state.Config) error {
 	if c.Definition == nil {
 		return errors.New("model: found none, wanted the definition whose tensors are matched")
 	}
-	trained, frozen := c.Divide()
+	job, _ := state.NewJob(c) // whose error Validate says
+	trained, frozen := job.Divide()
 	for _, p := range patterns {
 		m, err := newMatcher([]string{p})
 		if err != nil {

@@ -300,10 +300,14 @@ func (t *opening) begin(ctx context.Context) error {
 	defer t.times.span(spanCreate)()
 	c := &t.config
 	t.run = checkpoint.Run{Seed: c.State.Seed, Fingerprint: c.Fingerprint, MatrixUnits: t.units()}
-	var err error
-	if c.State, err = c.State.WithBase(c.Params); err != nil { // noteOrigin reads nothing again
+	job, err := state.NewJob(c.State)
+	if err == nil {
+		job, err = job.WithBase(c.Params) // noteOrigin reads nothing again
+	}
+	if err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
+	c.State = job.Config
 	t.compareBases()
 	var created State
 	if c.begins() {

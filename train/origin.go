@@ -29,7 +29,11 @@ var originLine = regexp.MustCompile(`(?m)^` + fmt.Sprintf(regexp.QuoteMeta(origi
 // origin is the fingerprint of what the directory From has.
 func (c Config) origin() (string, error) {
 	others := slices.Concat(c.Drawn, model.AdapterParams(c.State.Definition))
-	found, err := c.State.Fingerprint(slices.DeleteFunc(slices.Clone(c.Params), func(h buffers.Host) bool { return slices.Contains(others, h.Path) }))
+	job, err := state.NewJob(c.State)
+	if err != nil {
+		return "", err
+	}
+	found, err := job.Fingerprint(slices.DeleteFunc(slices.Clone(c.Params), func(h buffers.Host) bool { return slices.Contains(others, h.Path) }))
 	if err != nil {
 		return "", fmt.Errorf("train: model.from %q: %w", c.From, err)
 	}
@@ -47,7 +51,7 @@ func (t *opening) noteOrigin() (err error) {
 // compareBases warns where the adapters that training goes on with were trained upon something else.
 func (t *opening) compareBases() {
 	c := t.config
-	own := c.State.BaseOf()
+	own := c.State.BaseRecord
 	if c.LoRAFrom == "" || own == nil {
 		return
 	}

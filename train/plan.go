@@ -9,6 +9,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/model"
+	"gputrain/state"
 )
 
 // plan says where the run is to be, what it is to take and what it has to compute.
@@ -97,7 +98,11 @@ func (t *opening) findPeak(ctx context.Context) {
 
 // countWork counts the operations of an update.
 func (t *opening) countWork() error {
-	flops, err := t.config.State.FLOPs()
+	job, err := state.NewJob(t.config.State)
+	if err != nil {
+		return err
+	}
+	flops, err := job.FLOPs()
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,7 @@ func (c Config) share() *data.Share {
 	if c.Ranks == nil {
 		return nil
 	}
-	s := c.State.Share()
+	s := share(c.State)
 	return &data.Share{First: s.First * c.State.Batch, Rows: s.Count * c.State.Batch}
 }
 

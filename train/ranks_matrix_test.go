@@ -17,6 +17,7 @@ import (
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/state"
 )
 
 // The matrix of ranks. A row of numbers of ranks is those of a run's processes, one after the other: each but the last stops after a step, and the next goes
@@ -119,7 +120,9 @@ func upon(t *testing.T, c Config, base string) Config {
 	t.Cleanup(func() { assert.NoError(t, weights.Close()) })
 	c.Params, _ = weights.ParamsOf(def, c.State.Seed)
 	c.From, c.State.Base, c.State.Definition, c.State.FrozenDType = base, base, def, buffers.NF4
-	c.State = c.State.WithDefaults() // what adapters stand on is frozen
+	job, err := state.NewJob(c.State)
+	require.NoError(t, err)
+	c.State = job.Config // what adapters stand on is frozen
 	return c
 }
 

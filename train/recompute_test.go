@@ -32,8 +32,10 @@ func TestRunRecomputesWhatItMust(t *testing.T) {
 	want := outcomeOf(t, whole)
 	c.Dir, c.State.Recompute = dir, state.RecomputeAuto
 	bytesOf := map[string]uint64{}
-	for _, choice := range c.withDefaults().withRows(t.Context()).State.Choices() {
-		plan, err := oneDevice{device: dev}.Plan(t.Context(), choice)
+	job, err := state.NewJob(c.withDefaults().withRows(t.Context()).State)
+	require.NoError(t, err)
+	for _, choice := range job.Choices() {
+		plan, err := oneDevice{device: dev}.Plan(t.Context(), choice.Config)
 		require.NoError(t, err)
 		bytesOf[choice.Recompute] = plan.bytes()
 	}

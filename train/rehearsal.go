@@ -128,7 +128,7 @@ func (r *rehearsal) expected() time.Duration {
 		s.FLOPS = r.peak * ofPeak
 	}
 	c := r.config.State
-	return time.Duration(ownFLOPs(c, r.flops) / float64(max(1, c.Share().Count)) / s.FLOPS * float64(time.Second))
+	return time.Duration(ownFLOPs(c, r.flops) / float64(max(1, share(c).Count)) / s.FLOPS * float64(time.Second))
 }
 
 // expect makes the forecast that of all ranks, whose slowest the others wait for.

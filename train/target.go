@@ -99,7 +99,11 @@ func (o oneDevice) Plan(ctx context.Context, c state.Config) (p Planned, err err
 	if o.device == nil {
 		return p, errNoDevice
 	}
-	dry, err := state.Dry(ctx, c, gpu.Dry(o.device.Limits()))
+	job, err := state.NewJob(c)
+	if err != nil {
+		return p, err
+	}
+	dry, err := state.Dry(ctx, job, gpu.Dry(o.device.Limits()))
 	if err != nil {
 		return p, err
 	}
@@ -124,7 +128,11 @@ func commandsOf(submits []gpu.Planned) (n int) {
 func (o oneDevice) Adapter() string { return state.AdapterName(o.device) }
 
 func (o oneDevice) Create(ctx context.Context, c state.Config, params []buffers.Host) (State, error) {
-	s, err := state.CreateFrom(ctx, o.device, c, params)
+	job, err := state.NewJob(c)
+	if err != nil {
+		return nil, err
+	}
+	s, err := state.CreateFrom(ctx, o.device, job, params)
 	if err != nil {
 		return nil, err
 	}

@@ -46,9 +46,11 @@ func (c Config) withValue() (Config, error) {
 	case f.Step > c.Steps:
 		return c, fmt.Errorf("train: config: value: is at step %d, wanted %d steps at most: With gives it another step", f.Step, c.Steps)
 	}
-	if c.State, err = c.State.Of(*c.Value); err != nil {
+	job, err := c.Value.Job(c.State)
+	if err != nil {
 		return c, fmt.Errorf("train: config: value: %w", err)
 	}
+	c.State = job.Config
 	return c, nil
 }
 

@@ -169,8 +169,12 @@ func least(ctx context.Context, cfg *runfile.Config, devices []*gpu.Device) ([]s
 	if err != nil {
 		return nil, err
 	}
-	run, choices := setup.Pipeline(cfg, cut), st.Choices()
-	run.State = choices[len(choices)-1]
+	j, err := state.NewJob(st)
+	if err != nil {
+		return nil, err
+	}
+	run, choices := setup.Pipeline(cfg, cut), j.Choices()
+	run.State = choices[len(choices)-1].Config
 	return memoryOf(ctx, run, devices)
 }
 

@@ -182,7 +182,6 @@ func plannedState(ctx context.Context, cfg *runfile.Config, out io.Writer) (stat
 	if err != nil {
 		return st, err
 	}
-	st = st.WithDefaults()
 	st.Sampling = cfg.Train.Sample.Tokens > 0
 	if cfg.Data.Validation > 0 && cfg.Train.EvalEvery > 0 {
 		st.Evaluation = train.EvaluationRows(ctx, st, cfg.Train.EvalTokens)

@@ -50,7 +50,7 @@ func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Co
 	var chosen []state.MemoryPlan
 	var copied uint64
 	fits := false
-	err := dryChoices(ctx, run, devices, func(c state.Config, s dryState) (err error) {
+	err := dryChoices(ctx, run, devices, func(c state.Job, s dryState) (err error) {
 		memory := s.Memory()
 		choice := plannedChoice{Recompute: c.Recompute, Fits: state.FitsMemory(devices, memory, 0)}
 		for _, m := range memory {
@@ -81,10 +81,14 @@ func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Co
 		}
 	}
 	p.Host = hostOf(state.PlanHost(devices, chosen, copied), cfg.Train.SaveAsync)
-	run.State.Recompute = p.Recompute
-	p.refused = run.State.CheckMemory(devices, chosen, 0, func(c state.Config) ([]state.MemoryPlan, error) {
+	c.Recompute = p.Recompute
+	j, err := state.NewJob(c)
+	if err != nil {
+		return err
+	}
+	p.refused = j.CheckMemory(devices, chosen, 0, func(smaller state.Job) ([]state.MemoryPlan, error) {
 		other := run
-		other.State = c
+		other.State = smaller.Config
 		return memoryOf(ctx, other, devices)
 	})
 	return nil
@@ -111,24 +115,33 @@ func dry(ctx context.Context, run pipeline.Config, devices []*gpu.Device) (drySt
 	if len(devices) > 1 {
 		return pipeline.Dry(ctx, run, devices)
 	}
-	return state.Dry(ctx, run.State, devices[0].AsDry())
+	j, err := state.NewJob(run.State)
+	if err != nil {
+		return nil, err
+	}
+	return state.Dry(ctx, j, devices[0].AsDry())
 }
 
 // dryChoices is dry with each choice of what is computed again in turn.
-func dryChoices(ctx context.Context, run pipeline.Config, devices []*gpu.Device, visit func(c state.Config, s dryState) error) error {
-	var choices []state.Config
+func dryChoices(ctx context.Context, run pipeline.Config, devices []*gpu.Device, visit func(j state.Job, s dryState) error) error {
+	var choices []state.Job
 	for _, run.State.Recompute = range model.Recomputes {
-		choices = append(choices, run.State)
+		j, err := state.NewJob(run.State)
+		if err != nil {
+			return err
+		}
+		choices = append(choices, j)
 	}
 	if len(devices) == 1 {
-		return state.DryChoices(ctx, choices, devices[0], func(c state.Config, s *state.TrainState) (bool, error) { return true, visit(c, s) })
+		return state.DryChoices(ctx, choices, devices[0], func(j state.Job, s *state.TrainState) (bool, error) { return true, visit(j, s) })
 	}
-	for _, run.State = range choices {
+	for _, j := range choices {
+		run.State = j.Config
 		s, err := pipeline.Dry(ctx, run, devices)
 		if err != nil {
 			return err
 		}
-		err = visit(run.State, s)
+		err = visit(j, s)
 		s.Release()
 		if err != nil {
 			return err

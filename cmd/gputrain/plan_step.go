@@ -92,7 +92,7 @@ func (c *planCmd) planStep(ctx context.Context, cfg *runfile.Config) (*plannedSt
 		}
 		all = append(all, measured)
 	}
-	return stepOf(ctx, st.WithDefaults(), on, options.SubmitLimit, all)
+	return stepOf(ctx, st, on, options.SubmitLimit, all)
 }
 
 // someCard is an adapter like the discrete cards of the last years: they bind 2 GiB, and more buffers than a kernel has.
@@ -139,7 +139,11 @@ func measuredOn(ctx context.Context, dev *gpu.Device) (c card, err error) {
 func stepOf(ctx context.Context, st state.Config, a gpu.Adapter, limit time.Duration, rated []card) (*plannedStep, error) {
 	st.Evaluation, st.Sampling = 0, false
 	dev := gpu.DryOf(a, a.Limits)
-	s, err := state.Dry(ctx, st, dev)
+	j, err := state.NewJob(st)
+	if err != nil {
+		return nil, err
+	}
+	s, err := state.Dry(ctx, j, dev)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +152,7 @@ func stepOf(ctx context.Context, st state.Config, a gpu.Adapter, limit time.Dura
 		Model: st.Definition.Kind(), Parameters: model.Parameters(st.Definition), Tokens: st.Batch * st.Microbatches * st.Sequence, Kernels: a.Name,
 		Recompute: st.Recompute,
 	}
-	if p.Again, err = st.Again(); err != nil {
+	if p.Again, err = j.Again(); err != nil {
 		return nil, err
 	}
 	for _, w := range s.Work() {

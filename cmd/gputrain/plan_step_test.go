@@ -99,7 +99,7 @@ func TestSubmitsOfGPT2OnACard(t *testing.T) {
 	st, err := setup.Plan(cfg, io.Discard)
 	require.NoError(t, err)
 	const limit = time.Second / 2
-	p, err := stepOf(t.Context(), st.WithDefaults(), someCard(), limit, []card{{Name: "ten", Speed: gpu.Speed{BytesPerSecond: 360e9, FLOPS: 10e12}}})
+	p, err := stepOf(t.Context(), st, someCard(), limit, []card{{Name: "ten", Speed: gpu.Speed{BytesPerSecond: 360e9, FLOPS: 10e12}}})
 	require.NoError(t, err)
 	on := p.Cards[0]
 	assert.Empty(t, on.TooLong)

@@ -12,6 +12,7 @@ import (
 	"gputrain/cmd/gputrain/lab/scaling"
 	"gputrain/gpu"
 	"gputrain/pipeline/partition"
+	"gputrain/state"
 	"gputrain/train/setup"
 )
 
@@ -55,8 +56,10 @@ func manyRanks(b *testing.B, set []string, ranks int) (row string) {
 	r.Cut, err = partition.Auto(units, cfg.Pipeline.Stages, cfg.Pipeline.PartsPerStage(), r.Powers)
 	require.NoError(b, err)
 	r.Config = setup.Pipeline(cfg, r.Cut)
-	r.Config.State = st.WithDefaults()
-	r.Again, err = r.Config.State.Again()
+	r.Config.State = st
+	planned, err := state.NewJob(st)
+	require.NoError(b, err)
+	r.Again, err = planned.Again()
 	require.NoError(b, err)
 	job, err := r.Job(context.Background())
 	require.NoError(b, err)

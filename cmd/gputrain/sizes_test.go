@@ -125,7 +125,7 @@ func TestSizes(t *testing.T) {
 			st, err := setup.Plan(cfg, io.Discard)
 			require.NoError(t, err)
 			a := someCard()
-			step, err := stepOf(t.Context(), st.WithDefaults(), a, -1, rated())
+			step, err := stepOf(t.Context(), st, a, -1, rated())
 			require.NoError(t, err)
 			dispatches, moved := 0, 0.0
 			for _, w := range step.Work {
@@ -136,7 +136,9 @@ func TestSizes(t *testing.T) {
 			assert.Greater(t, moved/float64(s.parameters), 28.0, "what AdamW's update moves alone")
 			st.Optimizer.Name, st.Optimizer.Parameters = "quad", nil
 			dev := gpu.DryOf(a, a.Limits)
-			quad, err := state.Dry(t.Context(), st, dev)
+			job, err := state.NewJob(st)
+			require.NoError(t, err)
+			quad, err := state.Dry(t.Context(), job, dev)
 			require.NoError(t, err)
 			defer quad.Release()
 			assert.LessOrEqual(t, float64(quad.Memory()[0].Optimizer)/float64(s.parameters), s.most.quad, "bytes of Quad, a parameter")

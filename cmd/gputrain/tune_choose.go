@@ -243,7 +243,11 @@ func (h *choosing) fits(ctx context.Context, r tuning.Recipe) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	dry, err := state.Dry(ctx, c, h.device.AsDry())
+	j, err := state.NewJob(c)
+	if err != nil {
+		return false, err
+	}
+	dry, err := state.Dry(ctx, j, h.device.AsDry())
 	if err != nil {
 		return false, err
 	}

@@ -177,7 +177,11 @@ func (u use) kernels(ctx context.Context, a gpu.Adapter) ([]*gpu.Kernel, error) 
 			}
 		}
 	}
-	own, rest := u.config.Divide()
+	job, err := state.NewJob(u.config)
+	if err != nil {
+		return nil, err
+	}
+	own, rest := job.Divide()
 	f := state.Fields{Definition: def}
 	for _, tree := range []struct {
 		to    **buffers.Tree

@@ -241,7 +241,7 @@ func tellDefault(cfg *runfile.Config, out io.Writer, key string, found any) {
 func layEvaluations(cfg *runfile.Config, c state.Config, out io.Writer) error {
 	const key = "train.eval_tokens"
 	t := cfg.Train
-	n := train.EvaluationTokens(c.WithDefaults(), t.Steps, t.EvalEvery, t.EvalTokens)
+	n := train.EvaluationTokens(c, t.Steps, t.EvalEvery, t.EvalTokens)
 	if cfg.Origin(key) == "default" && cfg.Data.Validation > 0 && n > 0 && n < t.EvalTokens {
 		if err := cfg.Lay(key, strconv.FormatInt(n, 10), "default: all evaluations together read at most half of what training reads"); err != nil {
 			return err
@@ -283,7 +283,8 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 	if err := saveFrozenAs(cfg, &c); err != nil {
 		return state.Config{}, fmt.Errorf("run file: train.save_frozen_as (%s): %w", cfg.Origin("train.save_frozen_as"), err)
 	}
-	return c, c.Validate()
+	job, err := state.NewJob(c)
+	return job.Config, err
 }
 
 // leaveFrozen leaves what is frozen out of checkpoints, where there are adapters or a run file wants that, and the directory that it begins with has it.
@@ -337,7 +338,8 @@ func freeze(c *state.Config) (err error) {
 	if c.Frozen, err = optim.AtRateZero(c.Optimizer.Options.Rates, model.Specs(c.Definition)); err != nil {
 		return err
 	}
-	c.Frozen = c.WithDefaults().Frozen // what adapters stand on too
+	job, _ := state.NewJob(*c) // Validate says what is wrong with the rest
+	c.Frozen = job.Frozen      // what adapters stand on too
 	if len(c.Frozen) == len(c.Definition.Params()) {
 		return fmt.Errorf("found a multiplier of 0 for all %d parameters, wanted one or more left to train", len(c.Frozen))
 	}

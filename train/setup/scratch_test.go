@@ -42,7 +42,9 @@ func TestTemplateOfEveryFamily(t *testing.T) {
 		require.NoError(t, err, kind)
 		assert.Equal(t, def.Settings(), c.Definition.Settings(), kind)
 
-		plan, err := state.Plan(t.Context(), c, dev.Limits())
+		job, err := state.NewJob(c)
+		require.NoError(t, err)
+		plan, err := state.Plan(t.Context(), job, dev.Limits())
 		require.NoError(t, err, kind)
 		assert.Positive(t, plan.Total())
 		if !slices.Contains(trained, kind) {

@@ -111,7 +111,11 @@ func OpenStages(ctx context.Context, cfg *runfile.Config, adapters []gpu.Adapter
 // Units is what a run's model can be cut into. It refuses rules that do not cut it, and more stages than there are units, before any
 // device is open.
 func Units(cfg *runfile.Config, c state.Config) ([]partition.Unit, error) {
-	built, err := c.Build()
+	job, err := state.NewJob(c)
+	if err != nil {
+		return nil, &UsageError{err}
+	}
+	built, err := job.Build()
 	if err != nil {
 		return nil, &UsageError{err}
 	}
@@ -145,9 +149,13 @@ func cutBy(cfg *runfile.Config, c state.Config, units []partition.Unit, lim gpu.
 	if cfg.Pipeline.Stages*cfg.Pipeline.PartsPerStage() == 1 { // the memory plan tells whether it fits, and what to lower
 		return assign(cfg, units, nil)
 	}
-	tx, err := c.Transform()
+	job, err := state.NewJob(c)
+	if err != nil {
+		return partition.Assignment{}, err
+	}
+	tx, err := job.Transform()
 	if err == nil {
-		err = partition.AddOptimizer(units, tx, c.PartialSums(), c.FrozenDType, model.Specs(c.Definition), lim)
+		err = partition.AddOptimizer(units, tx, job.PartialSums(), c.FrozenDType, model.Specs(c.Definition), lim)
 	}
 	if err != nil {
 		return partition.Assignment{}, err

@@ -41,7 +41,11 @@ func newStagedModel(ctx context.Context, devices []*gpu.Device, m *modelCase) (*
 // onStages makes a model with a stage on each of the devices.
 func onStages(ctx context.Context, devices []*gpu.Device, params []buffers.Host, c state.Config) (*stagedModel, error) {
 	c.Sampling = true
-	built, err := c.Build()
+	job, err := state.NewJob(c)
+	if err != nil {
+		return nil, err
+	}
+	built, err := job.Build()
 	if err != nil {
 		return nil, err
 	}

@@ -84,8 +84,7 @@ func (c cardModel) config() (st state.Config, err error) {
 	if err := cfg.Validate(); err != nil {
 		return st, err
 	}
-	st, err = setup.Plan(cfg, io.Discard)
-	return st.WithDefaults(), err
+	return setup.Plan(cfg, io.Discard)
 }
 
 // model measures steps of a model, with what passes are made of on another device, as timing them lengthens a step.

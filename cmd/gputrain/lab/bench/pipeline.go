@@ -46,7 +46,11 @@ func newPipelineBench(ctx context.Context, devices []*gpu.Device, ahead int) (*p
 	}
 	b.wholeWork = work
 	b.batch = randomBatch(c.Batch*c.Microbatches, c.Sequence, c.Definition.Vocab())
-	built, err := c.Build()
+	job, err := state.NewJob(c)
+	if err != nil {
+		return nil, err
+	}
+	built, err := job.Build()
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,11 @@ func newStepper(ctx context.Context, dev *gpu.Device, v trainVariant, batch int)
 
 // stepperOf is one of any configuration.
 func stepperOf(ctx context.Context, dev *gpu.Device, c state.Config) (s *stepper, err error) {
-	c = c.WithDefaults()
+	j, err := state.NewJob(c)
+	if err != nil {
+		return nil, err
+	}
+	c = j.Config
 	s = &stepper{tokens: randomBatch(c.Batch*c.Microbatches, c.Sequence, c.Definition.Vocab())}
 	if s.state, err = state.Create(ctx, dev, c); err == nil && c.RoundProducts {
 		s.state.SetScale(1 << state.FirstScale)

@@ -97,7 +97,10 @@ func elements(leaves []buffers.Spec) (n uint64) {
 
 // Job is what is counted of it.
 func (r Run) Job(ctx context.Context) (Job, error) {
-	c := r.Config.State
+	c, err := state.NewJob(r.Config.State)
+	if err != nil {
+		return Job{}, err
+	}
 	trained, _ := c.Divide()
 	tx, err := c.Transform()
 	if err != nil {
@@ -157,7 +160,7 @@ func (r Run) Job(ctx context.Context) (Job, error) {
 }
 
 // fullest is the rank that updates the most elements, if ranks divide the update, and how many these are.
-func fullest(c state.Config, leaves []buffers.Spec, ranks int) (rank int, most uint64) {
+func fullest(c state.Job, leaves []buffers.Spec, ranks int) (rank int, most uint64) {
 	parts, _, _ := c.Deal(leaves, ranks) // whose errors Transform has had
 	for i, part := range parts {
 		if n := elements(part); n > most {
