@@ -192,6 +192,7 @@ func (j Job) reconcileModel(dir string) (Job, error) {
 	}
 	if j.Definition == nil {
 		j.Definition = saved
+		j = j.complete()
 	}
 	for _, part := range []struct {
 		name string

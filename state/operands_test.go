@@ -44,7 +44,7 @@ func TestParametersBeyondF16(t *testing.T) {
 		} {
 			def, err := def()
 			require.NoError(t, err)
-			config := jobOf(t, Config{Definition: def, Batch: 1, RoundProducts: true})
+			config := Job{Config{Definition: def, Batch: 1, RoundProducts: true}}.complete()
 			if c.kept != buffers.F32 {
 				config.Frozen, config.FrozenDType = []string{c.path}, c.kept
 			}

@@ -32,7 +32,7 @@ func newParts(t *testing.T, dev *gpu.Device, c Config, hosts []buffers.Host, n, 
 	t.Helper()
 	p := &parts{t: t, dev: dev}
 	var err error
-	p.tx, err = jobOf(t, c).Transform()
+	p.tx, err = Job{c}.Transform()
 	require.NoError(t, err)
 	whole := make([]buffers.Spec, len(hosts))
 	for i, h := range hosts {
