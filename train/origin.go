@@ -29,11 +29,7 @@ var originLine = regexp.MustCompile(`(?m)^` + fmt.Sprintf(regexp.QuoteMeta(origi
 // origin is the fingerprint of what the directory From has.
 func (c Config) origin() (string, error) {
 	others := slices.Concat(c.Drawn, model.AdapterParams(c.State.Definition))
-	job, err := state.NewJob(c.State)
-	if err != nil {
-		return "", err
-	}
-	found, err := job.Fingerprint(slices.DeleteFunc(slices.Clone(c.Params), func(h buffers.Host) bool { return slices.Contains(others, h.Path) }))
+	found, err := state.Job{Config: c.State}.Fingerprint(slices.DeleteFunc(slices.Clone(c.Params), func(h buffers.Host) bool { return slices.Contains(others, h.Path) }))
 	if err != nil {
 		return "", fmt.Errorf("train: model.from %q: %w", c.From, err)
 	}

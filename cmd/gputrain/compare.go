@@ -135,8 +135,8 @@ func (c *compareCmd) comparison(ctx context.Context, all []entrant, configs []*r
 			continue
 		}
 		result.Settings[key] = value
-		if from := common.Origin(key); !from.IsDefault() {
-			result.Origins[key] = string(from)
+		if common.Given(key) {
+			result.Origins[key] = string(common.Origin(key))
 		}
 	}
 	return result, nil

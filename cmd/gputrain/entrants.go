@@ -88,8 +88,8 @@ func (c *compareCmd) common() (*runfile.Config, error) {
 		return nil, err
 	}
 	for key := range cfg.Values() {
-		if from := string(cfg.Origin(key)); own(key) && !cfg.Origin(key).IsDefault() && !c.inFiles(from) {
-			return nil, fmt.Errorf("%s (%s): is of one optimizer, but what is laid over a comparison is common to all; wanted --rate NAME=RATE, or --optimizers NAME=FILE with a file of its own", key, from)
+		if own(key) && cfg.Given(key) && !cfg.GivenIn(key, c.Files...) {
+			return nil, fmt.Errorf("%s: is of one optimizer, but what is laid over a comparison is common to all; wanted --rate NAME=RATE, or --optimizers NAME=FILE with a file of its own", cfg.At(key))
 		}
 	}
 	for _, o := range []struct {
@@ -102,8 +102,8 @@ func (c *compareCmd) common() (*runfile.Config, error) {
 		if o.value == 0 {
 			continue
 		}
-		if from := cfg.Origin(o.key); !from.IsDefault() && !c.inFiles(string(from)) && o.found != o.value {
-			return nil, fmt.Errorf("%s %d: %s says %s=%d, wanted one of the two", o.flag, o.value, from, o.key, o.found)
+		if cfg.Given(o.key) && !cfg.GivenIn(o.key, c.Files...) && o.found != o.value {
+			return nil, fmt.Errorf("%s %d: %s says %s=%d, wanted one of the two", o.flag, o.value, cfg.Origin(o.key), o.key, o.found)
 		}
 		if err := cfg.Lay(o.key, strconv.FormatInt(o.value, 10), runfile.Origin(o.flag)); err != nil {
 			return nil, err
@@ -111,27 +111,22 @@ func (c *compareCmd) common() (*runfile.Config, error) {
 	}
 	// What a comparison does otherwise than a single run, unless the user has said how.
 	for key, value := range map[string]int64{"train.sample_tokens": 0, "train.keep": 1, "train.eval_every": max(1, cfg.Train.Steps/20)} {
-		if cfg.Origin(key).IsDefault() {
+		if !cfg.Given(key) {
 			if err := cfg.Lay(key, strconv.FormatInt(value, 10), "compare"); err != nil {
 				return nil, err
 			}
 		}
 	}
 	if cfg.Train.LogEvery != 1 {
-		return nil, fmt.Errorf("train.log_every (%s): found %d, wanted 1: a comparison needs the time of every step", cfg.Origin("train.log_every"), cfg.Train.LogEvery)
+		return nil, fmt.Errorf("%s: found %d, wanted 1: a comparison needs the time of every step", cfg.At("train.log_every"), cfg.Train.LogEvery)
 	}
 	if cfg.Data.Validation == 0 {
-		return nil, fmt.Errorf("data.validation (%s): found 0, wanted a part of the text to compare by", cfg.Origin("data.validation"))
+		return nil, fmt.Errorf("%s: found 0, wanted a part of the text to compare by", cfg.At("data.validation"))
 	}
 	if cfg.Train.EvalEvery == 0 {
-		return nil, fmt.Errorf("train.eval_every (%s): found 0, wanted 1 or more to compare by; a number beyond train.steps evaluates at the end alone", cfg.Origin("train.eval_every"))
+		return nil, fmt.Errorf("%s: found 0, wanted 1 or more to compare by; a number beyond train.steps evaluates at the end alone", cfg.At("train.eval_every"))
 	}
 	return cfg, cfg.Validate()
-}
-
-// inFiles tells whether a value came from one of the run files.
-func (c *compareCmd) inFiles(from string) bool {
-	return slices.ContainsFunc(c.Files, func(file string) bool { return strings.HasPrefix(from, file+":") })
 }
 
 // config is the common run with an entrant's own settings: those of its file, else those of the run files where they are of that
@@ -142,7 +137,7 @@ func (c *compareCmd) config(e entrant) (*runfile.Config, error) {
 		return nil, err
 	}
 	theirs := cfg.Optimizer // of the run files
-	rateFrom, part := cfg.Origin("optimizer.learning_rate"), 0.0
+	rated, part := cfg.Given("optimizer.learning_rate"), 0.0
 	if theirs.LearningRate > 0 {
 		part = theirs.RateEnd() / theirs.LearningRate
 	}
@@ -168,7 +163,7 @@ func (c *compareCmd) config(e entrant) (*runfile.Config, error) {
 	if err := cfg.Lay("optimizer.name", name, "--optimizers"); err != nil {
 		return nil, err
 	}
-	if name != theirs.Name || rateFrom.IsDefault() {
+	if name != theirs.Name || !rated {
 		ok := row.Rate > 0
 		if !ok && e.rate == "" && e.file == "" {
 			return nil, fmt.Errorf("compare: %s has no built-in learning rate, wanted --rate %s=RATE", name, e.label)
@@ -184,9 +179,8 @@ func (c *compareCmd) config(e entrant) (*runfile.Config, error) {
 		if err := c.ownFile(cfg, e); err != nil {
 			return nil, err
 		}
-		inFile := func(key string) bool { return strings.HasPrefix(string(cfg.Origin(key)), e.file+":") }
-		ownEnd = inFile(endKey)
-		if inFile(endKey+"_ratio") && !ownEnd {
+		ownEnd = cfg.GivenIn(endKey, e.file)
+		if cfg.GivenIn(endKey+"_ratio", e.file) && !ownEnd {
 			if err := cfg.Lay(endKey, "null", "compare"); err != nil {
 				return nil, err
 			}
@@ -213,7 +207,7 @@ func optimizerIn(e entrant) (string, error) {
 	if err := cfg.File(e.file); err != nil {
 		return "", err
 	}
-	if cfg.Origin("optimizer.name").IsDefault() {
+	if !cfg.Given("optimizer.name") {
 		return e.name, nil
 	}
 	return cfg.Optimizer.Name, nil
@@ -228,8 +222,8 @@ func (c *compareCmd) ownFile(cfg *runfile.Config, e entrant) error {
 		return err
 	}
 	for key := range cfg.Values() {
-		if from := string(cfg.Origin(key)); strings.HasPrefix(from, e.file+":") && !strings.HasPrefix(key, "optimizer.") {
-			return fmt.Errorf("%s: %s: is common to all runs of a comparison, wanted it in the run file or in --set", from, key)
+		if cfg.GivenIn(key, e.file) && !strings.HasPrefix(key, "optimizer.") {
+			return fmt.Errorf("%s: %s: is common to all runs of a comparison, wanted it in the run file or in --set", cfg.Origin(key), key)
 		}
 	}
 	return nil

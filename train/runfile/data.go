@@ -58,12 +58,12 @@ func (c *Config) validateData() error {
 	given := map[string]bool{"data.text": len(d.Text) > 0, "data.jsonl": len(d.JSONL) > 0, "data.mixture": len(d.Mixture) > 0}
 	for _, pair := range [][2]string{{"data.text", "data.jsonl"}, {"data.text", "data.mixture"}, {"data.jsonl", "data.mixture"}} {
 		if given[pair[0]] && given[pair[1]] {
-			return fmt.Errorf("run file: %s (%s) and %s (%s): found both, wanted one of them: a mixture has several sources, and %s=[] takes one away",
-				pair[0], c.Origin(pair[0]), pair[1], c.Origin(pair[1]), pair[0])
+			return fmt.Errorf("run file: %s and %s: found both, wanted one of them: a mixture has several sources, and %s=[] takes one away",
+				c.At(pair[0]), c.At(pair[1]), pair[0])
 		}
 	}
 	if (d.Tokens == "u16" || d.Tokens == "u32") && !given["data.text"] && !given["data.jsonl"] && !given["data.mixture"] {
-		return c.invalid("data.tokens", strconv.Quote(d.Tokens), "bytes, or files in data.text")
+		return c.Invalid("data.tokens", strconv.Quote(d.Tokens), "bytes, or files in data.text")
 	}
 	documents := c.HasDocuments()
 	for _, only := range []struct {
@@ -88,16 +88,16 @@ func (c *Config) validateData() error {
 	} {
 		if only.changed && !only.where {
 			f, _ := find(only.key)
-			return c.invalid(only.key, inline(c.value(f)), only.wanted)
+			return c.Invalid(only.key, inline(c.value(f)), only.wanted)
 		}
 	}
 	switch {
 	case data.OfChats(d.Format) && d.Fields.Text+d.Fields.Prompt+d.Fields.Mask != "":
-		return c.invalid("data.format", d.Format, "auto or fields with data.field, data.prompt_field or data.mask_field")
+		return c.Invalid("data.format", d.Format, "auto or fields with data.field, data.prompt_field or data.mask_field")
 	case d.Layout.Packing == "stream" && d.Layout.Long != kept.Layout.Long:
-		return c.invalid("data.long", d.Layout.Long, kept.Layout.Long+" with data.packing stream, which fills every window")
+		return c.Invalid("data.long", d.Layout.Long, kept.Layout.Long+" with data.packing stream, which fills every window")
 	case d.Epochs > 0 && given["data.mixture"] && d.MixtureEnd == kept.MixtureEnd:
-		return c.invalid("data.epochs", d.Epochs, "0 with data.mixture_end restart, whose epochs have no end")
+		return c.Invalid("data.epochs", d.Epochs, "0 with data.mixture_end restart, whose epochs have no end")
 	}
 	return c.validateSources()
 }
@@ -107,11 +107,11 @@ func (c *Config) validateSources() error {
 		at := fmt.Sprintf("data.mixture[%d]", i)
 		switch {
 		case (len(s.Text) > 0) == (len(s.JSONL) > 0):
-			return c.invalid(at, fmt.Sprintf("text %s and jsonl %s", inline(s.Text), inline(s.JSONL)), "files in one of them")
+			return c.Invalid(at, fmt.Sprintf("text %s and jsonl %s", inline(s.Text), inline(s.JSONL)), "files in one of them")
 		case len(s.JSONL) == 0 && s.Field+s.PromptField+s.MaskField != "":
-			return c.invalid(at, "field, prompt_field or mask_field", "none of them for text")
+			return c.Invalid(at, "field, prompt_field or mask_field", "none of them for text")
 		case data.OfChats(c.Data.Format) && s.Field+s.PromptField+s.MaskField != "":
-			return c.invalid(at, "field, prompt_field or mask_field", "none of them with data.format "+c.Data.Format)
+			return c.Invalid(at, "field, prompt_field or mask_field", "none of them with data.format "+c.Data.Format)
 		}
 	}
 	return nil

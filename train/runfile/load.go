@@ -373,8 +373,7 @@ func (c *Config) Apart(files []string) []string {
 // laid lists what is laid over files; tells, where there is one, leaves keys out and writes values otherwise.
 func (c *Config) laid(files []string, tells func(key string, value any) (any, bool)) (out []string) {
 	for key, value := range c.Values() {
-		from := string(c.Origin(key))
-		if c.Origin(key).IsDefault() || slices.ContainsFunc(files, func(file string) bool { return strings.HasPrefix(from, file+":") }) {
+		if !c.Given(key) || c.GivenIn(key, files...) {
 			continue
 		}
 		ok := true

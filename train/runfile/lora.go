@@ -24,7 +24,7 @@ func (c *Config) validateLoRA() error {
 		if c.LoRA.From != "" {
 			key, found = "lora.from", c.LoRA.From
 		}
-		return c.invalid(key, found, "nothing without model.from, which adapters belong to")
+		return c.Invalid(key, found, "nothing without model.from, which adapters belong to")
 	}
 	kept := New()
 	for _, f := range fields {
@@ -33,9 +33,9 @@ func (c *Config) validateLoRA() error {
 		}
 		switch {
 		case !c.LoRA.On():
-			return c.invalid(f.key, inline(c.value(f)), "nothing without lora.rank or lora.from")
+			return c.Invalid(f.key, inline(c.value(f)), "nothing without lora.rank or lora.from")
 		case c.LoRA.From != "" && f.key != "lora.b_rate":
-			return c.invalid(f.key, inline(c.value(f)), "nothing beside lora.from, whose adapter_config.json says it")
+			return c.Invalid(f.key, inline(c.value(f)), "nothing beside lora.from, whose adapter_config.json says it")
 		}
 	}
 	return nil

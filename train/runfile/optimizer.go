@@ -48,7 +48,7 @@ func (c *Config) OptimizerConfig() (optim.Config, error) {
 	checked := out
 	checked.Options.Edition = optim.First // whether all is read is known once it is known whether the run began so
 	if _, err := checked.Build(); err != nil {
-		return out, fmt.Errorf("run file: optimizer (%s): %w", c.Origin("optimizer.name"), err)
+		return out, c.Wrong("optimizer", err)
 	}
 	return out, nil
 }
@@ -74,7 +74,7 @@ func parametersOf(d optim.Description) map[string]reflect.Type {
 func (c *Config) validateOptimizer() error {
 	d, err := optim.Describe(c.Optimizer.Name)
 	if err != nil {
-		return fmt.Errorf("run file: optimizer (%s): %w", c.Origin("optimizer.name"), err)
+		return c.Wrong("optimizer", err)
 	}
 	types := parametersOf(d)
 	for _, name := range sortedKeys(c.Optimizer.Parameters) {
@@ -89,7 +89,7 @@ func (c *Config) validateOptimizer() error {
 				c.Origin(key), "optimizer."+name, d.Name, suggest.DidYouMean(name, names), d.Name)
 		}
 		if !fits(value, t) {
-			return c.invalid(key, inline(value), kindName(t))
+			return c.Invalid(key, inline(value), kindName(t))
 		}
 	}
 	_, err = c.OptimizerConfig()

@@ -50,23 +50,23 @@ func (c *Config) validatePreference() error {
 		switch {
 		case reflect.DeepEqual(c.value(f), kept.value(f)):
 		case strings.HasPrefix(f.key, "preference.") && !effect[f.key]:
-			return c.invalid(f.key, inline(c.value(f)), "nothing with preference.loss "+p.Loss)
+			return c.Invalid(f.key, inline(c.value(f)), "nothing with preference.loss "+p.Loss)
 		case !p.On():
 		case f.key == "data.text", f.key == "data.mixture":
-			return c.invalid(f.key, inline(c.value(f)), "data.jsonl with preference.loss "+p.Loss)
+			return c.Invalid(f.key, inline(c.value(f)), "data.jsonl with preference.loss "+p.Loss)
 		case pairless[f.key]:
-			return c.invalid(f.key, inline(c.value(f)), "nothing with preference.loss "+p.Loss+", whose rows have a prompt, a chosen and a rejected completion, each a sequence")
+			return c.Invalid(f.key, inline(c.value(f)), "nothing with preference.loss "+p.Loss+", whose rows have a prompt, a chosen and a rejected completion, each a sequence")
 		}
 	}
 	switch {
 	case !p.On():
 		return nil
 	case len(c.Data.JSONL) == 0:
-		return c.invalid("preference.loss", p.Loss, "none without data.jsonl, the rows with pairs")
+		return c.Invalid("preference.loss", p.Loss, "none without data.jsonl, the rows with pairs")
 	case p.Loss == model.PreferSigmoid && !c.LoRA.On():
-		return c.invalid("preference.loss", p.Loss, "orpo or simpo without adapters (lora.rank, lora.from): the reference is the model without them")
+		return c.Invalid("preference.loss", p.Loss, "orpo or simpo without adapters (lora.rank, lora.from): the reference is the model without them")
 	case c.Train.Batch/c.Pipeline.Microbatches%2 != 0:
-		return c.invalid("train.batch", c.Train.Batch, "an even number of sequences a microbatch with preference.loss "+p.Loss+": a pair has two")
+		return c.Invalid("train.batch", c.Train.Batch, "an even number of sequences a microbatch with preference.loss "+p.Loss+": a pair has two")
 	}
 	return nil
 }

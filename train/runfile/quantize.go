@@ -1,7 +1,6 @@
 package runfile
 
 import (
-	"fmt"
 	"slices"
 
 	"gputrain/graph"
@@ -17,7 +16,7 @@ func (c *Config) validateQuantize() error {
 	q := c.Model.Quantize
 	if q.Mode != NotQuantized {
 		if err := (graph.Quantize{Mode: q.Mode, Bits: q.Bits, Group: q.Group}).Or().Validate(); err != nil {
-			return fmt.Errorf("run file: model.quantize (%s): %w", c.Origin("model.quantize.mode"), err)
+			return c.Wrong("model.quantize", err)
 		}
 		return nil
 	}
@@ -29,7 +28,7 @@ func (c *Config) validateQuantize() error {
 		{"model.quantize.bits", q.Bits != 0, q.Bits}, {"model.quantize.group", q.Group != 0, q.Group}, {"model.quantize.match", len(q.Match) > 0, q.Match},
 	} {
 		if without.given {
-			return c.invalid(without.key, without.value, "nothing without model.quantize.mode")
+			return c.Invalid(without.key, without.value, "nothing without model.quantize.mode")
 		}
 	}
 	return nil

@@ -30,11 +30,11 @@ func (c *Config) layRead() {
 	if c.Model.From == "" {
 		return
 	}
-	if c.Origin(contextKey).IsDefault() {
+	if !c.Given(contextKey) {
 		c.origin[contextKey] = byDefault + ": as for a new model, or the context of model.from if that is less"
 	}
 	row, err := optim.Find(c.Optimizer.Name)
-	if err != nil || !c.Origin(rateKey).IsDefault() { // Validate tells of a name that is none
+	if err != nil || c.Given(rateKey) { // Validate tells of a name that is none
 		return
 	}
 	part, what := ofWhole, "a model that was read"
@@ -69,8 +69,8 @@ func (c *Config) CheckRates() error {
 	if o.Schedule.Type == "constant" || c.begun || o.RateEnd() <= o.LearningRate {
 		return nil
 	}
-	return fmt.Errorf("run file: %s (%s): found %g, above the peak of %g, %s (%s): wanted at most that, or null for a share of it, %s",
-		endKey, c.Origin(endKey), o.RateEnd(), o.LearningRate, rateKey, c.Origin(rateKey), ratioKey)
+	return fmt.Errorf("run file: %s: found %g, above the peak of %g, %s: wanted at most that, or null for a share of it, %s",
+		c.At(endKey), o.RateEnd(), o.LearningRate, c.At(rateKey), ratioKey)
 }
 
 // Resumed tells whether the run began before (AsBegun).
@@ -84,7 +84,7 @@ func (c *Config) AsBegun(dir string, reschedule bool) error {
 		return err
 	}
 	for _, key := range []string{rateKey, endKey, contextKey, evalTokensKey} {
-		if !c.Origin(key).IsDefault() || !was.Origin(key).IsDefault() {
+		if c.Given(key) || was.Given(key) {
 			continue
 		}
 		f, _ := find(key)
@@ -105,7 +105,7 @@ func (c *Config) FitContext(most int) error {
 	case c.Model.From == "" || c.resumed || c.Model.Context <= most || from == byDefault:
 		return nil
 	case !from.IsDefault():
-		return c.invalid(contextKey, c.Model.Context, fmt.Sprintf("at most %d, the context of %s", most, c.Model.From))
+		return c.Invalid(contextKey, c.Model.Context, fmt.Sprintf("at most %d, the context of %s", most, c.Model.From))
 	}
 	c.Model.Context = most
 	return nil

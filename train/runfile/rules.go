@@ -255,14 +255,14 @@ func breachOf(key, at string, v reflect.Value) *breach {
 func (c *Config) Validate() error {
 	for _, f := range fields {
 		if b := breachOf(f.key, f.key, reflect.ValueOf(c.value(f))); b != nil && !c.ofRead(f.key) {
-			return c.invalid(b.at, b.found, b.wanted)
+			return c.Invalid(b.at, b.found, b.wanted)
 		}
 	}
 	if b := c.Train.SaveEvery.breach(); b != nil {
-		return c.invalid(b.at, b.found, b.wanted)
+		return c.Invalid(b.at, b.found, b.wanted)
 	}
 	if m := c.Model; len(m.AllowMissing) > 0 && m.From == "" {
-		return c.invalid("model.allow_missing", m.AllowMissing, "nothing without model.from")
+		return c.Invalid("model.allow_missing", m.AllowMissing, "nothing without model.from")
 	}
 	if err := c.validateQuantize(); err != nil {
 		return err
@@ -290,10 +290,4 @@ func (c *Config) ofRead(key string) bool {
 		"model.layers": m.Layers == 0, "model.heads": m.Heads == 0, "model.width": m.Width == 0, "model.rope_theta": m.RopeTheta == 0,
 	}[key]
 	return m.From != "" && (sized && none || key == "model.kind" && model.Reads(m.Kind))
-}
-
-// invalid is the error for a value, whose key may go on with its place in a list.
-func (c *Config) invalid(at string, found any, wanted string) error {
-	key, _, _ := strings.Cut(at, "[")
-	return fmt.Errorf("run file: %s (%s): found %v, wanted %s", at, c.Origin(key), found, wanted)
 }

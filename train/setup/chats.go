@@ -51,7 +51,7 @@ func (t Tokens) chatsBy(cfg *runfile.Config, dir, what string) (texts.Chats, err
 	if c.Lacking != nil {
 		c.Template = nil
 		if what != "" {
-			return c, fmt.Errorf("run file: data.template (%s): %w", cfg.Origin("data.template"), c.Lacking)
+			return c, cfg.Wrong("data.template", c.Lacking)
 		}
 		return c, nil
 	}

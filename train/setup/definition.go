@@ -145,7 +145,7 @@ func from(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, error)
 	var pattern *model.PatternError
 	switch {
 	case errors.As(err, &pattern):
-		err = &UsageError{fmt.Errorf("run file: model.allow_missing (%s): %w", cfg.Origin("model.allow_missing"), err)}
+		err = &UsageError{cfg.Wrong("model.allow_missing", err)}
 	case err != nil:
 		err = &ModelError{err}
 	}
@@ -181,7 +181,7 @@ func quantized(cfg *runfile.Config, def model.Definition) (model.Definition, err
 	}
 	def, err := model.WithQuantization(def, q)
 	if err != nil {
-		return nil, fmt.Errorf("run file: model.quantize (%s): %w", cfg.Origin("model.quantize.mode"), err)
+		return nil, cfg.Wrong("model.quantize", err)
 	}
 	return def, nil
 }
@@ -268,7 +268,7 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 	}
 	c.Sequence = Context(cfg, def)
 	if err := freeze(&c); err != nil {
-		return state.Config{}, fmt.Errorf("run file: optimizer.rates (%s): %w", cfg.Origin("optimizer.rates"), err)
+		return state.Config{}, cfg.Wrong("optimizer.rates", err)
 	}
 	if c.Storage, err = array.ParseDType(t.Storage); err != nil {
 		return state.Config{}, err
@@ -278,10 +278,10 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 		return state.Config{}, err
 	}
 	if err := leaveFrozen(cfg, &c, begin); err != nil {
-		return state.Config{}, fmt.Errorf("run file: train.save_frozen (%s): %w", cfg.Origin("train.save_frozen"), err)
+		return state.Config{}, cfg.Wrong("train.save_frozen", err)
 	}
 	if err := saveFrozenAs(cfg, &c); err != nil {
-		return state.Config{}, fmt.Errorf("run file: train.save_frozen_as (%s): %w", cfg.Origin("train.save_frozen_as"), err)
+		return state.Config{}, cfg.Wrong("train.save_frozen_as", err)
 	}
 	job, err := state.NewJob(c)
 	return job.Config, err
@@ -364,7 +364,7 @@ func fittingOptimizer(cfg *runfile.Config, def model.Definition) (optim.Config, 
 		err = tx.Check(model.Specs(def))
 	}
 	if err != nil {
-		return c, fmt.Errorf("run file: optimizer (%s): %w", cfg.Origin("optimizer.name"), err)
+		return c, cfg.Wrong("optimizer", err)
 	}
 	return c, nil
 }

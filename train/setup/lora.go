@@ -47,7 +47,7 @@ func continued(cfg *runfile.Config, def model.Definition, w *Weights, out io.Wri
 	def, stored, err := model.OpenAdapter(dir, def)
 	if err != nil {
 		leave()
-		return nil, fmt.Errorf("run file: lora.from (%s): %w", cfg.Origin("lora.from"), err)
+		return nil, cfg.Wrong("lora.from", err)
 	}
 	w.fresh(def, cfg.Train.Seed)
 	for _, h := range stored.Adapters() {

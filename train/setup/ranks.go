@@ -38,7 +38,7 @@ func Divide(ctx context.Context, cfg *runfile.Config, m *mesh.Mesh) error {
 		return nil
 	}
 	if err := m.Divide(stages); err != nil {
-		return &UsageError{fmt.Errorf("run file: pipeline.adapters (%s): %w", cfg.Origin("pipeline.adapters"), err)}
+		return &UsageError{cfg.Wrong("pipeline.adapters", err)}
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 		}
 	}()
 	if err := train.CheckNames(cfg.Train.HistogramMatch, c); err != nil {
-		return run, nil, &UsageError{fmt.Errorf("run file: train.histogram_match (%s): %w", cfg.Origin("train.histogram_match"), err)}
+		return run, nil, &UsageError{cfg.Wrong("train.histogram_match", err)}
 	}
 	ahead := fmt.Sprintf("run file: data.prefetch (%s): %d batches of %d sequences of %d tokens", cfg.Origin("data.prefetch"), cfg.Data.Prefetch, c.Batch*c.Microbatches, c.Sequence)
 	if err := FitsMachine(ahead, cfg.Data.Prefetch, c.Batch*c.Microbatches, c.Sequence); err != nil {
