@@ -19,7 +19,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"gputrain/cmd/gputrain/launch"
 	"gputrain/gguf/modeldir"
 	"gputrain/internal/caught"
 	"gputrain/internal/stranger"
@@ -67,7 +66,7 @@ type cli struct {
 
 func main() {
 	code := run(os.Args[1:])
-	launch.Note(code)
+	noteEnd(code)
 	os.Exit(code)
 }
 
@@ -113,10 +112,6 @@ func run(args []string) (code int) {
 
 // tell says why a command, or a part of it, has ended. What other processes have ended with, they have said.
 func tell(err error) {
-	var code codeError
-	if errors.As(err, &code) {
-		return
-	}
 	var told toldError
 	if errors.As(err, &told) {
 		return
@@ -174,7 +169,7 @@ func exitCode(err error) int {
 		return peer.Code
 	case errors.As(err, &code):
 		return int(code)
-	case kind == train.KindStopped && errors.As(err, &signalled) && signalled.Signal == syscall.SIGTERM && launch.Rank(): // mpirun ends what is left of a job
+	case kind == train.KindStopped && errors.As(err, &signalled) && signalled.Signal == syscall.SIGTERM && launched(): // mpirun ends what is left of a job
 		kind = train.KindRankLost
 	}
 	return kind.ExitCode()
