@@ -66,7 +66,6 @@ func TestBadRunFilesAndFlags(t *testing.T) {
 		"explain too":       {[]string{"config", "explain", "misspelt.yaml"}, []string{"misspelt.yaml:3:"}},
 		"unknown parameter": {[]string{"train", "run.yaml", "optimizer.yaml"}, []string{`optimizer.yaml:3: unknown key "optimizer.b3" of adamw`, `did you mean "b1"?`}},
 		"unknown command":   {[]string{"trian"}, []string{`did you mean "train"?`}},
-		"removed flag":      {[]string{"train", "--autotune=on"}, []string{"--autotune", "leave it out"}},
 		"unknown flag":      {[]string{"train", "--run-dri", "x"}, []string{"--run-dri", `did you mean "--run-dir"?`}},
 		"progress":          {[]string{"train", "run.yaml", "--progress", "loud"}, []string{"auto", "bar", "plain", "json", "none"}},
 		"set misspelt":      {set("train.stpes=3"), []string{`did you mean "train.steps"?`}},

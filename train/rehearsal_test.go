@@ -137,7 +137,7 @@ func TestAccountIsOfTheWholeRun(t *testing.T) {
 func TestSignalBeforeTheFirstStep(t *testing.T) {
 	for begun, want := range map[bool]string{false: "leaving before the first step", true: "finishing the step and saving"} {
 		out := make(said, 1)
-		ctx, stop := NamedSignals(context.Background(), out, func(int) {}, os.Signal.String, func() bool { return begun })
+		ctx, stop := StepSignals(context.Background(), out, func(int) {}, func() bool { return begun })
 		p, err := os.FindProcess(os.Getpid())
 		require.NoError(t, err)
 		require.NoError(t, p.Signal(os.Interrupt))

@@ -114,24 +114,20 @@ func Stopping(ctx context.Context, err error) error {
 }
 
 // SignalError is the cause of a stop that a signal has asked for.
-type SignalError struct {
-	Signal os.Signal
-	Name   string // what the signal is called
-}
+type SignalError struct{ Signal os.Signal }
 
-func (e *SignalError) Error() string { return "signal " + e.Name }
+func (e *SignalError) Error() string { return "signal " + e.Signal.String() }
 
 // Signals returns a context that ends at the first signal that a user, a terminal that closes, a service manager or a batch scheduler sends,
 // with a *SignalError as its cause: a Run in any phase then finishes its step, saves and returns Stopped. It says so on w. A second signal ends
 // the process at once, by exit(1); a hangup does not, as a closing terminal may send several. Call stop when the run is over. From the call on
 // the process does not end because nobody reads its output any more.
 func Signals(ctx context.Context, w io.Writer, exit func(code int)) (run context.Context, stop func()) {
-	return NamedSignals(ctx, w, exit, os.Signal.String, func() bool { return true })
+	return StepSignals(ctx, w, exit, func() bool { return true })
 }
 
-// NamedSignals is Signals where signals have names of the caller's: that of a process to which another hands on what the user has sent is not its own.
-// begun tells whether a step has begun, which is then finished.
-func NamedSignals(ctx context.Context, w io.Writer, exit func(code int), name func(os.Signal) string, begun func() bool) (run context.Context, stop func()) {
+// StepSignals is Signals where begun tells whether a step has begun, which is then finished.
+func StepSignals(ctx context.Context, w io.Writer, exit func(code int), begun func() bool) (run context.Context, stop func()) {
 	run, cancel := context.WithCancelCause(ctx)
 	received := make(chan os.Signal, 2)
 	signal.Notify(received, StopSignals()...)
@@ -142,12 +138,12 @@ func NamedSignals(ctx context.Context, w io.Writer, exit func(code int), name fu
 	go func() {
 		select {
 		case s := <-received:
-			cancel(&SignalError{s, name(s)})
+			cancel(&SignalError{s})
 			does := "leaving before the first step"
 			if begun() {
 				does = "finishing the step and saving"
 			}
-			fmt.Fprintf(w, "%s: %s; once more to leave at once\n", name(s), does)
+			fmt.Fprintf(w, "%s: %s; once more to leave at once\n", s, does)
 		case <-over:
 			return
 		}

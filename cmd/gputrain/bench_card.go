@@ -49,7 +49,7 @@ func stopping(ctx context.Context) (run context.Context, stop func()) {
 	go func() {
 		select {
 		case s := <-received:
-			cancel(&train.SignalError{Signal: s, Name: s.String()})
+			cancel(&train.SignalError{Signal: s})
 		case <-run.Done():
 		}
 	}()

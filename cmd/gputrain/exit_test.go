@@ -56,9 +56,9 @@ func TestExitCodes(t *testing.T) {
 func TestExitCodeOfEndedRanks(t *testing.T) {
 	for signal, codes := range map[os.Signal][2]int{syscall.SIGTERM: {3, 9}, os.Interrupt: {3, 3}} {
 		err := fmt.Errorf("%w: %w", train.ErrStopped, &train.SignalError{Signal: signal})
-		t.Setenv("GPUTRAIN_LAUNCH_END", "")
+		t.Setenv("GPUTRAIN_LAUNCH", "")
 		assert.Equal(t, codes[0], exitCode(err), "%v, alone", signal)
-		t.Setenv("GPUTRAIN_LAUNCH_END", "a file")
+		t.Setenv("GPUTRAIN_LAUNCH", "a directory")
 		assert.Equal(t, codes[1], exitCode(err), "%v, launched", signal)
 	}
 }

@@ -22,19 +22,18 @@ func TestLaunchIsCheckedOnce(t *testing.T) {
 	good := []string{"train", run, "--set", "train.batch=2"}
 	job, err := (&launchCmd{Hosts: hosts, Restarts: 1, Shrink: true, Command: append([]string{"--"}, good...)}).job()
 	require.NoError(t, err)
-	assert.Equal(t, 3, job.Ranks)
-	assert.Equal(t, good, job.Args)
+	assert.Equal(t, 3, job.ranks)
+	assert.Equal(t, good, job.command[1:])
 	stages := append(good, "--set", "pipeline.stages=2", "--set", "pipeline.adapters=['0:0', '1:0']")
 	job, err = (&launchCmd{Hosts: hosts, Command: stages}).job()
 	require.NoError(t, err)
-	assert.Equal(t, 2, job.Ranks, "of three slots")
+	assert.Equal(t, 2, job.ranks, "of three slots")
 	for want, c := range map[string]launchCmd{
 		"found 3 ranks, wanted a multiple of the 2":   {Ranks: 3, Command: stages},
 		"found -n 0, wanted 1 to 1048576 ranks":       {Command: good},
 		"found -n 1048577, wanted 1 to 1048576 ranks": {Ranks: 1<<20 + 1, Command: good},
 		"found -n 4 and 3 slots":                      {Ranks: 4, Hosts: hosts, Command: good},
-		"found --restarts -1, wanted 0 to 1048576":    {Ranks: 2, Restarts: -1, Command: good},
-		"found --restarts 1048577, wanted 0 to":       {Ranks: 2, Restarts: 1<<20 + 1, Command: good},
+		"found --restarts -1, wanted 0 or more":       {Ranks: 2, Restarts: -1, Command: good},
 		"wanted also --hosts":                         {Ranks: 2, Restarts: 1, Shrink: true, Command: good},
 		"and --restarts":                              {Hosts: hosts, Shrink: true, Command: good},
 		`found "plan", wanted train`:                  {Ranks: 2, Command: []string{"plan"}},
@@ -53,14 +52,14 @@ func TestStartedOver(t *testing.T) {
 	mark := func(launch string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, ".gputrain"), []byte(`{"format":1,"from":"","launch":"`+launch+`"}`), 0o600))
 	}
-	t.Setenv("GPUTRAIN_LAUNCH_ID", "this")
+	t.Setenv("GPUTRAIN_LAUNCH", "/tmp/this")
 	assert.False(t, startedOver(dir), "no run yet")
 	mark("other")
 	assert.False(t, startedOver(dir))
 	mark("this")
 	assert.True(t, startedOver(dir))
 	mark("")
-	t.Setenv("GPUTRAIN_LAUNCH_ID", "")
+	t.Setenv("GPUTRAIN_LAUNCH", "")
 	assert.False(t, startedOver(dir), "of no launch")
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ func TestARunWithoutAStepLeavesEarly(t *testing.T) {
 	leave := func(err error) { left <- err }
 	signalled := func() context.Context {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(&train.SignalError{})
+		cancel(&train.SignalError{Signal: os.Interrupt})
 		return ctx
 	}
 	leaveEarly(signalled(), &begun, time.Millisecond, leave)

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,13 +12,11 @@ import (
 	"os"
 	"reflect"
 	"runtime/debug"
-	"strings"
 	"syscall"
 	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 
-	"gputrain/cmd/gputrain/launch"
 	"gputrain/gguf/modeldir"
 	"gputrain/internal/caught"
 	"gputrain/internal/stranger"
@@ -67,7 +64,7 @@ type cli struct {
 
 func main() {
 	code := run(os.Args[1:])
-	launch.Note(code)
+	noteEnd(code)
 	os.Exit(code)
 }
 
@@ -87,11 +84,11 @@ func run(args []string) (code int) {
 		kong.NamedMapper("path", kong.MapperFunc(somePath)),
 		kong.NamedMapper("model", kong.MapperFunc(someModel)),
 	)
-	if err := cmp.Or(areText(args), noneRemoved(args)); err != nil {
-		say("gputrain: %v\n", err)
-		return train.KindUsage.ExitCode()
+	var ctx *kong.Context
+	err := areText(args)
+	if err == nil {
+		ctx, err = parser.Parse(args)
 	}
-	ctx, err := parser.Parse(args)
 	if err == nil {
 		err = haveValues(ctx)
 	}
@@ -113,10 +110,6 @@ func run(args []string) (code int) {
 
 // tell says why a command, or a part of it, has ended. What other processes have ended with, they have said.
 func tell(err error) {
-	var code codeError
-	if errors.As(err, &code) {
-		return
-	}
 	var told toldError
 	if errors.As(err, &told) {
 		return
@@ -174,7 +167,7 @@ func exitCode(err error) int {
 		return peer.Code
 	case errors.As(err, &code):
 		return int(code)
-	case kind == train.KindStopped && errors.As(err, &signalled) && signalled.Signal == syscall.SIGTERM && launch.Rank(): // mpirun ends what is left of a job
+	case kind == train.KindStopped && errors.As(err, &signalled) && signalled.Signal == syscall.SIGTERM && launched(): // mpirun ends what is left of a job
 		kind = train.KindRankLost
 	}
 	return kind.ExitCode()
@@ -185,22 +178,6 @@ func areText(args []string) error {
 	for _, a := range args {
 		if !utf8.ValidString(a) {
 			return fmt.Errorf("argument %q: found bytes that are not UTF-8, wanted text; a pattern such as a?.txt names a file whose name is not", a)
-		}
-	}
-	return nil
-}
-
-// removed are flags of an older program, and what to do now.
-var removed = map[string]string{
-	"--autotune": "kernels are no longer chosen by measuring: leave it out, every machine takes its variants from one table",
-}
-
-// noneRemoved refuses flags of an older program.
-func noneRemoved(args []string) error {
-	for _, a := range args {
-		flag, _, _ := strings.Cut(a, "=")
-		if now, ok := removed[flag]; ok {
-			return fmt.Errorf("%s: found a flag of an older program; %s", flag, now)
 		}
 	}
 	return nil

@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"gputrain/cmd/gputrain/launch"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/pipeline"
@@ -55,7 +54,7 @@ func (c *trainCmd) stoppable(ctx context.Context, do func(ctx context.Context, b
 	if err := c.open(); err != nil {
 		return err
 	}
-	ctx, stop := train.NamedSignals(ctx, c.out, os.Exit, launch.SignalName, c.begun.Load)
+	ctx, stop := train.StepSignals(ctx, c.out, os.Exit, c.begun.Load)
 	defer stop()
 	if c.group == nil { // several ranks end together
 		defer leaveEarly(ctx, &c.begun, leavePatience, func(err error) {
@@ -127,7 +126,7 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 	if c.chosen != nil {
 		run.Files = []train.File{*c.chosen}
 	}
-	run.Dir, run.Fresh, run.Launch, run.Reschedule, run.Progress = dir, c.Fresh, launch.ID(), c.Reschedule, c.Progress
+	run.Dir, run.Fresh, run.Launch, run.Reschedule, run.Progress = dir, c.Fresh, launchID(), c.Reschedule, c.Progress
 	body := func(run train.Config) error {
 		if cfg.Pipeline.Stages == 1 {
 			return c.onOne(ctx, cfg, run)
@@ -149,7 +148,7 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 // startedOver tells whether the launch that this process is of has removed the earlier run, so that what is there now is wanted.
 func startedOver(dir string) bool {
 	m, err := train.ReadMarker(dir)
-	return err == nil && m.Launch != "" && m.Launch == launch.ID() // of a marker that cannot be read, the run tells
+	return err == nil && m.Launch != "" && m.Launch == launchID() // of a marker that cannot be read, the run tells
 }
 
 // config is setup.Train of a run that may go on in dir: then it needs nothing of model.from, lora.from and data.tokenizer, which may be gone, but that they

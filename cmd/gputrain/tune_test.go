@@ -212,10 +212,10 @@ func TestTuneAsChosenBefore(t *testing.T) {
 		return (&tuneCmd{Model: model, Data: []string{data}, Set: append([]string{"data.epochs=1", "lora.rank=3"}, set...), RunDir: dir, Progress: "none"}).Run(context.Background())
 	}
 	stopped, cancel := context.WithCancelCause(t.Context())
-	cancel(&train.SignalError{Name: "SIGTERM"})
+	cancel(&train.SignalError{Signal: os.Interrupt})
 	c := &tuneCmd{Model: base, Data: []string{chats}, RunDir: dir, Progress: "none"}
 	err := train.Stopping(stopped, c.tune(stopped, time.Now(), &trainCmd{}))
-	require.EqualError(t, err, "train: stopped: signal SIGTERM; no step has been made, so there was nothing to save")
+	require.EqualError(t, err, "train: stopped: signal interrupt; no step has been made, so there was nothing to save")
 	assert.Equal(t, 3, exitCode(err))
 	require.NoDirExists(t, dir, "it is made by the run")
 	require.NoError(t, tune(base, chats))

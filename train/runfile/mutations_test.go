@@ -113,21 +113,23 @@ null|""|text|"1"|-2|-1|0|1|2|3|5|1.5|0.5|1.0|1e3|1e7|3000000000|3000000000000000
 
 // A file that the program takes is one of the schema, and one that it refuses is none but for what a schema cannot know.
 func TestSchemaAgreesWithTheReader(t *testing.T) {
-	e := newEditor(t)
 	met := map[string]int{}
 	taken, refused := 0, 0
+	var files []string
 	for i, file := range mutations() {
-		if testing.Short() && i%4 > 0 {
-			continue
+		if !testing.Short() || i%4 == 0 {
+			files = append(files, file)
 		}
-		said, marked := read(file), e.check(t, file)
+	}
+	for i, mark := range marked(t, files) {
+		file, said := files[i], read(files[i])
 		if said == nil {
 			taken++
-			assert.NoError(t, marked, "the reader takes %q", file)
+			assert.Empty(t, mark, "the reader takes %q", file)
 			continue
 		}
 		refused++
-		if marked == nil {
+		if mark == "" {
 			known := false
 			for _, u := range unknowable {
 				if strings.Contains(said.Error(), u) {

@@ -1,7 +1,0 @@
-//go:build unix && !linux
-
-package launch
-
-import "syscall"
-
-func stopWithParent(*syscall.SysProcAttr) {}

@@ -1,0 +1,11 @@
+//go:build !unix
+
+package main
+
+import "syscall"
+
+const stopSignal = syscall.SIGTERM
+
+var ownGroup *syscall.SysProcAttr
+
+func killGroup(int) {}
