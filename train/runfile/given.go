@@ -2,6 +2,7 @@ package runfile
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -32,4 +33,14 @@ func (c *Config) Wrong(key string, err error) error {
 // Invalid is the error for a value of a key, which may go on with its place in a list.
 func (c *Config) Invalid(at string, found any, wanted string) error {
 	return c.Wrong(at, fmt.Errorf("found %v, wanted %s", found, wanted))
+}
+
+// IsDefault tells whether a key has the value that it has whatever the others are, or one that Lay has laid as such.
+func (c *Config) IsDefault(key string) bool { return c.Origin(key) == byDefault }
+
+// Clone is a copy, over which values may be laid.
+func (c *Config) Clone() *Config {
+	out := *c
+	out.origin, out.Optimizer.Parameters = maps.Clone(c.origin), maps.Clone(c.Optimizer.Parameters)
+	return &out
 }
