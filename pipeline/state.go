@@ -120,11 +120,11 @@ func Load(ctx context.Context, devices []*gpu.Device, c Config, dir string) (*St
 
 // LoadWeights makes a state of step 0 with the parameters of a checkpoint or model; see state.LoadWeights.
 func LoadWeights(ctx context.Context, devices []*gpu.Device, c Config, dir string) (*State, error) {
-	found, weights, err := state.OpenWeights(c.State, dir)
+	found, weights, files, err := state.OpenWeights(c.State, dir)
 	if err != nil {
 		return nil, err
 	}
-	defer weights.Close()
+	defer files.Close()
 	params, _ := weights.Params(0)
 	c.State = found
 	return Create(ctx, devices, c, params)

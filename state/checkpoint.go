@@ -13,6 +13,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
 	"gputrain/checkpoint"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/optim"
 )
@@ -25,11 +26,11 @@ type Checkpoint struct {
 	Record checkpoint.Record
 	Params []buffers.Host // in the order of the definition, to be read from the files until Close
 
-	weights *model.Stored
+	files *hub.Bundle
 }
 
 // Close closes the files of the parameters.
-func (c *Checkpoint) Close() error { return c.weights.Close() }
+func (c *Checkpoint) Close() error { return c.files.Close() }
 
 // ReadCheckpoint verifies and reads the checkpoint in dir. Definition and Optimizer may be left out of the configuration, and Frozen with the latter: the
 // checkpoint's own are used. Where they are given and differ the error wraps checkpoint.ErrMismatch and names the first difference; a file or tensor that is not
@@ -39,11 +40,13 @@ func ReadCheckpoint(c Config, dir string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	if out.weights, err = model.OpenWeightsOn(dir, out.Config.Definition, c.BaseAt); err != nil {
-		return nil, loadError(dir, "%w", err)
+	out.files = hub.OpenOn(dir, c.BaseAt)
+	weights, err := out.files.Weights(out.Config.Definition)
+	if err != nil {
+		return nil, errors.Join(loadError(dir, "%w", err), out.Close())
 	}
-	out.Params, _ = out.weights.Params(0)
-	if out.Config.base = out.weights.Base(); out.Config.base == nil {
+	out.Params, _ = weights.Params(0)
+	if out.Config.base = weights.Base(); out.Config.base == nil {
 		out.Config, err = out.Config.leftToBase(out.Params)
 	}
 	if err != nil {
@@ -76,21 +79,24 @@ func verified(fs checkpoint.FileSystem, dir string) (checkpoint.Record, error) {
 	return checkpoint.ReadRecord(fs, dir)
 }
 
-// OpenWeights verifies the parameters alone and opens their files, of a checkpoint or of any directory in the Hugging Face layout, whatever trained them.
-// The definition may be left out of the configuration: the directory's own is used.
-func OpenWeights(c Config, dir string) (Config, *model.Stored, error) {
-	if err := checkpoint.VerifyModel(checkpoint.OS, dir); err != nil {
-		return c, nil, err
+// OpenWeights verifies the parameters alone and opens their files, to be read until these are closed, of a checkpoint or of any
+// model on disk, whatever trained it. The definition may be left out of the configuration: the model's own is used.
+func OpenWeights(c Config, path string) (Config, *model.Stored, io.Closer, error) {
+	if err := checkpoint.VerifyModel(checkpoint.OS, path); err != nil {
+		return c, nil, nil, err
 	}
-	c, err := c.reconcileModel(dir)
+	files := hub.OpenOn(path, c.BaseAt)
+	c, err := c.reconcileModel(path, files)
+	var weights *model.Stored
+	if err == nil {
+		if weights, err = files.Weights(c.Definition); err != nil {
+			err = loadError(path, "%w", err)
+		}
+	}
 	if err != nil {
-		return c, nil, err
+		return c, nil, nil, errors.Join(err, files.Close())
 	}
-	weights, err := model.OpenWeights(dir, c.Definition)
-	if err != nil {
-		return c, nil, loadError(dir, "%w", err)
-	}
-	return c, weights, nil
+	return c, weights, files, nil
 }
 
 // Restore puts the optimizer's tensors and counts into states that together are those of the whole model. A tensor that is missing, of
@@ -203,8 +209,8 @@ func modelJSON(def model.Definition) ([]byte, error) {
 }
 
 // reconcileModel fills in the definition, or compares it.
-func (c Config) reconcileModel(dir string) (Config, error) {
-	saved, err := model.ReadConfigOn(dir, c.BaseAt)
+func (c Config) reconcileModel(dir string, files *hub.Bundle) (Config, error) {
+	saved, err := files.Definition()
 	if err != nil {
 		return c, loadError(dir, "%w", err)
 	}
@@ -233,8 +239,9 @@ func (c Config) reconcileModel(dir string) (Config, error) {
 
 // reconcile fills in what the configuration leaves out and compares the rest.
 func (c Config) reconcile(dir string, record checkpoint.Record) (Config, error) {
-	c, err := c.reconcileModel(dir)
-	if err != nil {
+	files := hub.OpenOn(dir, c.BaseAt)
+	c, err := c.reconcileModel(dir, files)
+	if err = errors.Join(err, files.Close()); err != nil {
 		return c, err
 	}
 	stored, err := SavedOptimizer(record)

@@ -10,6 +10,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/checkpoint"
 	"gputrain/gpu"
+	"gputrain/hub"
 	"gputrain/internal/suggest"
 	"gputrain/model"
 	"gputrain/optim"
@@ -102,11 +103,12 @@ func (c Config) leftToBase(params []buffers.Host) (Config, error) {
 	if err != nil || c.base == nil {
 		return c, err
 	}
-	_, weights, err := model.OpenPartial(c.Base, []string{""}) // what is trained may lack there
+	files := hub.Open(c.Base)
+	defer files.Close()
+	_, weights, err := files.Partial([]string{""}) // what is trained may lack there
 	if err != nil {
 		return c, err
 	}
-	defer weights.Close()
 	there, _ := weights.Params(0)
 	found, err := model.Fingerprint(c.frozenOf(there))
 	if err == nil && found != c.base.Fingerprint {

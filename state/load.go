@@ -53,11 +53,11 @@ func (s *TrainState) restoreOptimizer(saved *Checkpoint) error {
 // LoadWeights makes a state of step 0 with the parameters of a checkpoint, or of any directory in the Hugging Face layout; the optimizer begins
 // anew. See OpenWeights.
 func LoadWeights(ctx context.Context, dev *gpu.Device, c Config, dir string) (*TrainState, error) {
-	c, weights, err := OpenWeights(c, dir)
+	c, weights, files, err := OpenWeights(c, dir)
 	if err != nil {
 		return nil, err
 	}
-	defer weights.Close()
+	defer files.Close()
 	params, _ := weights.Params(0)
 	return CreateFrom(ctx, dev, c, params)
 }

@@ -91,9 +91,9 @@ func TestLoadOnlyWeightsOrOptimizer(t *testing.T) {
 	}
 	require.ErrorIs(t, second(s.LoadOptimizer(t.Context(), exported)), checkpoint.ErrCorrupt, "a model has no optimizer")
 	change(t, filepath.Join(exported, "config.json"), func(d []byte) []byte { return bytes.Replace(d, []byte(`"scale_attn_weights": true,`), nil, 1) })
-	_, weights, err := OpenWeights(c, exported)
+	_, _, files, err := OpenWeights(c, exported)
 	require.NoError(t, err, "a key less that says what is so anyway")
-	require.NoError(t, weights.Close())
+	require.NoError(t, files.Close())
 	wrong := c
 	wrong.Definition, err = model.NewGPT2(model.GPT2Config{Layers: 3, Heads: 2, Width: 16, Vocab: testV, Context: testT})
 	require.NoError(t, err)
