@@ -6,19 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
+	"path"
 	"strings"
 
-	"gputrain/gguf/modeldir"
 	"gputrain/internal/stranger"
 )
 
 // Fingerprint is a hash of what [Open] reads for the same names, in hexadecimal.
-func Fingerprint(dir, what string) (string, error) {
+func Fingerprint(files stranger.Files, what string) (string, error) {
 	sum := sha256.New()
 	read := func(name string, raw []byte, err error) error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("chat: open %q: %w", dir, err)
+			return fmt.Errorf("chat: open %q: %w", files.Path("."), err)
 		}
 		fmt.Fprintf(sum, "%q %d\n%s\n", name, len(raw), raw)
 		return nil
@@ -33,16 +32,16 @@ func Fingerprint(dir, what string) (string, error) {
 		fmt.Fprintf(sum, "%q %q\n", what, builtIn[what])
 	}
 	names := []string{File, "tokenizer_config.json", "special_tokens_map.json", "chat_template.json"}
-	more, err := additional(dir)
+	more, err := additional(files)
 	if err != nil {
-		return "", fmt.Errorf("chat: open %q: %w", dir, err)
+		return "", fmt.Errorf("chat: open %q: %w", files.Path("."), err)
 	}
 	for _, name := range more {
-		names = append(names, filepath.Join(folder, name))
+		names = append(names, path.Join(folder, name))
 	}
 	for _, name := range names {
-		raw, err := modeldir.Read(filepath.Join(dir, name))
-		if err := read(filepath.ToSlash(name), raw, err); err != nil {
+		raw, err := fs.ReadFile(files, name)
+		if err := read(name, raw, err); err != nil {
 			return "", err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/hub"
 	"gputrain/tokenizer"
 )
 
@@ -76,14 +77,14 @@ func TestLearnedOfManners(t *testing.T) {
 }
 
 func encoder(t *testing.T, source string, o Options) *Encoder {
-	tok, err := tokenizer.Open("../tokenizer/testdata/qwen2")
+	tok, err := openTokenizer("../tokenizer/testdata/qwen2")
 	require.NoError(t, err)
 	if source == "" {
 		e, err := NewEncoder(tok, nil, o)
 		require.NoError(t, err)
 		return e
 	}
-	of, err := Open(directory(t, map[string]string{"chat_template.jinja": source}), "")
+	of, err := Open(hub.Open(directory(t, map[string]string{"chat_template.jinja": source})), "")
 	require.NoError(t, err)
 	e, err := NewEncoder(tok, of, o)
 	require.NoError(t, err)
@@ -185,11 +186,11 @@ func TestBorder(t *testing.T) {
 
 // A tokenizer that puts tokens around a text puts them around plain text, once, and never around what a template wrote.
 func TestNoTokenTwice(t *testing.T) {
-	tok, err := tokenizer.Open("../tokenizer/testdata/llama2")
+	tok, err := openTokenizer("../tokenizer/testdata/llama2")
 	require.NoError(t, err)
 	before, _ := tok.Around()
 	require.Len(t, before, 1)
-	of, err := Open(directory(t, map[string]string{"chat_template.jinja": "<s>{{ messages[0].content }}"}), "")
+	of, err := Open(hub.Open(directory(t, map[string]string{"chat_template.jinja": "<s>{{ messages[0].content }}"})), "")
 	require.NoError(t, err)
 	e, err := NewEncoder(tok, of, Options{})
 	require.NoError(t, err)
@@ -218,9 +219,9 @@ func TestEncodeRefuses(t *testing.T) {
 		_, err := learns(t, encoder(t, c.template, Options{}), c.row)
 		assert.ErrorContains(t, err, c.says, c)
 	}
-	tok, err := tokenizer.Open("../tokenizer/testdata/gpt2")
+	tok, err := openTokenizer("../tokenizer/testdata/gpt2")
 	require.NoError(t, err)
-	of, err := Open(t.TempDir(), "chatml")
+	of, err := Open(hub.Open(t.TempDir()), "chatml")
 	require.NoError(t, err)
 	_, err = NewEncoder(tok, of, Options{})
 	assert.EqualError(t, err, "chat: template chatml: found no token <|im_start|> in the tokenizer, wanted one; the built-in template alpaca needs none")
@@ -242,4 +243,13 @@ func TestPrompt(t *testing.T) {
 	assert.Equal(t, e.tokenizer.EndTokens(), encoder(t, bare, Options{}).Ends())
 	apart := "{% for m in messages %}{{ m.content }}\n<|im_end|>{% endfor %}"
 	assert.Equal(t, e.tokenizer.EndTokens(), encoder(t, apart, Options{}).Ends(), "a token that does not follow the answer at once does not end it")
+}
+
+// openTokenizer opens the tokenizer at a path.
+func openTokenizer(path string) (*tokenizer.Tokenizer, error) {
+	files, err := hub.OpenTokenizer(path)
+	if err != nil {
+		return nil, err
+	}
+	return tokenizer.Open(files)
 }

@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"gputrain/chat/template"
-	"gputrain/gguf"
-	"gputrain/gguf/modeldir"
 	"gputrain/internal/stranger"
 	"gputrain/internal/suggest"
 )
@@ -26,26 +24,26 @@ type Template struct {
 	sources map[string]string             // of all
 	special template.Object               // tokens, by the names that templates have for them
 	builtin bool
-	dir     string
+	files   stranger.Files
 	account template.Account // of all its renderings
 }
 
 // ErrNone is what Open says of a directory that has no template.
 var ErrNone = errors.New("no chat template")
 
-// Open reads the template of a model's directory. What may be "" for the template of the directory, the name of another
+// Open reads the template of a model's directory, or of what stands for one, such as a hub.Bundle. What may be "" for the template of the directory, the name of another
 // that the directory has, the name of a built-in one, or the path of a file that ends in .jinja.
-func Open(dir, what string) (*Template, error) {
-	t := &Template{name: what, all: map[string]*template.Template{}, sources: map[string]string{}, dir: dir}
+func Open(files stranger.Files, what string) (*Template, error) {
+	t := &Template{name: what, all: map[string]*template.Template{}, sources: map[string]string{}, files: files}
 	if err := t.open(what); err != nil {
-		return nil, fmt.Errorf("chat: open %q: %w", dir, err)
+		return nil, fmt.Errorf("chat: open %q: %w", files.Path("."), err)
 	}
 	return t, nil
 }
 
 func (t *Template) open(what string) error {
 	var config map[string]json.RawMessage
-	if err := modeldir.Beside(t.dir, "tokenizer_config.json", &config); err != nil {
+	if err := stranger.Beside(t.files, "tokenizer_config.json", &config); err != nil {
 		return err
 	}
 	if err := t.tokens(config); err != nil {
@@ -100,23 +98,23 @@ func (t *Template) ofDirectory(config map[string]json.RawMessage) error {
 	}
 	if len(t.all) == 0 {
 		var processor map[string]json.RawMessage
-		if err := modeldir.Beside(t.dir, "chat_template.json", &processor); err != nil {
+		if err := stranger.Beside(t.files, "chat_template.json", &processor); err != nil {
 			return err
 		}
 		if err := t.configured(processor["chat_template"], "chat_template.json"); err != nil {
 			return err
 		}
 	}
-	names, err := additional(t.dir)
+	names, err := additional(t.files)
 	if err != nil {
 		return err
 	}
 	files := map[string]string{"default": File}
 	for _, name := range names {
-		files[strings.TrimSuffix(name, ".jinja")] = filepath.Join(folder, name)
+		files[strings.TrimSuffix(name, ".jinja")] = path.Join(folder, name)
 	}
 	for i, name := range append([]string{"default"}, slices.Sorted(maps.Keys(files))...) {
-		raw, err := modeldir.Read(filepath.Join(t.dir, files[name]))
+		raw, err := fs.ReadFile(t.files, files[name])
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
@@ -125,7 +123,7 @@ func (t *Template) ofDirectory(config map[string]json.RawMessage) error {
 		case i == 0: // with it, nothing of the configuration counts
 			t.all = map[string]*template.Template{}
 		}
-		if err := t.parse(name, filepath.ToSlash(files[name]), string(raw)); err != nil {
+		if err := t.parse(name, files[name], string(raw)); err != nil {
 			return err
 		}
 	}
@@ -135,17 +133,17 @@ func (t *Template) ofDirectory(config map[string]json.RawMessage) error {
 // folder has templates besides the one for everything.
 const folder = "additional_chat_templates"
 
-func additional(dir string) (names []string, err error) {
-	info, err := os.Lstat(filepath.Join(dir, folder))
+func additional(files stranger.Files) (names []string, err error) {
+	info, err := fs.Stat(files, folder)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), err != nil && gguf.Is(dir):
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
 		return nil, err
 	case !info.IsDir():
 		return nil, fmt.Errorf("%s: found no directory, wanted one", folder)
 	}
-	entries, err := os.ReadDir(filepath.Join(dir, folder))
+	entries, err := fs.ReadDir(files, folder)
 	for _, e := range entries {
 		if filepath.Ext(e.Name()) == ".jinja" {
 			names = append(names, e.Name())
@@ -179,7 +177,7 @@ var tokenNames = []string{"bos_token", "eos_token", "unk_token", "sep_token", "p
 
 func (t *Template) tokens(config map[string]json.RawMessage) error {
 	var older map[string]json.RawMessage
-	if err := modeldir.Beside(t.dir, "special_tokens_map.json", &older); err != nil {
+	if err := stranger.Beside(t.files, "special_tokens_map.json", &older); err != nil {
 		return err
 	}
 	for _, name := range tokenNames {

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"gputrain/internal/system"
-	"gputrain/model"
 )
 
 // Source is one file of a checkpoint that is being written.
@@ -141,7 +140,7 @@ func isCheckpointFile(name string) bool {
 	case ConfigFile, IndexFile, OptimizerFile, OtherFile, RecordFile, manifestName:
 		return true
 	}
-	return isSafetensors(name) && (strings.HasPrefix(name, "model") || name == model.AdapterWeightsFile)
+	return isSafetensors(name) && (strings.HasPrefix(name, "model") || name == adapterWeightsFile)
 }
 
 // CheckSpace tells whether so many checkpoints of these sources below dir, which is there, would fit the disk: a *SaveError with a *SpaceError where they

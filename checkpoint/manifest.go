@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"gputrain/gguf"
 	"gputrain/internal/stranger"
 )
 
@@ -124,9 +123,10 @@ func Verify(fsys FileSystem, dir string) error {
 	return nil
 }
 
-// VerifyModel is Verify of a checkpoint; any other directory, which has no manifest, passes.
+// VerifyModel is Verify of a checkpoint; any other directory, which has no manifest, passes, and so does a file.
 func VerifyModel(fsys FileSystem, dir string) error {
-	if _, err := fsys.Size(manifestPath(dir)); errors.Is(err, fs.ErrNotExist) || gguf.Is(dir) {
+	_, file := fsys.Size(dir)
+	if _, err := fsys.Size(manifestPath(dir)); errors.Is(err, fs.ErrNotExist) || file == nil {
 		return nil
 	}
 	return Verify(fsys, dir)

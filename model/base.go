@@ -8,10 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
-	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,7 +16,6 @@ import (
 	"sync/atomic"
 
 	"gputrain/buffers/array"
-	"gputrain/gguf/modeldir"
 	"gputrain/internal/caught"
 	"gputrain/internal/stranger"
 )
@@ -96,127 +92,14 @@ func (b Base) Text() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// ReadBase reads what a directory says of parameters that it leaves out; nil where it says nothing.
-func ReadBase(dir string) (*Base, error) {
-	b, err := readBase(dir, BaseFile)
-	if b != nil && !filepath.IsAbs(b.Directory) {
-		return nil, fmt.Errorf("%s: directory: found %q, wanted an absolute path", BaseFile, b.Directory)
-	}
-	return b, err
-}
-
-// TrainedUpon reads what the adapters in a directory were trained upon: BaseFile, else FingerprintFile; nil where neither is there.
-func TrainedUpon(dir string) (*Base, error) {
-	b, err := ReadBase(dir)
-	if b != nil || err != nil {
-		return b, err
-	}
-	return readBase(dir, FingerprintFile)
-}
-
-func readBase(dir, name string) (*Base, error) {
-	raw, err := modeldir.Read(filepath.Join(dir, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
+// ParseBase reads a BaseFile or a FingerprintFile.
+func ParseBase(raw []byte) (*Base, error) {
 	b, d := &Base{}, json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err := d.Decode(b); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, stranger.Told(raw, err))
+		return nil, stranger.Told(raw, err)
 	}
 	return b, nil
-}
-
-// anything lets every parameter be missing.
-var anything = regexp.MustCompile("")
-
-// mostBases is how many directories may stand behind each other as bases.
-const mostBases = 8
-
-// BaseError says why the base of a directory cannot be read.
-type BaseError struct {
-	Dir  string // that names it
-	Base string
-	Err  error
-}
-
-// Error names both.
-func (e *BaseError) Error() string {
-	return fmt.Sprintf("model: read weights: base %q: %v (%s)", e.Base, e.Err, e.Dir)
-}
-
-// Unwrap gives the cause.
-func (e *BaseError) Unwrap() error { return e.Err }
-
-// bases is how a directory was come to.
-type bases struct {
-	at    string   // where its base is; "": where it says
-	above []string // the directories whose bases led to it, without links
-}
-
-// Bases are the directories that a directory has its parameters from besides itself: its base, the base of that, and so on. Those that cannot be read any
-// more end the list: opening them says why.
-func Bases(dir string) (dirs []string) {
-	for range mostBases {
-		b, err := ReadBase(dir)
-		if err != nil || b == nil {
-			break
-		}
-		dir = b.Directory
-		dirs = append(dirs, dir)
-	}
-	return dirs
-}
-
-// openBase opens the directory that has the parameters that s, of dir, lacks, and compares their fingerprint.
-func (s *Stored) openBase(def Definition, dir string, b Base, from bases) (err error) {
-	if from.at != "" {
-		if b.Directory, err = filepath.Abs(from.at); err != nil {
-			return err
-		}
-	}
-	failed := func(err error) error {
-		var deeper *BaseError
-		if errors.As(err, &deeper) { // of the base's own base, which is named
-			return err
-		}
-		return &BaseError{Dir: dir, Base: b.Directory, Err: err}
-	}
-	here, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return failed(err)
-	}
-	there, err := filepath.EvalSymlinks(b.Directory)
-	if err != nil {
-		return failed(err)
-	}
-	above := append(slices.Clone(from.above), here)
-	switch {
-	case there == here:
-		return failed(errors.New("found the directory itself, wanted another one: what it leaves out is nowhere"))
-	case slices.Contains(above, there):
-		return failed(errors.New("found a directory whose own base this is, wanted another one: what they leave out is nowhere"))
-	case len(above) > mostBases:
-		return failed(fmt.Errorf("found more than %d bases behind each other", mostBases))
-	}
-	if config, err := readConfigFile(b.Directory); err == nil && config.Kind() != def.Kind() {
-		return failed(fmt.Errorf("found a model of kind %s, wanted %s: it is not what was trained upon", config.Kind(), def.Kind()))
-	}
-	if s.base, err = openWeights(b.Directory, def, nil, bases{above: above}); err != nil {
-		return failed(err)
-	}
-	found, n, err := s.belowFingerprint()
-	if err != nil {
-		return failed(err)
-	}
-	if found != b.Fingerprint {
-		return failed(fmt.Errorf("found %d parameters of fingerprint %s, wanted %s: it is not, or no longer, what was trained upon", n, found, b.Fingerprint))
-	}
-	s.from = &b
-	return nil
 }
 
 // belowFingerprint is that of the parameters that the base has, and how many they are.

@@ -3,11 +3,6 @@ package model
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-
-	"gputrain/buffers/nf4/bitsandbytes"
-	"gputrain/buffers/safetensors"
 )
 
 // quantizedWeights reads how weights are stored quantized, whoever did it: nf4 of bitsandbytes is read, and forgotten, as
@@ -46,71 +41,4 @@ func (c *ConfigReader) bitsandbytes() string {
 		return "bitsandbytes in " + kind
 	}
 	return ""
-}
-
-// tensor is a parameter in a file: a safetensors file, or another that reads it.
-type tensor struct {
-	name  string
-	dtype string // "F32", "BF16" or "F16" of what can be read; of a matrix in nf4 what its numbers are rounded to
-	shape []int
-	file  *safetensors.File
-	nf4   *bitsandbytes.Matrix // nil: it is whole
-	other func(dst []float32, first int) error
-}
-
-// weights are the tensors of files, by their full names.
-type weights map[string]*tensor
-
-// wholeTypes are the names of bitsandbytes.DTypes in files.
-var wholeTypes = map[string]string{"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
-
-// tensorsOf lists the tensors of files. Those that only say what a matrix in nf4 stands for are none of their own.
-func tensorsOf(files []*safetensors.File) (weights, error) {
-	in := map[string]*safetensors.File{}
-	for _, f := range files {
-		for _, name := range f.Names() {
-			if in[name] != nil {
-				return nil, fmt.Errorf("tensor %q is in two files", name)
-			}
-			in[name] = f
-		}
-	}
-	w := weights{}
-	packed := map[string]bool{}
-	for name, f := range in {
-		if of := bitsandbytes.Of(name); in[of] != nil {
-			packed[of] = true
-			continue
-		}
-		w[name] = tensorIn(f, name)
-	}
-	for _, name := range slices.Sorted(maps.Keys(packed)) {
-		m, err := bitsandbytes.Open(func(tensor string) *safetensors.File { return in[tensor] }, name)
-		if err != nil {
-			return nil, err
-		}
-		if w[name] == nil {
-			return nil, fmt.Errorf("tensor %q: found it to say of another what it stands for, and another to say that of it", name)
-		}
-		w[name].nf4, w[name].shape, w[name].dtype = m, m.Shape, wholeTypes[m.DType]
-	}
-	return w, nil
-}
-
-// tensorIn is a tensor that a file has whole.
-func tensorIn(f *safetensors.File, name string) *tensor {
-	t := &tensor{name: name, file: f}
-	t.dtype, t.shape, _ = f.Info(name)
-	return t
-}
-
-// read gives numbers from one on, widened.
-func (t *tensor) read(dst []float32, first int) error {
-	switch {
-	case t.nf4 != nil:
-		return t.nf4.Read(dst, first)
-	case t.other != nil:
-		return t.other(dst, first)
-	}
-	return t.file.Float32At(t.name, dst, first)
 }

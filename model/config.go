@@ -8,49 +8,15 @@ import (
 	"io"
 	"maps"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"gputrain/gguf/modeldir"
-	"gputrain/internal/placeholder"
 	"gputrain/internal/stranger"
 	"gputrain/internal/terminal"
 )
 
 // configLimit bounds config.json: real ones have a few kilobytes.
 const configLimit = 1 << 20
-
-// ReadConfig reads config.json in dir; of a directory with adapters, adapter_config.json too, and where
-// there is no config.json, that of the base.
-func ReadConfig(dir string) (Definition, error) { return ReadConfigOn(dir, "") }
-
-// ReadConfigOn is ReadConfig of a directory whose base is in another place than it says: in at. "": where it says.
-func ReadConfigOn(dir, at string) (Definition, error) {
-	if is, err := isAdapter(dir); err != nil || is {
-		if err != nil {
-			return nil, fmt.Errorf("model: read config %w", err)
-		}
-		return readAdapted(dir, at)
-	}
-	return readConfigFile(dir)
-}
-
-func readConfigFile(dir string) (Definition, error) {
-	name := filepath.Join(dir, "config.json")
-	raw, err := modeldir.Read(name)
-	if err != nil {
-		return nil, fmt.Errorf("model: read config %w", err)
-	}
-	def, err := ParseConfig(raw)
-	if what := placeholder.What(raw); err != nil && what != "" {
-		err = errors.New(what)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("model: read config %q: %w", name, err)
-	}
-	return def, nil
-}
 
 // ParseConfig makes a definition of a config.json in the Hugging Face layout. Keys
 // that are absent have Hugging Face's defaults, except sizes, which must be there. An
@@ -110,7 +76,7 @@ func ConfigEnding(def Definition, dtype string, ends []int32) ([]byte, error) {
 	}
 	maps.Copy(settings, def.Settings())
 	if ends != nil {
-		settings["eos_token_id"] = modeldir.EndIDs(ends)
+		settings["eos_token_id"] = stranger.IDs(ends)
 	}
 	settings["model_type"] = def.Kind()
 	key := "torch_dtype"

@@ -190,15 +190,6 @@ func TestHostileConfigs(t *testing.T) {
 	require.ErrorContains(t, err, "n_layer", "all that is wrong is told at once")
 }
 
-func TestReadConfigErrors(t *testing.T) {
-	dir := t.TempDir()
-	_, err := ReadConfig(dir)
-	require.ErrorIs(t, err, os.ErrNotExist)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"model_type": "t5"}`), 0o644))
-	_, err = ReadConfig(dir)
-	require.ErrorContains(t, err, fmt.Sprintf("%q", filepath.Join(dir, "config.json")))
-}
-
 func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(hubGPT2))
 	f.Add([]byte(tinyLlama))

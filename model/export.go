@@ -16,6 +16,12 @@ import (
 	"gputrain/buffers/safetensors"
 )
 
+// Names of the files with the weights.
+const (
+	weightsStem = "model"
+	indexSuffix = ".safetensors.index.json"
+)
+
 // Metadata is what Hugging Face wants to find in the header of model.safetensors.
 func Metadata() map[string]string { return map[string]string{"format": "pt"} }
 

@@ -18,7 +18,7 @@ import (
 func TestFamiliesComeBack(t *testing.T) {
 	for _, name := range familyNames {
 		from, to := filepath.Join("testdata", "models", name), filepath.Join(t.TempDir(), name)
-		def, hosts, err := ReadHF(from)
+		def, hosts, err := readHF(from)
 		require.NoError(t, err)
 		require.NoError(t, writeHF(to, def, hosts, "BF16"))
 		assert.Equal(t, configIn(t, from), configIn(t, to), name)
@@ -53,7 +53,7 @@ func configIn(t *testing.T, dir string) (fields map[string]any) {
 // The text part of a Gemma 3 with images is the same Gemma 3, whatever its tensors are called, and is written as one.
 func TestTextPartOfImages(t *testing.T) {
 	from := filepath.Join("testdata", "models", "gemma3_small")
-	def, hosts, err := ReadHF(from)
+	def, hosts, err := readHF(from)
 	require.NoError(t, err)
 	text := configIn(t, from)
 	raw, err := json.Marshal(map[string]any{
@@ -71,7 +71,7 @@ func TestTextPartOfImages(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, safetensors.Write(f, tensors, nil))
 		require.NoError(t, f.Close())
-		part, found, err := ReadHF(dir)
+		part, found, err := readHF(dir)
 		require.NoError(t, err)
 		assert.Equal(t, def.Kind(), part.Kind())
 		assert.Equal(t, hosts, found)

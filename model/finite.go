@@ -76,11 +76,11 @@ func (s *Stored) check(name string, part []float32) error {
 
 // count counts the numbers of a tensor that are not finite.
 func (s *Stored) count(name string) (*NotFiniteError, error) {
-	e := &NotFiniteError{Tensor: name, Directory: s.dir, Of: int(elements(s.in[name].shape))}
+	e := &NotFiniteError{Tensor: name, Directory: s.dir, Of: int(elements(s.in[name].Shape))}
 	part := make([]float32, min(e.Of, 1<<16))
 	for first := 0; first < e.Of; first += len(part) {
 		part = part[:min(len(part), e.Of-first)]
-		if err := s.in[name].read(part, first); err != nil {
+		if err := s.in[name].Read(part, first); err != nil {
 			return nil, err
 		}
 		e.Count += notFinite(part)

@@ -46,7 +46,7 @@ func readGolden(t *testing.T, name string) golden {
 	raw, err := os.ReadFile(filepath.Join(g.dir, "case.json"))
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(raw, &g))
-	def, hosts, err := ReadHF(g.dir)
+	def, hosts, err := readHF(g.dir)
 	require.NoError(t, err)
 	g.def = def
 	for _, h := range hosts {

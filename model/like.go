@@ -13,8 +13,8 @@ func (s *Stored) DType() string {
 	for s != nil {
 		for _, name := range s.names {
 			t := s.in[name]
-			if elementsOf[t.dtype] += elements(t.shape); elementsOf[t.dtype] > elementsOf[most] {
-				most = t.dtype
+			if elementsOf[t.DType] += elements(t.Shape); elementsOf[t.DType] > elementsOf[most] {
+				most = t.DType
 			}
 		}
 		s = s.base
@@ -41,7 +41,7 @@ func (s *Stored) dress(def Definition, tensors []safetensors.Tensor, typed bool,
 			tensors[i].Name = name
 		}
 		if typed {
-			dtype := s.in[name].dtype
+			dtype := s.in[name].DType
 			tensors[i].DType, tensors[i].Data = dtype, dataAs(dtype, p.Path, read)
 		}
 	}

@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"gputrain/internal/placeholder"
 	"gputrain/internal/stranger"
 	"gputrain/internal/suggest"
 	"gputrain/internal/terminal"
@@ -190,22 +188,6 @@ func compacted(raw json.RawMessage) string {
 		return string(raw)
 	}
 	return out.String()
-}
-
-// readPEFT reads the adapter_config.json in dir.
-func readPEFT(dir string) (p peft, err error) {
-	name := filepath.Join(dir, AdapterConfigFile)
-	raw, err := stranger.Read(name)
-	if err != nil {
-		return p, fmt.Errorf("model: read adapter %w", err)
-	}
-	if p, err = parsePEFT(raw); err != nil {
-		if what := placeholder.What(raw); what != "" {
-			err = errors.New(what)
-		}
-		return p, fmt.Errorf("model: read adapter %q: %w", name, err)
-	}
-	return p, nil
 }
 
 // adapt is def with the adapters that p tells of.

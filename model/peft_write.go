@@ -4,25 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 
 	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
 )
-
-// OpenAdapter is def with the adapters of a PEFT directory, and these alone, to be read until Close: nothing is read of the base that the directory names.
-func OpenAdapter(dir string, def Definition) (Definition, *Stored, error) {
-	p, err := readPEFT(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	if def, err = p.adapt(def); err != nil {
-		return nil, nil, fmt.Errorf("%w (%s)", err, filepath.Join(dir, AdapterConfigFile))
-	}
-	s, err := openAdapterFile(dir, def.(adapted))
-	return def, s, err
-}
 
 // Adapters are the parameters of adapters in their file.
 func (s *Stored) Adapters() (own []array.Host) {
@@ -97,7 +83,7 @@ func AdapterFiles(def Definition, read func(path string) ([]float32, error), o E
 		if o.Like != nil && o.Like.names[p.Path] != "" {
 			t.Name = o.Like.names[p.Path]
 			if o.DType == "" {
-				t.DType = o.Like.in[t.Name].dtype
+				t.DType = o.Like.in[t.Name].DType
 			}
 		}
 		t.Data = dataAs(t.DType, p.Path, read)

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-
-	"gputrain/gguf/llamacpp"
 )
 
 // Proportions are those of a family's published models.
@@ -24,8 +22,8 @@ type Proportions struct {
 const tiedBelow = 2e9
 
 // Sized are the keys of a network of a kind that has about so many parameters, in the proportions of its family: heads narrower where there are few.
-// Other programs can load it, in every format in which it is exported. context and vocab are the caller's.
-func Sized(kind string, parameters float64, vocab, context int) (best Keys, def Definition, err error) {
+// It is one that fits says yes of, such as that other programs load it; nil: any. context and vocab are the caller's.
+func Sized(kind string, parameters float64, vocab, context int, fits func(Definition) bool) (best Keys, def Definition, err error) {
 	family, err := familyOf(kind)
 	if err != nil {
 		return best, nil, err
@@ -33,7 +31,7 @@ func Sized(kind string, parameters float64, vocab, context int) (best Keys, def 
 	if family.New == nil || family.Usual.HeadWidth == 0 {
 		return best, nil, fmt.Errorf("model: sized: found %q, wanted a family that new models are made of", kind)
 	}
-	s := sizing{kind: kind, usual: family.Usual, parameters: parameters, begin: Keys{Vocab: vocab, Context: context}, off: math.Inf(1)}
+	s := sizing{kind: kind, usual: family.Usual, parameters: parameters, begin: Keys{Vocab: vocab, Context: context}, fits: fits, off: math.Inf(1)}
 	for width := 64; width <= widest && !s.past; width += stepOf(width) {
 		if err := s.try(width); err != nil {
 			return best, nil, err
@@ -62,6 +60,7 @@ type sizing struct {
 	usual      Proportions
 	parameters float64
 	begin      Keys // those that are given
+	fits       func(Definition) bool
 
 	best Keys
 	def  Definition // of these; nil: none is found yet
@@ -94,7 +93,7 @@ func (s *sizing) try(width int) error {
 		if err != nil {
 			return err
 		}
-		if exports(def) {
+		if s.fits == nil || s.fits(def) {
 			s.best, s.def, s.off = k, def, by
 			return nil
 		}
@@ -116,15 +115,6 @@ func (k *Keys) deepen(kind string, parameters float64) (found float64, err error
 	layer := sizes[1] - sizes[0]
 	k.Layers = int(math.Round((parameters - float64(sizes[0]-layer)) / float64(layer)))
 	return float64(sizes[0] + int64(k.Layers-1)*layer), nil
-}
-
-// exports tells whether llama.cpp loads a network, of a family that it has.
-func exports(def Definition) bool {
-	if !slices.Contains(llamacpp.Families(), def.Kind()) {
-		return true
-	}
-	config, err := ConfigJSON(def, "F32")
-	return err == nil && llamacpp.Check(config) == nil
 }
 
 // stepOf is what widths are multiples of: 64, and 128 from 1024 on.

@@ -7,45 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"gputrain/buffers/array"
-	"gputrain/buffers/safetensors"
 )
-
-// ReadHF reads a directory in the Hugging Face layout: config.json, and model.safetensors or the
-// files that model.safetensors.index.json names. Weights of type F32, BF16 and F16 are
-// widened. The arrays are in canonical order.
-func ReadHF(dir string) (Definition, []array.Host, error) {
-	def, err := ReadConfig(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	hosts, err := ReadWeights(dir, def)
-	return def, hosts, err
-}
-
-// ReadWeights reads the weights of def in dir, as OpenWeights does.
-func ReadWeights(dir string, def Definition) ([]array.Host, error) {
-	open, err := OpenWeights(dir, def)
-	if err != nil {
-		return nil, err
-	}
-	hosts, err := open.all()
-	return hosts, errors.Join(err, open.Close())
-}
-
-// Weights is ReadWeights of open files, which stay the caller's.
-func Weights(def Definition, files ...*safetensors.File) ([]array.Host, error) {
-	in, err := tensorsOf(files)
-	if err != nil {
-		return nil, fmt.Errorf("model: weights: %w", err)
-	}
-	s, err := storedIn(def, in, nil)
-	if err != nil {
-		return nil, err
-	}
-	return s.all()
-}
 
 // match maps the paths of def to the names in the files, which may lack those that are allowed to be missing.
 func (w weights) match(def Definition, allowed []*regexp.Regexp) (map[string]string, error) {
@@ -64,10 +26,10 @@ func (w weights) match(def Definition, allowed []*regexp.Regexp) (map[string]str
 			continue
 		}
 		switch t := w[name]; {
-		case !slices.Equal(t.shape, p.Shape) && encoders[t.dtype] != nil:
-			wrong = append(wrong, fmt.Sprintf("%q: shape %v, want %v", name, t.shape, p.Shape))
-		case encoders[t.dtype] == nil:
-			wrong = append(wrong, fmt.Sprintf("%q: dtype %s, want F32, BF16 or F16, or nf4 of bitsandbytes", name, t.dtype))
+		case !slices.Equal(t.Shape, p.Shape) && encoders[t.DType] != nil:
+			wrong = append(wrong, fmt.Sprintf("%q: shape %v, want %v", name, t.Shape, p.Shape))
+		case encoders[t.DType] == nil:
+			wrong = append(wrong, fmt.Sprintf("%q: dtype %s, want F32, BF16 or F16, or nf4 of bitsandbytes", name, t.DType))
 		}
 	}
 	return stored, complain(append(wrong, extra(params, stored)...))
@@ -116,15 +78,15 @@ func (w weights) dropTiedCopy(family Family, def Definition, stored map[string]s
 
 // equal compares the numbers of two tensors, part by part.
 func (w weights) equal(one, other string) (bool, error) {
-	shape := w[one].shape
-	if !slices.Equal(shape, w[other].shape) {
+	shape := w[one].Shape
+	if !slices.Equal(shape, w[other].Shape) {
 		return false, nil
 	}
 	const chunk = 1 << 16
 	a, b := make([]float32, chunk), make([]float32, chunk)
 	for first, n := 0, int(elements(shape)); first < n; first += chunk {
 		size := min(chunk, n-first)
-		if err := errors.Join(w[one].read(a[:size], first), w[other].read(b[:size], first)); err != nil {
+		if err := errors.Join(w[one].Read(a[:size], first), w[other].Read(b[:size], first)); err != nil {
 			return false, err
 		}
 		if !slices.EqualFunc(a[:size], b[:size], func(x, y float32) bool { return x == y || x != x && y != y }) {

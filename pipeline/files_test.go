@@ -15,6 +15,7 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/pipeline/schedule"
@@ -45,7 +46,7 @@ func TestFamiliesOfFiles(t *testing.T) {
 
 func familyOfFile(t *testing.T, dev *gpu.Device, from string) {
 	const saved, end = 3, 6
-	def, params, err := model.ReadHF(from)
+	def, params, err := hub.ReadHF(from)
 	require.NoError(t, err)
 	c := steep(def, "adamw", "{}", 1, 2)
 	c.Sequence = 12
@@ -110,12 +111,13 @@ func familyOfFile(t *testing.T, dev *gpu.Device, from string) {
 // sameButForValues exports a checkpoint after the pattern of the directory that training began with.
 func sameButForValues(t *testing.T, from, trained string) {
 	t.Helper()
-	def, like, err := model.OpenPartial(from, nil)
+	begun, ended := hub.Open(from), hub.Open(trained)
+	defer begun.Close()
+	defer ended.Close()
+	def, like, err := begun.Partial(nil)
 	require.NoError(t, err)
-	defer like.Close()
-	saved, weights, err := model.OpenPartial(trained, nil)
+	saved, weights, err := ended.Partial(nil)
 	require.NoError(t, err)
-	defer weights.Close()
 	to := filepath.Join(t.TempDir(), "exported")
 	require.NoError(t, model.Export(to, saved, weights.Read, model.ExportOptions{Like: like}))
 	assert.Equal(t, configOf(t, from), configOf(t, to))
@@ -132,7 +134,7 @@ func sameButForValues(t *testing.T, from, trained string) {
 		assert.Equal(t, dtype, gotType, name)
 		assert.Equal(t, shape, gotShape, name)
 	}
-	_, back, err := model.ReadHF(to)
+	_, back, err := hub.ReadHF(to)
 	require.NoError(t, err)
 	for _, h := range back {
 		want, err := weights.Read(h.Path)

@@ -17,6 +17,7 @@ import (
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
@@ -57,7 +58,7 @@ func readGolden(t *testing.T, name string) *golden {
 	raw, err := os.ReadFile(filepath.Join(dir, "case.json"))
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(raw, g))
-	g.def, g.params, err = model.ReadHF(dir)
+	g.def, g.params, err = hub.ReadHF(dir)
 	require.NoError(t, err)
 	g.tensors, err = safetensors.Open(filepath.Join(dir, "tensors.safetensors"))
 	require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 	"gputrain/buffers/safetensors"
 	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
+	"gputrain/hub"
 	"gputrain/model"
 )
 
@@ -31,9 +32,10 @@ func adaptedConfig(t *testing.T, l model.LoRA) (c Config, params []buffers.Host,
 	var err error
 	c.Definition, err = model.WithLoRA(base, l)
 	require.NoError(t, err)
-	weights, err := model.OpenWeights(c.Base, base)
+	files := hub.Open(c.Base)
+	t.Cleanup(func() { assert.NoError(t, files.Close()) })
+	weights, err := files.Weights(base)
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, weights.Close()) })
 	params, _ = weights.ParamsOf(c.Definition, c.Seed)
 	own := model.AdapterParams(c.Definition)
 	for i, h := range params {

@@ -13,6 +13,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
 	"gputrain/checkpoint"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/optim"
 )
@@ -25,11 +26,11 @@ type Checkpoint struct {
 	Record checkpoint.Record
 	Params []buffers.Host // in the order of the definition, to be read from the files until Close
 
-	weights *model.Stored
+	files *hub.Bundle
 }
 
 // Close closes the files of the parameters.
-func (c *Checkpoint) Close() error { return c.weights.Close() }
+func (c *Checkpoint) Close() error { return c.files.Close() }
 
 // ReadCheckpoint verifies and reads the checkpoint in dir. Definition and Optimizer may be left out of the configuration, and Frozen with the latter: the
 // checkpoint's own are used. Where they are given and differ the error wraps checkpoint.ErrMismatch and names the first difference; a file or tensor that is not
@@ -39,11 +40,13 @@ func ReadCheckpoint(c Config, dir string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	if out.weights, err = model.OpenWeightsOn(dir, out.Job.Definition, c.BaseAt); err != nil {
-		return nil, loadError(dir, "%w", err)
+	out.files = hub.OpenOn(dir, c.BaseAt)
+	weights, err := out.files.Weights(out.Job.Definition)
+	if err != nil {
+		return nil, errors.Join(loadError(dir, "%w", err), out.Close())
 	}
-	out.Params, _ = out.weights.Params(0)
-	if out.Job.BaseRecord = out.weights.Base(); out.Job.BaseRecord == nil {
+	out.Params, _ = weights.Params(0)
+	if out.Job.BaseRecord = weights.Base(); out.Job.BaseRecord == nil {
 		out.Job, err = out.Job.leftToBase(out.Params)
 	}
 	if err != nil {
@@ -185,8 +188,8 @@ func modelJSON(def model.Definition) ([]byte, error) {
 }
 
 // reconcileModel fills in the definition, or compares it.
-func (j Job) reconcileModel(dir string) (Job, error) {
-	saved, err := model.ReadConfigOn(dir, j.BaseAt)
+func (j Job) reconcileModel(dir string, files *hub.Bundle) (Job, error) {
+	saved, err := files.Definition()
 	if err != nil {
 		return j, loadError(dir, "%w", err)
 	}
@@ -215,8 +218,9 @@ func (j Job) reconcileModel(dir string) (Job, error) {
 
 // reconcile fills in what the configuration leaves out and compares the rest.
 func (j Job) reconcile(dir string, record checkpoint.Record) (Job, error) {
-	j, err := j.reconcileModel(dir)
-	if err != nil {
+	files := hub.OpenOn(dir, j.BaseAt)
+	j, err := j.reconcileModel(dir, files)
+	if err = errors.Join(err, files.Close()); err != nil {
 		return j, err
 	}
 	stored, err := SavedOptimizer(record)

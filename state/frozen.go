@@ -10,6 +10,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/checkpoint"
 	"gputrain/gpu"
+	"gputrain/hub"
 	"gputrain/internal/suggest"
 	"gputrain/model"
 	"gputrain/optim"
@@ -99,11 +100,12 @@ func (j Job) leftToBase(params []buffers.Host) (Job, error) {
 	if err != nil || j.BaseRecord == nil {
 		return j, err
 	}
-	_, weights, err := model.OpenPartial(j.Base, []string{""}) // what is trained may lack there
+	files := hub.Open(j.Base)
+	defer files.Close()
+	_, weights, err := files.Partial([]string{""}) // what is trained may lack there
 	if err != nil {
 		return j, err
 	}
-	defer weights.Close()
 	there, _ := weights.Params(0)
 	found, err := model.Fingerprint(j.frozenOf(there))
 	if err == nil && found != j.BaseRecord.Fingerprint {

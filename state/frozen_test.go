@@ -18,6 +18,7 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/optim"
 )
@@ -482,7 +483,7 @@ func TestBaseOfACheckpoint(t *testing.T) {
 		require.NoError(t, err)
 		defer s.Release()
 		require.NoError(t, s.Save(t.Context(), at(name), checkpoint.Run{}))
-		base, err := model.ReadBase(at(name))
+		base, err := hub.ReadBase(at(name))
 		require.NoError(t, err)
 		return base
 	}
@@ -493,7 +494,7 @@ func TestBaseOfACheckpoint(t *testing.T) {
 		}
 		defer s.Release()
 		require.NoError(t, s.Save(t.Context(), at(to), checkpoint.Run{}))
-		return model.ReadBase(at(to))
+		return hub.ReadBase(at(to))
 	}
 	require.Nil(t, saved(c, params, "full"))
 	c.Base = at("base")

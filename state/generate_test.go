@@ -15,6 +15,7 @@ import (
 	"gputrain/gpu/gputest"
 	"gputrain/graph"
 	"gputrain/graph/compile"
+	"gputrain/hub"
 	"gputrain/model"
 )
 
@@ -41,7 +42,7 @@ func families(t *testing.T) map[string]model.Definition {
 	require.NotEmpty(t, dirs)
 	all := map[string]model.Definition{}
 	for _, dir := range dirs {
-		all[filepath.Base(dir)], err = model.ReadConfig(dir)
+		all[filepath.Base(dir)], err = hub.ReadConfig(dir)
 		require.NoError(t, err)
 	}
 	return all

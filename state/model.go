@@ -9,6 +9,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
+	"gputrain/hub"
 	"gputrain/model"
 )
 
@@ -66,15 +67,12 @@ func LoadModel(dev *gpu.Device, dir string) (*Model, error) {
 	if err := checkpoint.VerifyModel(checkpoint.OS, dir); err != nil {
 		return nil, err
 	}
-	def, err := model.ReadConfig(dir)
+	files := hub.Open(dir)
+	defer files.Close()
+	def, weights, err := files.Partial(nil)
 	if err != nil {
 		return nil, loadError(dir, "%w", err)
 	}
-	weights, err := model.OpenWeightsOn(dir, def, "")
-	if err != nil {
-		return nil, loadError(dir, "%w", err)
-	}
-	defer weights.Close()
 	weights.AllowNotFinite()
 	return LoadStored(dev, dir, def, weights)
 }

@@ -33,13 +33,15 @@ func pairCase(t *testing.T, name string) (def model.Definition, params []buffers
 	require.NoError(t, err)
 	weights, err := safetensors.Parse(read("base/model.safetensors"))
 	require.NoError(t, err)
-	params, err = model.Weights(base, weights)
+	stored, err := model.Bind(base, "base", weights.Tensors())
+	require.NoError(t, err)
+	params, err = stored.All()
 	require.NoError(t, err)
 	def, err = model.ParseAdapter(read("adapter/adapter_config.json"), base)
 	require.NoError(t, err)
 	adapter, err := safetensors.Parse(read("adapter/adapter_model.safetensors"))
 	require.NoError(t, err)
-	params, err = model.AdapterWeights(def, params, adapter)
+	params, err = model.AdapterWeights(def, params, adapter.Tensors())
 	require.NoError(t, err)
 	var c struct {
 		Batch   int

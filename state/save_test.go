@@ -15,6 +15,7 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/optim"
 )
@@ -151,7 +152,7 @@ func TestLoadOfOtherFactors(t *testing.T) {
 
 func mustWeights(t *testing.T, dir string, def model.Definition) []buffers.Host {
 	t.Helper()
-	hosts, err := model.ReadWeights(dir, def)
+	hosts, err := hub.ReadWeights(dir, def)
 	require.NoError(t, err)
 	return hosts
 }
@@ -292,7 +293,7 @@ func TestSaveInShards(t *testing.T) {
 	files := contents(t, sharded)
 	assert.NotContains(t, files, "model.safetensors")
 	assert.Contains(t, files, checkpoint.IndexFile)
-	found, err := model.WeightFiles(sharded)
+	found, err := hub.Open(sharded).WeightFiles()
 	require.NoError(t, err)
 	require.Greater(t, len(found), 2)
 	assert.Len(t, files, 5+len(found), "config, optimizer, record, manifest, index, shards")

@@ -13,6 +13,7 @@ import (
 	"gputrain/buffers/safetensors"
 	"gputrain/checkpoint"
 	"gputrain/gpu"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/optim"
 )
@@ -22,24 +23,25 @@ type savedTrees struct {
 	definition model.Definition // nil: the checkpoint has none
 	frozen     []string         // parameters of the definition that are not trained
 	weights    *model.Stored    // of the definition
+	files      *hub.Bundle      // that have the weights, or params
 	params     *treeFiles       // where there is none
 	other      *treeFiles       // nil: none
 }
 
 // openTrees finds the trees of a checkpoint, with those parameters frozen.
 func openTrees(dir string, frozen []string) (s *savedTrees, err error) {
-	s = &savedTrees{frozen: frozen}
+	s = &savedTrees{frozen: frozen, files: hub.Open(dir)}
 	defer func() {
 		if err != nil {
 			s.Close()
 		}
 	}()
 	if present(dir, checkpoint.ConfigFile) {
-		if s.definition, s.weights, err = model.OpenPartial(dir, nil); err != nil {
+		if s.definition, s.weights, err = s.files.Partial(nil); err != nil {
 			return nil, err
 		}
 	} else {
-		files, err := model.WeightFiles(dir)
+		files, err := s.files.WeightFiles()
 		if err != nil {
 			return nil, err
 		}
@@ -55,9 +57,7 @@ func openTrees(dir string, frozen []string) (s *savedTrees, err error) {
 
 // Close closes the files.
 func (s *savedTrees) Close() {
-	if s.weights != nil {
-		s.weights.Close()
-	}
+	s.files.Close()
 	s.params.Close()
 	s.other.Close()
 }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gputrain/model"
-	"gputrain/tokenizer"
+	"gputrain/train/setup"
 )
 
 // A person at a terminal is asked for messages, is told of mistakes, and leaves with the second Ctrl-C in a row.
@@ -22,7 +22,7 @@ func TestChatAtATerminal(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	require.NoError(t, os.CopyFS(p.path("model"), os.DirFS(filepath.Join(tokenizers, "qwen2"))))
-	tok, err := tokenizer.Open(p.path("model"))
+	tok, err := setup.OpenTokenizer(p.path("model"))
 	require.NoError(t, err)
 	def, err := model.New("llama", model.Keys{Layers: 1, Heads: 2, Width: 8, Vocab: tok.VocabSize(), Context: 64, RopeTheta: 1e4})
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/hub"
 	"gputrain/model"
 )
 
@@ -43,7 +44,7 @@ train: {steps: 40, batch: 4, sample_tokens: 0}
 	ok(t, p.command("export", "run", "--to", "model"))
 	require.NoError(t, os.Remove(p.path("model", "chat_template.jinja")))
 	refused(t, chat("Hi", "model"), 2, "no chat template", "chatml", "here --template does")
-	base, err := model.ReadConfig(p.path("model"))
+	base, err := hub.ReadConfig(p.path("model"))
 	require.NoError(t, err)
 	adapted, err := model.WithLoRA(base, model.LoRA{Rank: 2})
 	require.NoError(t, err)

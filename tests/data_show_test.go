@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/tokenizer"
+	"gputrain/train/setup"
 )
 
 // data show prints conversations as training reads them, with no weights and no adapter: what is learned is marked, and what became of all is counted.
@@ -26,7 +27,7 @@ func TestDataShow(t *testing.T) {
 	assert.Contains(t, shown.out, given+"[[Hello, you<|im_end|>]]"+more+"[[Bye<|im_end|>]]\n")
 	assert.Regexp(t, `chats\.json: 2 documents \(messages\) of \d+ tokens in 2 windows of 64, \d+ % full, template of speaker, \d+ % of the tokens learned, longest \d+, 0 cut, not read: text\n$`, shown.out)
 
-	tok, err := tokenizer.Open(p.path("speaker"))
+	tok, err := setup.OpenTokenizer(p.path("speaker"))
 	require.NoError(t, err)
 	count := func(text string) int {
 		ids, err := tok.Encode(text, tokenizer.Options{})

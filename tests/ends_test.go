@@ -15,6 +15,7 @@ import (
 	"gputrain/gpu/gputest"
 	"gputrain/state"
 	"gputrain/tokenizer"
+	"gputrain/train/setup"
 )
 
 // drawn is what other programs read of how text is drawn from a model.
@@ -34,7 +35,7 @@ func readDrawn(t *testing.T, path string) (d drawn) {
 // greedy goes on with a text by the likeliest tokens until one of ends comes; ended is false where none did.
 func greedy(t *testing.T, dir, text string, ends []int32) (answer string, ended bool) {
 	t.Helper()
-	tok, err := tokenizer.Open(dir)
+	tok, err := setup.OpenTokenizer(dir)
 	require.NoError(t, err)
 	m, err := state.LoadModel(gputest.Device(t), dir)
 	require.NoError(t, err)
@@ -61,7 +62,7 @@ func TestModelsSayWhereAnswersEnd(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	require.NoError(t, os.CopyFS(p.path("speaker"), os.DirFS(filepath.Join(tokenizers, "qwen2"))))
-	tok, err := tokenizer.Open(p.path("speaker"))
+	tok, err := setup.OpenTokenizer(p.path("speaker"))
 	require.NoError(t, err)
 	text, _ := tok.ID("<|endoftext|>")
 	answer, _ := tok.ID("<|im_end|>")
@@ -80,7 +81,7 @@ train: {steps: 40, batch: 4, eval_every: 0, sample_every: 0, sample_tokens: 0}
 	assert.Equal(t, drawn{[]int32{text, answer}, .9}, d)
 	assert.Equal(t, d.Ends, readDrawn(t, p.path("model", "config.json")).Ends)
 	ok(t, p.command("export", "run", "--to", "model.gguf").withoutAdapter())
-	file, err := tokenizer.Open(p.path("model.gguf"))
+	file, err := setup.OpenTokenizer(p.path("model.gguf"))
 	require.NoError(t, err)
 	assert.Equal(t, d.Ends, file.EndTokens(), "eos_token_id and eot_token_id")
 	const asked = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"

@@ -12,9 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/chat"
-	"gputrain/gguf"
 	"gputrain/gpu/gputest"
+	"gputrain/hub/gguf"
 	"gputrain/tokenizer"
+	"gputrain/train/setup"
 )
 
 // A GGUF file does wherever a model directory does: it is measured, sampled, tuned with adapters that stand on it, merged and exported again.
@@ -86,7 +87,7 @@ func TestGGUFAsLlamaCpp(t *testing.T) {
 			Loss            float64
 		}
 		require.NoError(t, json.Unmarshal(raw, &said))
-		tok, err := tokenizer.Open(path)
+		tok, err := setup.OpenTokenizer(path)
 		require.NoError(t, err)
 		ids, err := tok.Encode(said.Passage, tokenizer.Options{})
 		require.NoError(t, err)

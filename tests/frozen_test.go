@@ -13,6 +13,7 @@ import (
 	"gputrain/buffers/safetensors"
 	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
+	"gputrain/hub"
 	"gputrain/model"
 )
 
@@ -24,7 +25,7 @@ func TestFrozenParameters(t *testing.T) {
 	for _, optimizer := range gputest.Rows([]string{"adamw", "adafactor", "muon", "quad"}, 2) {
 		ok(t, p.train(optimizer, "--set", "train.steps=2", "--set", "train.eval_every=0", "--set", "optimizer.schedule.warmup_steps=0",
 			"--set", "optimizer.name="+optimizer, "--set", "optimizer.decay_mask=['.']", "--set", `optimizer.rates=[{match: '^wte|^h\.0\.', multiplier: 0}]`))
-		def, got, err := model.ReadHF(p.path(optimizer, "checkpoints", checkpoint.DirName(2)))
+		def, got, err := hub.ReadHF(p.path(optimizer, "checkpoints", checkpoint.DirName(2)))
 		require.NoError(t, err)
 		frozen := 0
 		for i, drawn := range model.Init(def, 7) {
@@ -204,9 +205,9 @@ func TestCheckpointsOfWhatIsFrozenInBF16(t *testing.T) {
 		dtype, _, _ := stored.Info(name)
 		assert.Equal(t, want, dtype, name)
 	}
-	_, wide, err := model.ReadHF(at("wide", 4))
+	_, wide, err := hub.ReadHF(at("wide", 4))
 	require.NoError(t, err)
-	_, half, err := model.ReadHF(at("half", 4))
+	_, half, err := hub.ReadHF(at("half", 4))
 	require.NoError(t, err)
 	assert.Equal(t, wide, half)
 

@@ -4,7 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +19,7 @@ import (
 
 // layers is the order of ARCHITECTURE.md, top first: a package imports from
 // layers below its own only, or from its own folder.
-var layers = []string{"cmd", "train", "cluster", "pipeline", "state", "checkpoint", "mesh", "transport", "data", "chat", "tokenizer", "model", "graph", "optim", "kron", "gguf", "buffers", "gpu", "shaders", "internal"}
+var layers = []string{"cmd", "train", "cluster", "pipeline", "state", "checkpoint", "mesh", "transport", "data", "chat", "tokenizer", "hub", "model", "graph", "optim", "kron", "buffers", "gpu", "shaders", "internal"}
 
 // imported is what `go list -json` says of a package.
 type imported struct {
@@ -74,6 +78,40 @@ func TestTrainedWithoutReaders(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "gputrain/train/setup").Output()
 	require.NoError(t, err)
 	assert.Subset(t, strings.Fields(string(out)), readers)
+}
+
+// opensModels are the packages that may import hub; what else trains takes values.
+var opensModels = []string{"gputrain/hub", "gputrain/state", "gputrain/train", "gputrain/cmd", "gputrain/tests"}
+
+// TestOnlyHubOpensModels: a model on disk is opened in hub, which alone knows GGUF but for the command that writes such files; and hub is asked by the loader of
+// checkpoints and by what makes a run, so that each model is opened once and closed by who has opened it.
+func TestOnlyHubOpensModels(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "gputrain/...").Output()
+	require.NoError(t, err)
+	for line := range strings.Lines(string(out)) {
+		all := strings.Fields(line)
+		from, imports := all[0], all[1:]
+		below := func(path string) bool { return from == path || strings.HasPrefix(from, path+"/") }
+		if !slices.ContainsFunc(opensModels, below) {
+			assert.NotContains(t, imports, "gputrain/hub", from)
+		}
+		if !below("gputrain/hub") && from != "gputrain/cmd/gputrain" {
+			assert.NotContains(t, imports, "gputrain/hub/gguf", from)
+			assert.NotContains(t, imports, "gputrain/hub/gguf/llamacpp", from)
+		}
+	}
+	var calls []string
+	require.NoError(t, filepath.WalkDir("..", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, filepath.Join("..", "hub")) {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if regexp.MustCompile(`(?m)^[^/\n]*\bhub\.Open`).Match(text) && !slices.Contains(calls, filepath.ToSlash(filepath.Dir(path))) {
+			calls = append(calls, filepath.ToSlash(filepath.Dir(path)))
+		}
+		return err
+	}))
+	assert.Equal(t, []string{"../state", "../train/setup"}, calls)
 }
 
 func edge(from, to string) error {

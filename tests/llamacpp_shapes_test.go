@@ -15,8 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers/array"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/tokenizer"
+	"gputrain/train/setup"
 )
 
 // settings are some of a config.json.
@@ -86,7 +88,7 @@ const asProposed = "as proposed"
 
 func proposed(t *testing.T, kind string) (c settings) {
 	t.Helper()
-	_, def, err := model.Sized(kind, 2e5, 320, 256)
+	_, def, err := model.Sized(kind, 2e5, 320, 256, hub.Exports)
 	require.NoError(t, err)
 	raw, err := model.ConfigJSON(def, "F32")
 	require.NoError(t, err)
@@ -131,7 +133,7 @@ func passage(t *testing.T, p *place, characters int) []int32 {
 	ok(t, p.command("tokenize", "train", p.path("tokenizer"), "--text", p.path("text.txt"), "--vocab-size", "311", "--special", "<|endoftext|>").withoutAdapter())
 	part := string(text[5000 : 5000+characters])
 	p.write(t, "passage.txt", part)
-	tok, err := tokenizer.Open(p.path("tokenizer"))
+	tok, err := setup.OpenTokenizer(p.path("tokenizer"))
 	require.NoError(t, err)
 	ids, err := tok.Encode(part, tokenizer.Options{})
 	require.NoError(t, err)

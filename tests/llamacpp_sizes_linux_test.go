@@ -16,9 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers/array"
-	"gputrain/gguf"
+	"gputrain/hub/gguf"
 	"gputrain/model"
 	"gputrain/tokenizer"
+	"gputrain/train/setup"
 )
 
 // quantize quantizes a file with llama.cpp, or widens it, to one of its types of files; pure: all matrices to the one type.
@@ -172,7 +173,7 @@ func TestLlamaCppTrueShapes(t *testing.T) {
 
 	text := read(t, "../README.md")[:400]
 	p.write(t, "passage.txt", text)
-	tok, err := tokenizer.Open(p.path("tokenizer"))
+	tok, err := setup.OpenTokenizer(p.path("tokenizer"))
 	require.NoError(t, err)
 	encode := func(text string) []int32 {
 		ids, err := tok.Encode(text, tokenizer.Options{})

@@ -19,6 +19,7 @@ import (
 
 	"gputrain/chat"
 	"gputrain/tokenizer"
+	"gputrain/train/setup"
 )
 
 // learnedText is what the models learn from: of such a length that tokenizers learn merges, and of no page that is written anew.
@@ -111,7 +112,7 @@ func TestLlamaCpp(t *testing.T) {
 			}
 			require.NoError(t, json.Unmarshal([]byte(ok(t, p.command("eval", p.path("run"), "--text", p.path("passage.txt"), "--window", "128", "--json")).out), &own))
 			require.Less(t, own.Loss, 5.5, "it has learned something")
-			tok, err := tokenizer.Open(p.path("tokenizer"))
+			tok, err := setup.OpenTokenizer(p.path("tokenizer"))
 			require.NoError(t, err)
 			encode := func(text string) []int32 {
 				ids, err := tok.Encode(text, tokenizer.Options{})
@@ -185,7 +186,7 @@ func TestLlamaCppAdapter(t *testing.T) {
 			require.NoError(t, json.Unmarshal([]byte(ok(t, p.command("eval", p.path(model), "--text", p.path("passage.txt"), "--window", "128", "--json")).out), &figures))
 			return figures.Loss
 		}
-		tok, err := tokenizer.Open(p.path("tokenizer"))
+		tok, err := setup.OpenTokenizer(p.path("tokenizer"))
 		require.NoError(t, err)
 		ids, err := tok.Encode(string(text[5000:5100]), tokenizer.Options{})
 		require.NoError(t, err)
@@ -210,9 +211,9 @@ func TestLlamaCppTokenizers(t *testing.T) {
 		ok(t, p.train(name))
 		to := p.path(name + ".gguf")
 		ok(t, p.command("export", p.path(name), "--to", to).withoutAdapter())
-		own, err := tokenizer.Open(dir)
+		own, err := setup.OpenTokenizer(dir)
 		require.NoError(t, err)
-		back, err := tokenizer.Open(to)
+		back, err := setup.OpenTokenizer(to)
 		require.NoError(t, err)
 		j := newJudge(t, folder, map[string]any{"model": to})
 		texts := varied()
@@ -242,7 +243,7 @@ func TestLlamaCppEnds(t *testing.T) {
 	p.write(t, "run.yaml", `{data: {text: [text.txt], tokenizer: tok}, model: {kind: llama, layers: 1, heads: 2, width: 32, context: 32, tie_head: true}, train: {steps: 1, batch: 1, eval_every: 0, sample_every: 0}}`)
 	ok(t, p.train("run"))
 	ok(t, p.command("export", p.path("run"), "--to", p.path("m.gguf")).withoutAdapter())
-	tok, err := tokenizer.Open(p.path("tok"))
+	tok, err := setup.OpenTokenizer(p.path("tok"))
 	require.NoError(t, err)
 	text, _ := tok.ID("<|endoftext|>")
 	done, _ := tok.ID("<done>")

@@ -9,6 +9,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/checkpoint"
+	"gputrain/hub"
 	"gputrain/model"
 )
 
@@ -36,9 +37,9 @@ func TestModelThatLacksParameters(t *testing.T) {
 	r := ok(t, p.train("run", append(from, "--set", "model.allow_missing=['^h.1[.]']")...))
 	assert.Contains(t, r.err, "parameters drawn anew, 12 of 28: h.1.attn.c_attn.bias, ")
 	assert.Contains(t, read(t, p.path("run", "report.md")), "| parameters drawn anew | 12 of 28: h.1.attn.c_attn.bias, ")
-	_, stored, err := model.ReadHF(first)
+	_, stored, err := hub.ReadHF(first)
 	require.NoError(t, err)
-	_, got, err := model.ReadHF(p.path("run", "checkpoints", checkpoint.DirName(2)))
+	_, got, err := hub.ReadHF(p.path("run", "checkpoints", checkpoint.DirName(2)))
 	require.NoError(t, err)
 	want := map[string]buffers.Host{}
 	for _, h := range append(model.Init(two, 7), stored...) {

@@ -17,6 +17,7 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/gpu"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/train"
 	"gputrain/train/runfile"
@@ -79,7 +80,7 @@ func writeRealSize(t *testing.T, dir string) {
 	t.Helper()
 	from := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(from, "config.json"), []byte(realSize), 0o666))
-	def, err := model.ReadConfig(from)
+	def, err := hub.ReadConfig(from)
 	require.NoError(t, err)
 	require.EqualValues(t, realParameters, model.Parameters(def))
 	sizes := map[string]int{}

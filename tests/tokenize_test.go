@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/hub"
 	"gputrain/model"
 )
 
@@ -34,7 +35,7 @@ func TestFromScratchPage(t *testing.T) {
 	p.write(t, "bad.txt", "The sea\xff")
 	assert.Contains(t, p.command("eval", "page/model", "--text", "bad.txt").run(t).err, "byte 7: found 0xFF")
 	ok(t, p.command("eval", "page/model", "--text", "bad.txt", "--invalid", "replace"))
-	exported, err := model.ReadConfig(p.path("page", "model"))
+	exported, err := hub.ReadConfig(p.path("page", "model"))
 	require.NoError(t, err)
 	assert.Equal(t, "qwen3", exported.Kind())
 	assert.Contains(t, read(t, "../docs/from-scratch.md"), fmt.Sprintf("A new qwen3 of %d,%03d parameters", model.Parameters(exported)/1000, model.Parameters(exported)%1000))

@@ -13,8 +13,8 @@ import (
 	"gputrain/chat"
 	"gputrain/chat/template"
 	"gputrain/gpu/gputest"
+	"gputrain/hub"
 	"gputrain/state"
-	"gputrain/tokenizer"
 	"gputrain/train"
 	"gputrain/train/setup"
 )
@@ -26,9 +26,9 @@ func rightOf(t *testing.T, dir, file, end string) (right, of int) {
 	m, err := state.LoadModel(dev, dir)
 	require.NoError(t, err)
 	defer m.Release()
-	tok, err := tokenizer.Open(dir)
+	tok, err := setup.OpenTokenizer(dir)
 	require.NoError(t, err)
-	speaks, err := chat.Open(dir, "")
+	speaks, err := chat.Open(hub.Open(dir), "")
 	require.NoError(t, err)
 	encoder, err := chat.NewEncoder(tok, speaks, chat.Options{})
 	require.NoError(t, err)

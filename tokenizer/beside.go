@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"gputrain/gguf/modeldir"
+	"gputrain/internal/stranger"
 )
 
 // Files beside a tokenizer that may have tokens which its own file lacks.
@@ -41,21 +41,21 @@ var roles = []string{"bos_token", "eos_token", "unk_token", "sep_token", "pad_to
 
 // readSettings reads the files of a directory by the rules of transformers 5: with added_tokens_decoder in tokenizer_config.json nothing else lists
 // tokens, and without it special_tokens_map.json wins over tokenizer_config.json, and added_tokens.json lists tokens too.
-func readSettings(dir string) (*settings, error) {
+func readSettings(files stranger.Files) (*settings, error) {
 	s := &settings{kin: map[string]besideToken{}}
-	if err := modeldir.Beside(dir, configFile, s); err != nil {
+	if err := stranger.Beside(files, configFile, s); err != nil {
 		return nil, err
 	}
-	config, err := readTokens(dir, configFile)
+	config, err := readTokens(files, configFile)
 	if err != nil {
 		return nil, err
 	}
 	older := &fileTokens{}
 	if s.listed = config.listed; s.listed == nil {
-		if older, err = readTokens(dir, namesFile); err != nil {
+		if older, err = readTokens(files, namesFile); err != nil {
 			return nil, err
 		}
-		if s.listed, err = readAddedFile(dir); err != nil {
+		if s.listed, err = readAddedFile(files); err != nil {
 			return nil, err
 		}
 	}
@@ -86,7 +86,7 @@ func readSettings(dir string) (*settings, error) {
 			s.listed[i].special, s.listed[i].normalized = true, false
 		}
 	}
-	s.ids, err = readEnds(dir)
+	s.ids, err = readEnds(files)
 	return s, err
 }
 
@@ -99,9 +99,9 @@ type fileTokens struct {
 	listed            []besideToken // of added_tokens_decoder
 }
 
-func readTokens(dir, file string) (*fileTokens, error) {
+func readTokens(files stranger.Files, file string) (*fileTokens, error) {
 	f := &fileTokens{roles: map[string]besideToken{}}
-	return f, eachBeside(dir, file, func(key string, raw json.RawMessage) (err error) {
+	return f, eachBeside(files, file, func(key string, raw json.RawMessage) (err error) {
 		switch {
 		case slices.Contains(roles, key):
 			t, err := readBeside(file+": "+key, raw)
@@ -129,9 +129,9 @@ func readTokens(dir, file string) (*fileTokens, error) {
 }
 
 // eachBeside visits the members of a file that may be missing, but for those that are null.
-func eachBeside(dir, file string, visit func(key string, raw json.RawMessage) error) error {
+func eachBeside(files stranger.Files, file string, visit func(key string, raw json.RawMessage) error) error {
 	var raw json.RawMessage
-	if err := modeldir.Beside(dir, file, &raw); err != nil || raw == nil {
+	if err := stranger.Beside(files, file, &raw); err != nil || raw == nil {
 		return err
 	}
 	if raw = bytes.TrimSpace(raw); !opens(raw, '{') {
@@ -209,8 +209,8 @@ func readListed(where string, raw json.RawMessage) ([]besideToken, error) {
 }
 
 // readAddedFile reads {"token": id, ...}.
-func readAddedFile(dir string) (all []besideToken, err error) {
-	err = eachBeside(dir, addedFile, func(text string, raw json.RawMessage) error {
+func readAddedFile(files stranger.Files) (all []besideToken, err error) {
+	err = eachBeside(files, addedFile, func(text string, raw json.RawMessage) error {
 		id, err := strconv.ParseInt(string(raw), 10, 32)
 		if err != nil || id < 0 || text == "" {
 			return fmt.Errorf("%s: found %.40s for %.80q, wanted the id of a token", addedFile, raw, text)

@@ -26,7 +26,7 @@ func opened(t *testing.T, files map[string]string) (*Tokenizer, error) {
 	for name, text := range files {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
-	return Open(dir)
+	return openAt(dir)
 }
 
 // Tokens that files beside a tokenizer.json alone have are added as transformers 5 does it (TokenizersBackend.__init__ and from_pretrained,

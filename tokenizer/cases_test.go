@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/hub"
 )
 
 // textCase is a line of a file of cases: what the reference library makes of a text.
@@ -40,7 +42,7 @@ func TestReferenceCases(t *testing.T) {
 	require.GreaterOrEqual(t, len(paths), 5)
 	for _, path := range paths {
 		t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) {
-			tok, err := Open(filepath.Dir(path))
+			tok, err := openAt(filepath.Dir(path))
 			require.NoError(t, err)
 			cases, _ := readCases(t, path)
 			for _, c := range cases {
@@ -89,7 +91,7 @@ func TestDecodeCases(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, paths)
 	for _, path := range paths {
-		tok, err := Open(filepath.Dir(path))
+		tok, err := openAt(filepath.Dir(path))
 		require.NoError(t, err)
 		cases, _ := readCases(t, path)
 		for _, c := range cases {
@@ -131,4 +133,13 @@ func piecesOf(t *testing.T, p pattern, text string) []string {
 		return nil
 	}))
 	return pieces
+}
+
+// openAt opens the tokenizer at a path.
+func openAt(path string) (*Tokenizer, error) {
+	files, err := hub.OpenTokenizer(path)
+	if err != nil {
+		return nil, err
+	}
+	return Open(files)
 }

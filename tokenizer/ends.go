@@ -3,13 +3,13 @@ package tokenizer
 import (
 	"slices"
 
-	"gputrain/gguf/modeldir"
+	"gputrain/internal/stranger"
 )
 
 // readEnds reads the ids that a model's files name.
-func readEnds(dir string) (all []int32, err error) {
+func readEnds(files stranger.Files) (all []int32, err error) {
 	for _, name := range []string{"generation_config.json", "config.json"} {
-		ids, err := modeldir.Ends(dir, name)
+		ids, err := stranger.Ends(files, name)
 		if err != nil {
 			return nil, err
 		}

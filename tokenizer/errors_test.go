@@ -90,7 +90,7 @@ func TestRefusedModels(t *testing.T) {
 }
 
 func TestRefusedTexts(t *testing.T) {
-	tok, err := Open("testdata/llama3")
+	tok, err := openAt("testdata/llama3")
 	require.NoError(t, err)
 	_, err = tok.Encode("ab\xffc", Options{})
 	assert.EqualError(t, err, "tokenizer: encode: byte 2: found 0xFF, wanted UTF-8")
@@ -139,7 +139,7 @@ func TestPiecesThatTextsMake(t *testing.T) {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer.model"), raw, 0o644))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, configFile), []byte(`{"added_tokens_decoder": `+text+`}`), 0o644))
-		return Open(dir)
+		return openAt(dir)
 	}
 	n := plain.VocabSize()
 	shown, err := with(fmt.Sprintf(`{"%d": {"content": "</s>", "special": true}, "%d": {"content": "<|x|>", "rstrip": true, "special": true}}`, end, n))
@@ -190,25 +190,25 @@ func TestFilesBeside(t *testing.T) {
 	beside("tokenizer_config.json", `{"eos_token": {"content": "<|end_of_text|>"}, "chat_template": "x"}`)
 	beside("generation_config.json", `{"eos_token_id": [648, 645, 99999]}`)
 	beside("config.json", `{"eos_token_id": 646}`)
-	tok, err := Open(dir)
+	tok, err := openAt(dir)
 	require.NoError(t, err)
 	assert.Equal(t, []int32{648, 645, 646}, tok.EndTokens())
 	assert.Equal(t, []string{filepath.Join(dir, "tokenizer.json"), filepath.Join(dir, "tokenizer_config.json")}, tok.Files())
 	assert.Equal(t, []int32{644, 645, 646, 647, 648}, tok.Special())
 	assert.Len(t, tok.Fingerprint(), 64)
-	alone, err := Open(filepath.Join("testdata", "llama3", "tokenizer.json"))
+	alone, err := openAt(filepath.Join("testdata", "llama3", "tokenizer.json"))
 	require.NoError(t, err)
 	assert.Equal(t, tok.Fingerprint(), alone.Fingerprint())
-	other, err := Open("testdata/gpt2")
+	other, err := openAt("testdata/gpt2")
 	require.NoError(t, err)
 	assert.NotEqual(t, tok.Fingerprint(), other.Fingerprint())
 	for name, want := range map[string]string{
 		`{"eos_token": 3}`: "tokenizer_config.json: eos_token: found 3", `{`: `tokenizer_config.json": unexpected end`,
 	} {
 		beside("tokenizer_config.json", name)
-		_, err := Open(dir)
+		_, err := openAt(dir)
 		assert.ErrorContains(t, err, want)
 	}
-	_, err = Open(t.TempDir())
+	_, err = openAt(t.TempDir())
 	assert.ErrorContains(t, err, "found neither, wanted tokenizer.json or tokenizer.model")
 }

@@ -7,12 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-
-	"gputrain/gguf/modeldir"
 )
 
 // extended is what files beside a tokenizer add to it.
@@ -134,10 +131,10 @@ func (t *Tokenizer) Since(fingerprint string) string {
 // Padding is the token that fills batches up; "" for none.
 func (t *Tokenizer) Padding() string { return t.roles["pad_token"] }
 
-// Read reads a file of the tokenizer's directory, with the tokens in it that other files there add: for programs that read one file alone. Where
-// there is none, the error is fs.ErrNotExist.
+// Read reads a file of the tokenizer's directory, with the tokens in it that other files there add: for programs that read one file alone, while they
+// are open. Where there is none, the error is fs.ErrNotExist.
 func (t *Tokenizer) Read(name string) ([]byte, error) {
-	raw, err := modeldir.Read(filepath.Join(filepath.Dir(t.files[0]), name))
+	raw, err := fs.ReadFile(t.from, name)
 	var with map[string]any
 	switch {
 	case len(t.says) == 0:

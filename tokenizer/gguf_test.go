@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gguf"
-	"gputrain/gguf/llamacpp"
+	"gputrain/hub/gguf"
+	"gputrain/hub/gguf/llamacpp"
 )
 
 // asGGUF opens the GGUF file that a model with a tokenizer becomes.
@@ -31,7 +31,7 @@ func asGGUF(t *testing.T, tok *Tokenizer, rows int) (*Tokenizer, error) {
 	require.NoError(t, gguf.Write(&b, keys, tensors))
 	path := filepath.Join(t.TempDir(), "model.gguf")
 	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o644))
-	return Open(path)
+	return openAt(path)
 }
 
 // A directory and the GGUF file that is made of it have the same tokens, put the same around a text and end texts by the same.

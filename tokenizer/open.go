@@ -6,50 +6,36 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
 
-	"gputrain/gguf/modeldir"
 	"gputrain/internal/placeholder"
 	"gputrain/internal/stranger"
 )
 
-// Open reads a tokenizer: a tokenizer.json or SentencePiece .model, or the directory that has one. Where there are both, the
-// tokenizer.json counts.
-func Open(path string) (*Tokenizer, error) {
-	t, err := open(path)
+// Open reads the tokenizer of a directory, or of what stands for one, such as a hub.Bundle: its tokenizer.json, else its
+// tokenizer.model, with what other files there say of tokens.
+func Open(files stranger.Files) (*Tokenizer, error) {
+	t, err := open(files)
 	if err != nil {
-		how := ""
-		if errors.Is(err, fs.ErrNotExist) {
-			how = modeldir.Download(path)
-		}
-		return nil, fmt.Errorf("tokenizer: open %q: %w%s", path, err, how)
+		return nil, fmt.Errorf("tokenizer: open %q: %w", files.Path("."), err)
 	}
 	return t, nil
 }
 
-func open(path string) (*Tokenizer, error) {
-	if _, err := os.Stat(path); err != nil {
-		return nil, err
+func open(files stranger.Files) (*Tokenizer, error) {
+	file := nameIn(files)
+	if file == "" {
+		return nil, errors.New("found neither, wanted tokenizer.json or tokenizer.model")
 	}
-	dir, read := filepath.Dir(path), stranger.ReadNamed
-	if modeldir.Is(path) {
-		dir, read = path, modeldir.Read
-		if path = firstOf(dir, tokenizerFiles...); path == "" {
-			return nil, errors.New("found neither, wanted tokenizer.json or tokenizer.model")
-		}
-	}
-	raw, err := read(path)
+	raw, err := fs.ReadFile(files, file)
 	if err != nil {
 		return nil, err
 	}
-	settings, err := readSettings(dir)
+	settings, err := readSettings(files)
 	if err != nil {
 		return nil, err
 	}
 	var t *Tokenizer
-	if strings.HasSuffix(path, ".model") {
+	if file == modelFile {
 		t, err = parseModel(raw, settings)
 	} else {
 		t, err = parseJSON(raw, settings)
@@ -60,10 +46,10 @@ func open(path string) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.files = []string{path}
-	for _, name := range modeldir.TokenizerFiles() {
-		if at := filepath.Join(dir, name); at != filepath.Clean(path) && firstOf(dir, name) != "" {
-			t.files = append(t.files, at)
+	t.from, t.files = files, []string{files.Path(file)}
+	for _, name := range companions {
+		if name != file && stranger.Has(files, name) {
+			t.files = append(t.files, files.Path(name))
 		}
 	}
 	end := settings.kin["eos_token"]
@@ -79,17 +65,24 @@ func open(path string) (*Tokenizer, error) {
 	return t, nil
 }
 
+const (
+	jsonFile  = "tokenizer.json"
+	modelFile = "tokenizer.model"
+)
+
+// companions are the names of files that a tokenizer consists of, or that belong to it.
+var companions = []string{
+	jsonFile, modelFile, configFile, namesFile, addedFile, "vocab.json", "merges.txt", "chat_template.jinja", "chat_template.json",
+}
+
 // Has tells whether a directory has a tokenizer.
-func Has(dir string) bool { return firstOf(dir, tokenizerFiles...) != "" }
+func Has(files stranger.Files) bool { return nameIn(files) != "" }
 
-// tokenizerFiles say how text becomes ids; the first that there is counts.
-var tokenizerFiles = []string{"tokenizer.json", "tokenizer.model"}
-
-// firstOf is the first of some names that a directory has, whatever it is that has the name: who reads it says what is wrong with it.
-func firstOf(dir string, names ...string) string {
-	for _, name := range names {
-		if modeldir.Has(dir, name) {
-			return filepath.Join(dir, name)
+// nameIn is the file that says how text becomes ids; "": there is none.
+func nameIn(files stranger.Files) string {
+	for _, name := range []string{jsonFile, modelFile} {
+		if stranger.Has(files, name) {
+			return name
 		}
 	}
 	return ""

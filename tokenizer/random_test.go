@@ -90,7 +90,7 @@ func slow(t *testing.T, tok *Tokenizer, expression, text string) (ids []int32) {
 
 func TestByteLevelEqualsTheDefinition(t *testing.T) {
 	for name, pattern := range map[string]string{"gpt2": "gpt2", "llama3": "llama3", "qwen2": "qwen2"} {
-		tok, err := Open("testdata/" + name)
+		tok, err := openAt("testdata/" + name)
 		require.NoError(t, err)
 		text, err := Pattern(pattern)
 		require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestByteLevelEqualsTheDefinition(t *testing.T) {
 // Text that no pre-tokenizer cuts is one word of any length.
 func TestWholeTextEqualsTheDefinition(t *testing.T) {
 	for _, name := range []string{"llama2", "spm_bpe"} {
-		tok, err := Open("testdata/" + name)
+		tok, err := openAt("testdata/" + name)
 		require.NoError(t, err)
 		require.NotEmpty(t, tok.model.borders.mark, "words are encoded one by one all the same")
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -141,7 +141,7 @@ func TestWholeTextEqualsTheDefinition(t *testing.T) {
 func TestStreamsEqualTheWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 3))
 	for _, name := range []string{"gpt2", "llama2", "llama3", "qwen2", "spm_bpe"} {
-		tok, err := Open("testdata/" + name)
+		tok, err := openAt("testdata/" + name)
 		require.NoError(t, err)
 		require.True(t, tok.cuts.anywhere, name)
 		for range 100 {
@@ -213,7 +213,7 @@ func TestScannersEqualTheirExpressions(t *testing.T) {
 
 // A text that is one word takes time in proportion to n log n: with n*n steps this would not end.
 func TestLongWords(t *testing.T) {
-	tok, err := Open("testdata/gpt2")
+	tok, err := openAt("testdata/gpt2")
 	require.NoError(t, err)
 	text := strings.Repeat("thereandback", 100_000)
 	ids, err := tok.Encode(text, Options{})

@@ -27,7 +27,7 @@ func openWith(t *testing.T, name, part string) *Tokenizer {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tokenizer.json")
 	require.NoError(t, os.WriteFile(path, withPart(t, "gpt2", name, part), 0o644))
-	tok, err := Open(path)
+	tok, err := openAt(path)
 	require.NoError(t, err)
 	return tok
 }

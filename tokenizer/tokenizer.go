@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"gputrain/internal/stranger"
 )
 
 // A Tokenizer turns text into ids and back. It does not change once it is open.
@@ -20,6 +22,7 @@ type Tokenizer struct {
 	special     map[int32]bool
 	cuts        cuts
 
+	from        stranger.Files // that it was read from
 	files       []string
 	added       extended
 	says        []string          // how the files beside it change the tokens of texts

@@ -37,9 +37,8 @@ type Config struct {
 	Value  *state.Value
 	Loaded func() // is called once Params are on the devices, or not needed: they may be of files that are open until then; may be nil
 	From   string // the directory that Params are from; "": none, or nobody's business
-	// LoRAFrom is a directory whose adapters are among Params: what they were trained upon is compared with what From has. "": none.
-	LoRAFrom string
-	Drawn    []string // those of Params that were not found where the others are from but drawn (model.OpenPartial), to be told
+	LoRA   Adapters
+	Drawn  []string // those of Params that were not found where the others are from but drawn (hub.Bundle.Partial), to be told
 
 	Train       data.Source
 	Validation  data.Source   // nil: no evaluation, as with an EvalEvery of 0
@@ -61,7 +60,7 @@ type Config struct {
 	// Dir is the run directory. A run goes on from the newest whole checkpoint in it.
 	Dir   string
 	Fresh bool   // remove what an earlier run has left in Dir, and begin at step 0
-	Reads []Read // what the run reads, From and LoRAFrom besides: a fresh start that would remove any of it is refused
+	Reads []Read // what the run reads, From and LoRA.From besides: a fresh start that would remove any of it is refused
 	// Launch, if any, is noted in the marker once a fresh start has removed what was there: a restart of the same launch is not to be fresh.
 	Launch string
 	// Reschedule lets Steps and the schedule of the rate differ from those of the run in Dir, which there has to be: from the step it has

@@ -13,6 +13,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/checkpoint"
+	"gputrain/hub"
 	"gputrain/internal/stranger"
 	"gputrain/model"
 	"gputrain/state"
@@ -44,28 +45,35 @@ func (t *opening) noteOrigin() (err error) {
 	return err
 }
 
+// Adapters are those of a directory that are among the parameters of a run: what they were trained upon is compared with what
+// the run begins with.
+type Adapters struct {
+	From  string      // the directory; "": there are none
+	Upon  *model.Base // what they were trained upon; nil: the directory does not say
+	Named string      // what the directory names as their base; "": nothing that is there
+	Err   error       // why Upon cannot be read
+}
+
 // compareBases warns where the adapters that training goes on with were trained upon something else.
 func (t *opening) compareBases() {
 	c := t.config
-	own := c.State.BaseRecord
-	if c.LoRAFrom == "" || own == nil {
+	own, was := c.State.BaseRecord, c.LoRA.Upon
+	if c.LoRA.From == "" || own == nil {
 		return
 	}
-	was, err := model.TrainedUpon(c.LoRAFrom)
 	switch {
-	case err != nil:
-		t.say("warning: lora.from: %s: what it was trained upon cannot be read: %v", c.LoRAFrom, err)
+	case c.LoRA.Err != nil:
+		t.say("warning: lora.from: %s: what it was trained upon cannot be read: %v", c.LoRA.From, c.LoRA.Err)
 	case was == nil:
-		named, err := model.AdapterBase(c.LoRAFrom, "")
-		if found, gone := os.Stat(named); err == nil && gone == nil {
+		if found, gone := os.Stat(c.LoRA.Named); c.LoRA.Named != "" && gone == nil {
 			if here, err := os.Stat(c.From); err == nil && !os.SameFile(found, here) {
-				t.say("warning: lora.from: %s names %s as its base, model.from is %s", c.LoRAFrom, named, c.From)
+				t.say("warning: lora.from: %s names %s as its base, model.from is %s", c.LoRA.From, c.LoRA.Named, c.From)
 			}
 		}
 	case was.Fingerprint != own.Fingerprint:
-		t.say("warning: lora.from: %s was trained upon %s, %.19s, and model.from, %s, has other parameters, %.19s", c.LoRAFrom, cmp.Or(was.Directory, "a base"), was.Fingerprint, c.From, own.Fingerprint)
+		t.say("warning: lora.from: %s was trained upon %s, %.19s, and model.from, %s, has other parameters, %.19s", c.LoRA.From, cmp.Or(was.Directory, "a base"), was.Fingerprint, c.From, own.Fingerprint)
 	case was.DType != own.DType:
-		t.say("warning: lora.from: %s was trained upon a base in %s, and model.base is %s", c.LoRAFrom, was.DType, own.DType)
+		t.say("warning: lora.from: %s was trained upon a base in %s, and model.base is %s", c.LoRA.From, was.DType, own.DType)
 	}
 }
 
@@ -96,7 +104,7 @@ func (c Config) follow(moved change, origin string) (said string, err error) {
 
 // followBase finds the base of a checkpoint where it is now, if it has moved.
 func (t *opening) followBase(dir string) error {
-	base, err := model.ReadBase(dir)
+	base, err := hub.ReadBase(dir)
 	if err != nil || base == nil || t.config.From == "" {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
-	"gputrain/model"
+	"gputrain/hub"
 	"gputrain/train"
 )
 
@@ -31,7 +31,7 @@ func tinyPruned(t *testing.T, dir string) train.Config {
 // weightsAt are those of a checkpoint.
 func weightsAt(t *testing.T, dir string, step int64) []buffers.Host {
 	t.Helper()
-	_, hosts, err := model.ReadHF(filepath.Join(dir, "checkpoints", checkpoint.DirName(step)))
+	_, hosts, err := hub.ReadHF(filepath.Join(dir, "checkpoints", checkpoint.DirName(step)))
 	require.NoError(t, err)
 	return hosts
 }

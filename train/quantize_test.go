@@ -11,6 +11,7 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/gpu/gputest"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/state"
 )
@@ -66,7 +67,7 @@ func TestQuantizedRun(t *testing.T) {
 	again, err := m.Evaluate(t.Context(), e)
 	require.NoError(t, err)
 	assert.Equal(t, result.EvalLoss, again.Loss)
-	_, params, err := model.ReadHF(checkpoint)
+	_, params, err := hub.ReadHF(checkpoint)
 	require.NoError(t, err)
 	for _, p := range params {
 		if p.Path != "wte.weight" {

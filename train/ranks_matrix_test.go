@@ -15,6 +15,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/state"
@@ -115,9 +116,10 @@ func upon(t *testing.T, c Config, base string) Config {
 	t.Helper()
 	def, err := model.WithLoRA(c.State.Definition, model.LoRA{Rank: 3, Target: []string{model.AllLinear}, DoRA: true, Dropout: 0.1, Save: []string{"ln_f"}})
 	require.NoError(t, err)
-	weights, err := model.OpenWeights(base, c.State.Definition)
+	files := hub.Open(base)
+	t.Cleanup(func() { assert.NoError(t, files.Close()) })
+	weights, err := files.Weights(c.State.Definition)
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, weights.Close()) })
 	c.Params, _ = weights.ParamsOf(def, c.State.Seed)
 	c.From, c.State.Base, c.State.Definition, c.State.FrozenDType = base, base, def, buffers.NF4
 	job, err := state.NewJob(c.State)

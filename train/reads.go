@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"gputrain/hub"
 	"gputrain/model"
 )
 
@@ -19,12 +20,12 @@ type Read struct{ Key, Path string }
 func (c Config) reads() (all []Read) {
 	if c.From != "" {
 		all = append(all, Read{modelFrom, c.From})
-		for _, dir := range model.Bases(c.From) {
+		for _, dir := range hub.Bases(c.From) {
 			all = append(all, Read{modelFrom, dir})
 		}
 	}
-	if c.LoRAFrom != "" {
-		all = append(all, Read{"lora.from", c.LoRAFrom})
+	if c.LoRA.From != "" {
+		all = append(all, Read{"lora.from", c.LoRA.From})
 	}
 	return append(all, c.Reads...)
 }
@@ -44,7 +45,7 @@ func (c Config) checkBase() error {
 		return nil
 	}
 	own := resolved(c.Dir)
-	for _, dir := range append([]string{c.State.Base}, model.Bases(c.State.Base)...) {
+	for _, dir := range append([]string{c.State.Base}, hub.Bases(c.State.Base)...) {
 		if slices.ContainsFunc(files(dir), func(path string) bool { return below(path, own) }) {
 			if model.AdapterParams(c.State.Definition) != nil {
 				return &DirError{c.Dir, fmt.Errorf("model.from: found what the adapters belong to in %s, wanted it outside of the run's own directory, where checkpoints are removed: choose another run directory", dir)}

@@ -54,8 +54,8 @@ func TestFreshStartKeepsWhatIsRead(t *testing.T) {
 		{From: "link/checkpoints/step-00000006"},
 		{From: "part"},
 		{From: "far"},
-		{LoRAFrom: "./link/../run/checkpoints/step-00000006"},
-		{LoRAFrom: "deep"},
+		{LoRA: Adapters{From: "./link/../run/checkpoints/step-00000006"}},
+		{LoRA: Adapters{From: "deep"}},
 		{Reads: []Read{{"run file", "deep/../../metrics.jsonl"}}}, // the link first, then ..
 		{Reads: []Read{{"data.tokenizer", step + "/tokenizer.json"}}},
 		{Reads: []Read{{"data.tokenizer", "far"}}},
@@ -73,7 +73,7 @@ func TestFreshStartKeepsWhatIsRead(t *testing.T) {
 		require.ErrorIs(t, d.advised(c, changed), changed)
 		assert.NotContains(t, changed.Error(), "--fresh")
 	}
-	for _, c := range []Config{{}, {From: "run"}, {From: "far/none"}, {LoRAFrom: "far/../run"}, {Reads: []Read{{"data.text", "run/notes.txt"}, {"data.text", "text.txt"}}}} {
+	for _, c := range []Config{{}, {From: "run"}, {From: "far/none"}, {LoRA: Adapters{From: "far/../run"}}, {Reads: []Read{{"data.text", "run/notes.txt"}, {"data.text", "text.txt"}}}} {
 		require.NoError(t, d.checkFresh(c), "%v", c)
 		changed := &ChangedError{}
 		require.ErrorIs(t, d.advised(c, changed), changed)

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"gputrain/checkpoint"
+	"gputrain/hub"
 	"gputrain/internal/stranger"
 	"gputrain/internal/terminal"
 	"gputrain/model"
@@ -151,7 +152,7 @@ func (s *Summary) readCheckpoint(dir string, step int64) error {
 		if s.Adapter == "" {
 			s.Adapter = record.Adapter
 		}
-		if def, err := model.ReadConfig(at); err == nil && s.Title == "" {
+		if def, err := hub.ReadConfig(at); err == nil && s.Title == "" {
 			s.Title = def.Kind()
 			s.Facts.add("model", "%s, %s parameters", def.Kind(), grouped(model.Parameters(def)))
 		}

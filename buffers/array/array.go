@@ -69,3 +69,9 @@ func (h Host) Copy(dst []float32, first int) error {
 	copy(dst, h.Data[first:])
 	return nil
 }
+
+// Tensor is an array in a file that is open, under its name there.
+type Tensor struct {
+	Host
+	DType string // how the file has its elements, in the words of safetensors; of a matrix in nf4 what its numbers are rounded to
+}

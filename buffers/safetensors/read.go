@@ -120,3 +120,13 @@ func decode[T any](f *File, name string, dst []T, first int, elements func(dst [
 	}
 	return nil
 }
+
+// Tensors are those of the file, sorted by name, to be read until Close: of dtype F32, F16 or BF16, widened to f32.
+func (f *File) Tensors() (tensors []array.Tensor) {
+	for _, name := range f.Names() {
+		dtype, shape, _ := f.Info(name)
+		read := func(dst []float32, first int) error { return f.Float32At(name, dst, first) }
+		tensors = append(tensors, array.Tensor{Host: array.Host{Path: name, Shape: shape, Read: read}, DType: dtype})
+	}
+	return tensors
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/chat"
+	"gputrain/hub"
 )
 
 var today = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -20,7 +21,7 @@ func opened(t *testing.T, source string) *chat.Template {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, chat.File), []byte(source), 0o666))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer_config.json"), []byte(`{"bos_token": "<s>", "eos_token": "</s>"}`), 0o666))
-	of, err := chat.Open(dir, "")
+	of, err := chat.Open(hub.Open(dir), "")
 	require.NoError(t, err)
 	return of
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"gputrain/gguf"
+	"gputrain/hub/gguf"
 	"gputrain/model"
 	"gputrain/train/setup"
 )
@@ -13,9 +13,9 @@ import (
 // modelCard is what is written beside a model, or into its file, of where it comes from.
 type modelCard struct{ model.Card }
 
-// card is that of the model as it is written to a place.
-func (s *storedModel) card(command, to string, merged bool) modelCard {
-	return modelCard{setup.Card(setup.Exporting{Dir: s.dir, At: s.at, Def: s.def, Merged: merged, To: to}, func(what string) { say("gputrain: %s: %s\n", command, what) })}
+// card is that of the model as it is written to a place; at is where its base was said to be, "": nowhere.
+func (s *storedModel) card(command, to, at string, merged bool) modelCard {
+	return modelCard{setup.Card(setup.Exporting{From: s.Bundle, At: at, Def: s.def, Merged: merged, To: to}, func(what string) { say("gputrain: %s: %s\n", command, what) })}
 }
 
 func (c modelCard) write(w io.Writer) error {

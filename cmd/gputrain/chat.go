@@ -12,6 +12,7 @@ import (
 
 	"gputrain/chat"
 	"gputrain/cmd/gputrain/converse"
+	"gputrain/hub"
 	"gputrain/model"
 )
 
@@ -40,7 +41,7 @@ func (c *chatCmd) flags() (modelFlags, error) {
 		switch {
 		case hasAdapters(given):
 			to, what = &directory, "directories of adapters"
-		case has(given, "config.json"):
+		case hub.Has(given, "config.json"):
 			return f, usageError{fmt.Errorf("chat: --adapter: %s: found a whole model, wanted adapters (%s) for one", given, model.AdapterConfigFile)}
 		}
 		if *to != "" {
@@ -59,12 +60,12 @@ func (c *chatCmd) flags() (modelFlags, error) {
 
 // hasAdapters tells directories of low-rank adapters, and those of runs, from selectors.
 func hasAdapters(dir string) bool {
-	return has(dir, model.AdapterConfigFile) || has(dir, "checkpoints")
+	return hub.Has(dir, model.AdapterConfigFile) || hub.Has(dir, "checkpoints")
 }
 
 func (c *chatCmd) Run(ctx context.Context) error {
 	const unused = "-" // prompt of the sampling: a template writes it
-	if _, err := c.sampling("chat", "", unused, c.Tokens); err != nil {
+	if _, err := c.sampling("chat", nil, unused, c.Tokens); err != nil {
 		return err
 	}
 	if c.Window < 0 {
@@ -130,7 +131,7 @@ func (c *chatCmd) encoder(of *modelFlags) (*chat.Encoder, error) {
 	case of.tokens.Tokenizer == nil:
 		return nil, usageError{fmt.Errorf("chat: %s: found no tokenizer, wanted tokenizer.json or tokenizer.model: a model of bytes has no tokens for the turns of a conversation", of.Model)}
 	}
-	t, err := chat.Open(of.tokens.Path, c.Template) // checkpoints have the one of their run
+	t, err := of.tokens.Template(c.Template) // checkpoints have the one of their run
 	if errors.Is(err, chat.ErrNone) {
 		err = fmt.Errorf("%w; here --template does", err)
 	}

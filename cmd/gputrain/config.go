@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
+	"gputrain/hub"
 	"gputrain/internal/suggest"
 	"gputrain/model"
-	"gputrain/tokenizer"
 	"gputrain/train"
 	"gputrain/train/runfile"
 	"gputrain/train/setup"
@@ -51,7 +51,7 @@ func (c *configTemplateCmd) Run() error {
 	}
 	vocab := cmp.Or(c.Vocab, 256)
 	if c.Tokenizer != "" {
-		t, err := tokenizer.Open(c.Tokenizer)
+		t, err := setup.OpenTokenizer(c.Tokenizer)
 		if err != nil {
 			return usageError{err}
 		}
@@ -60,7 +60,7 @@ func (c *configTemplateCmd) Run() error {
 	if !slices.Contains(model.Kinds(), c.Family) {
 		return usageError{fmt.Errorf("config template: --family: found %q, wanted one of %s%s", c.Family, strings.Join(model.Kinds(), ", "), suggest.DidYouMean(c.Family, model.Kinds()))}
 	}
-	keys, def, err := model.Sized(c.Family, parameters, vocab, c.Context)
+	keys, def, err := model.Sized(c.Family, parameters, vocab, c.Context, hub.Exports)
 	if err != nil {
 		return usageError{err}
 	}

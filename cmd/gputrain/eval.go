@@ -12,6 +12,7 @@ import (
 
 	"gputrain/data"
 	"gputrain/data/texts"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/train/runfile"
 	"gputrain/train/setup"
@@ -110,7 +111,7 @@ func (c *evalCmd) Run(ctx context.Context) error {
 
 // run is the record of the run whose model is measured; nil where it is no run's.
 func (c *evalCmd) run() (*runfile.Config, error) {
-	if !has(c.Model, runfile.RecordFile) {
+	if !hub.Has(c.Model, runfile.RecordFile) {
 		return nil, nil
 	}
 	return runfile.OfRun(c.Model)

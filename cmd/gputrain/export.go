@@ -3,13 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os/signal"
 	"strings"
 
-	"gputrain/checkpoint"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/train"
 	"gputrain/train/runfile"
@@ -31,8 +30,8 @@ type writeFlags struct {
 	ShardSize string `help:"Largest size of a weights file; larger models are split into several files with an index." default:"5GB" placeholder:"SIZE"`
 }
 
-// options are those of an export of what is in the first of dirs that has files for other programs beside it, which go where the model goes.
-func (f writeFlags) options(command string, dirs ...string) (o model.ExportOptions, err error) {
+// options are those of an export with the files for other programs of the first of some models that has any, which go where the model goes.
+func (f writeFlags) options(command string, models ...*hub.Bundle) (o model.ExportOptions, err error) {
 	o = model.ExportOptions{Companions: map[string]func(io.Writer) error{}, Tell: func(what string) { say("gputrain: %s: %s\n", command, what) }}
 	if o.ShardBytes, err = runfile.ParseBytes(f.ShardSize); err != nil || o.ShardBytes == 0 {
 		return o, usageError{fmt.Errorf("%s: --shard-size: found %q, wanted a size such as 5GB or 800MiB", command, f.ShardSize)}
@@ -40,17 +39,12 @@ func (f writeFlags) options(command string, dirs ...string) (o model.ExportOptio
 	if f.DType != "auto" {
 		o.DType = strings.ToUpper(f.DType)
 	}
-	for _, dir := range dirs {
-		companions, err := checkpoint.Companions(dir)
-		if err != nil {
-			return o, &setup.ModelError{Err: err}
-		}
-		for _, c := range companions {
-			o.Companions[c.Name] = c.Write
-		}
-		if len(companions) > 0 {
-			break
-		}
+	companions, err := setup.Companions(models...)
+	if err != nil {
+		return o, &setup.ModelError{Err: err}
+	}
+	for _, c := range companions {
+		o.Companions[c.Name] = c.Write
 	}
 	return o, nil
 }
@@ -72,42 +66,42 @@ func (c *exportCmd) Run(ctx context.Context) error {
 	if _, err := c.options("export"); err != nil {
 		return err
 	}
-	m, err := c.baseFlag.open(c.Model)
+	m, err := c.stored(c.Model)
 	if err != nil {
 		return err
 	}
-	defer m.release()
-	dir, def := m.dir, m.def
-	if !namesGGUF(c.To) && c.Type != "" {
-		return errors.Join(usageError{fmt.Errorf("export: --type: found %s for a directory, wanted --dtype, or a --to that ends in %s", c.Type, ggufSuffix)}, m.weights.Close())
-	}
-	if !namesGGUF(c.To) && c.Ollama != "" {
-		return errors.Join(usageError{fmt.Errorf("export: --ollama: found %s for a directory, wanted a --to that ends in %s", c.Ollama, ggufSuffix)}, m.weights.Close())
-	}
+	defer m.Close()
 	if namesGGUF(c.To) {
-		return errors.Join(c.exportGGUF(ctx, m), m.weights.Close())
+		return c.exportGGUF(ctx, m)
 	}
-	o, err := c.options("export", dir)
+	if c.Type != "" {
+		return usageError{fmt.Errorf("export: --type: found %s for a directory, wanted --dtype, or a --to that ends in %s", c.Type, ggufSuffix)}
+	}
+	if c.Ollama != "" {
+		return usageError{fmt.Errorf("export: --ollama: found %s for a directory, wanted a --to that ends in %s", c.Ollama, ggufSuffix)}
+	}
+	o, err := c.options("export", m.Bundle)
 	if err != nil {
-		return errors.Join(err, m.weights.Close())
+		return err
 	}
-	like, leave, err := setup.Original(dir, m.at, told)
+	begun, like, err := setup.Original(m.Bundle, c.Base, told)
+	defer begun.Close()
 	if err != nil {
-		return errors.Join(err, m.weights.Close())
+		return err
 	}
-	defer leave()
+	def := m.def
 	if like == nil || len(model.AdapterParams(def)) > 0 {
 		like = m.weights
 	}
 	o.Like = like
-	o.Companions[model.CardFile] = m.card("export", c.To, false).write
+	o.Companions[model.CardFile] = m.card("export", c.To, c.Base, false).write
 	if err := m.export(c.To, def, reading(ctx, m.weights), o); err != nil {
 		return err
 	}
 	if own := model.AdapterParams(def); len(own) > 0 {
-		_, err = fmt.Printf("%s, adapters of %d parameters, from %s to %s; gputrain merge writes the whole model\n", def.Kind(), model.Parameters(def)-model.Parameters(model.BaseOf(def)), dir, c.To)
+		_, err = fmt.Printf("%s, adapters of %d parameters, from %s to %s; gputrain merge writes the whole model\n", def.Kind(), model.Parameters(def)-model.Parameters(model.BaseOf(def)), m.dir(), c.To)
 		return err
 	}
-	_, err = fmt.Printf("%s, %d parameters in %s, from %s to %s\n", def.Kind(), model.Parameters(def), strings.ToLower(cmp.Or(o.DType, like.DType())), dir, c.To)
+	_, err = fmt.Printf("%s, %d parameters in %s, from %s to %s\n", def.Kind(), model.Parameters(def), strings.ToLower(cmp.Or(o.DType, like.DType())), m.dir(), c.To)
 	return err
 }

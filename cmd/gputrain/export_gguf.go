@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"gputrain/chat"
-	"gputrain/gguf"
-	"gputrain/gguf/llamacpp"
-	"gputrain/gguf/modeldir"
 	"gputrain/gpu"
+	"gputrain/hub"
+	"gputrain/hub/gguf"
+	"gputrain/hub/gguf/llamacpp"
 	"gputrain/model"
 	"gputrain/tokenizer"
 	"gputrain/train/setup"
@@ -57,9 +57,9 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 		keys, tensors, err = ggufModel(ctx, m, kind)
 	}
 	if err != nil {
-		return &setup.ModelError{Err: fmt.Errorf("export: %s: %w", m.dir, err)}
+		return &setup.ModelError{Err: fmt.Errorf("export: %s: %w", m.dir(), err)}
 	}
-	keys = append(keys, m.card("export", c.To, false).keys()...)
+	keys = append(keys, m.card("export", c.To, c.Base, false).keys()...)
 	file := &newFile{to: c.To, write: func(w io.Writer) error { return gguf.Write(w, keys, tensors) }}
 	files := []*newFile{file}
 	if c.Ollama != "" && len(own) > 0 {
@@ -81,7 +81,7 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 	}
 	tellNotFinite(m.weights.NotFinite())
 	_, err = fmt.Printf("%s,%s %d parameters in %s, from %s to %s: %s at %.0f MB/s\n",
-		m.def.Kind(), what, parameters, kind, m.dir, c.To, gpu.SizeText(uint64(written)), written/1e6/seconds)
+		m.def.Kind(), what, parameters, kind, m.dir(), c.To, gpu.SizeText(uint64(written)), written/1e6/seconds)
 	return err
 }
 
@@ -98,7 +98,7 @@ func ggufName(dir string) string {
 
 // ggufAdapter are the adapters of a directory as they are written.
 func ggufAdapter(ctx context.Context, m *storedModel, own []string, kind gguf.Type) ([]gguf.Key, []gguf.Tensor, error) {
-	out := llamacpp.Adapter{Name: ggufName(m.dir), Scales: model.AdapterScales(m.def)}
+	out := llamacpp.Adapter{Name: ggufName(m.dir()), Scales: model.AdapterScales(m.def)}
 	var err error
 	if out.Config, err = model.ConfigJSON(model.BaseOf(m.def), "F32"); err != nil {
 		return nil, nil, err
@@ -115,7 +115,7 @@ func ggufAdapter(ctx context.Context, m *storedModel, own []string, kind gguf.Ty
 // ggufModel is the model of a directory as it is written.
 func ggufModel(ctx context.Context, m *storedModel, kind gguf.Type) ([]gguf.Key, []gguf.Tensor, error) {
 	read := reading(ctx, m.weights)
-	out := llamacpp.Model{Name: ggufName(m.dir), Tell: func(what string) { say("gputrain: export: %s\n", what) }}
+	out := llamacpp.Model{Name: ggufName(m.dir()), Tell: func(what string) { say("gputrain: export: %s\n", what) }}
 	var err error
 	if out.Config, err = model.ConfigJSON(m.def, "F32"); err != nil {
 		return nil, nil, err
@@ -127,8 +127,8 @@ func ggufModel(ctx context.Context, m *storedModel, kind gguf.Type) ([]gguf.Key,
 	for i, p := range m.def.Params() { // in the order of named
 		out.Tensors = append(out.Tensors, llamacpp.Tensor{Name: named[i].Name, Shape: p.Shape, Read: func() ([]float32, error) { return read(p.Path) }})
 	}
-	text := textDir(m.dir, m.at)
-	out.Read = func(name string) ([]byte, error) { return modeldir.Read(filepath.Join(text, name)) }
+	text := spoken(m.Bundle)
+	out.Read = text.ReadFile
 	if tok, err := tokenizer.Open(text); err == nil { // Convert says what is wrong with it
 		out.Read = tok.Read
 		template, ends, err := answerEnds(text, tok)
@@ -144,9 +144,9 @@ func ggufModel(ctx context.Context, m *storedModel, kind gguf.Type) ([]gguf.Key,
 	return llamacpp.Convert(out, kind)
 }
 
-// answerEnds are the chat template of a directory, nil if it has none, and the tokens that end an answer.
-func answerEnds(dir string, tok *tokenizer.Tokenizer) (*chat.Template, []int32, error) {
-	template, err := chat.Open(dir, "")
+// answerEnds are the chat template of a model, nil if it has none, and the tokens that end an answer.
+func answerEnds(of *hub.Bundle, tok *tokenizer.Tokenizer) (*chat.Template, []int32, error) {
+	template, err := chat.Open(of, "")
 	if errors.Is(err, chat.ErrNone) {
 		return nil, tok.EndTokens(), nil
 	}

@@ -11,8 +11,9 @@ import (
 
 	"gputrain/chat/modelfile"
 	"gputrain/checkpoint"
-	"gputrain/gguf"
-	"gputrain/gguf/modeldir"
+	"gputrain/hub"
+	"gputrain/hub/gguf"
+	"gputrain/internal/stranger"
 	"gputrain/tokenizer"
 	"gputrain/train/setup"
 )
@@ -39,7 +40,7 @@ func (c *exportCmd) modelfile(m *storedModel, keys []gguf.Key) (*newFile, error)
 }
 
 func (c *exportCmd) modelfileText(m *storedModel, keys []gguf.Key) ([]byte, error) {
-	text := textDir(m.dir, m.at)
+	text := spoken(m.Bundle)
 	tok, err := tokenizer.Open(text)
 	if err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (c *exportCmd) modelfileText(m *storedModel, keys []gguf.Key) ([]byte, erro
 		}
 		out.Stops = append(out.Stops, token)
 	}
-	if out.Parameters, err = ollamaParameters(drawnDir(m.dir, m.at)); err != nil {
+	if out.Parameters, err = ollamaParameters(drawnOf(m.Bundle)); err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer
@@ -85,9 +86,9 @@ func beginToken(keys []gguf.Key) string {
 }
 
 // ollamaParameters are what generation_config.json says of drawing text, by Ollama's names.
-func ollamaParameters(dir string) (out []modelfile.Parameter, err error) {
+func ollamaParameters(b *hub.Bundle) (out []modelfile.Parameter, err error) {
 	var g map[string]any
-	if err := modeldir.Beside(dir, checkpoint.GenerationFile, &g); err != nil {
+	if err := stranger.Beside(b, checkpoint.GenerationFile, &g); err != nil {
 		return nil, err
 	}
 	if draws, said := g["do_sample"].(bool); said && !draws {

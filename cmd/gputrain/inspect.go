@@ -18,8 +18,7 @@ import (
 	"gputrain/buffers/safetensors"
 	"gputrain/checkpoint"
 	"gputrain/cmd/gputrain/lab/inspect"
-	"gputrain/gguf"
-	"gputrain/gguf/modeldir"
+	"gputrain/hub"
 	"gputrain/internal/terminal"
 	"gputrain/model"
 	"gputrain/optim"
@@ -64,43 +63,68 @@ func (c *inspectCmd) Run() error {
 	if err != nil {
 		return usageError{fmt.Errorf("inspect: %w", err)}
 	}
-	names := []string{path}
-	if modeldir.Is(path) {
-		dir, release, err := setup.HoldModel(c.Path, told)
-		if err != nil {
-			return err
-		}
-		defer release()
-		base, err := c.base(dir)
-		if err != nil {
-			return &setup.ModelError{Err: err}
-		}
-		if !c.JSON {
-			if err := c.describe(dir, base); err != nil {
-				return err
-			}
-		}
-		if c.Optimizer {
-			return c.optimizer(dir)
-		}
-		if names, err = model.WeightFiles(dir); err != nil {
-			return &setup.ModelError{Err: err}
-		}
-	} else if c.Base != "" {
+	if hub.Is(path) {
+		return c.model()
+	}
+	if c.Base != "" {
 		return usageError{fmt.Errorf("inspect: %s: found a file, wanted a run directory or a checkpoint for --base", c.Path)}
-	} else if c.Optimizer {
+	}
+	if c.Optimizer {
 		return usageError{fmt.Errorf("inspect: %s: found a file, wanted a run directory or a checkpoint for --optimizer", c.Path)}
 	}
+	w := c.table()
+	if err := c.files(w, path); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// model shows a model, and its tensors or what the optimizer remembers of them.
+func (c *inspectCmd) model() error {
+	b, err := c.open(c.Path)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	base, err := c.base(b)
+	if err != nil {
+		return &setup.ModelError{Err: err}
+	}
+	if !c.JSON {
+		if err := c.describe(b, base); err != nil {
+			return err
+		}
+	}
+	if c.Optimizer {
+		return c.optimizer(b)
+	}
+	names, err := b.WeightFiles()
+	if err != nil {
+		return &setup.ModelError{Err: err}
+	}
+	w := c.table()
+	if b.IsGGUF() {
+		err = c.ggufTensors(w, b)
+	} else {
+		err = c.files(w, names...)
+	}
+	if err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// table begins a table of tensors.
+func (c *inspectCmd) table() *tabwriter.Writer {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	if !c.JSON {
 		fmt.Fprintln(w, "TENSOR\tDTYPE\tSHAPE\tMEAN\tRMS\tMAX\tNOT FINITE")
 	}
-	if gguf.Is(path) {
-		if err := c.ggufTensors(w, path); err != nil {
-			return err
-		}
-		return w.Flush()
-	}
+	return w
+}
+
+// files writes a line for each tensor of files.
+func (c *inspectCmd) files(w io.Writer, names ...string) error {
 	for _, name := range names {
 		f, err := safetensors.Open(name)
 		if err != nil {
@@ -111,37 +135,29 @@ func (c *inspectCmd) Run() error {
 			return err
 		}
 	}
-	return w.Flush()
+	return nil
 }
 
 // base is what the directory says of parameters that it leaves out, or --base, where that has them; nil where it leaves out none.
-func (c *inspectCmd) base(dir string) (*model.Base, error) {
+func (c *inspectCmd) base(b *hub.Bundle) (*model.Base, error) {
 	if c.Base == "" {
-		return model.ReadBase(dir)
+		return b.LeftOut()
 	}
-	at, release, err := c.baseFlag.dir()
+	_, weights, err := b.Partial(nil)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
-	def, err := model.ReadConfigOn(dir, at)
-	if err != nil {
-		return nil, err
-	}
-	weights, err := model.OpenWeightsOn(dir, def, at)
-	if err != nil {
-		return nil, err
-	}
-	return weights.Base(), weights.Close()
+	return weights.Base(), nil
 }
 
 // optimizer shows what the optimizer of a checkpoint remembers of each parameter.
-func (c *inspectCmd) optimizer(dir string) error {
+func (c *inspectCmd) optimizer(b *hub.Bundle) error {
+	dir := b.Path(".")
 	record, err := checkpoint.ReadRecord(checkpoint.OS, dir)
 	if err != nil {
 		return err
 	}
-	def, err := model.ReadConfig(dir)
+	def, err := b.Definition()
 	if err != nil {
 		return &setup.ModelError{Err: err}
 	}
@@ -194,19 +210,20 @@ func savedOptimizer(dir string, r checkpoint.Record) (optim.Config, error) {
 }
 
 // describe prints what a checkpoint or a model directory is.
-func (c *inspectCmd) describe(dir string, base *model.Base) error {
-	def, err := model.ReadConfigOn(dir, c.Base)
+func (c *inspectCmd) describe(b *hub.Bundle, base *model.Base) error {
+	dir := b.Path(".")
+	def, err := b.Definition()
 	if err != nil {
 		return &setup.ModelError{Err: c.advised(err)}
 	}
 	fmt.Printf("%s\n%s, %d parameters, context %d, vocabulary %d\n", dir, def.Kind(), model.Parameters(def), def.Context(), def.Vocab())
 	if text := model.DescribeLoRA(def); text != "" {
 		fmt.Printf("adapters: %s\n", terminal.Text(text))
-		if err := c.doubt(dir, def); err != nil {
+		if err := c.doubt(b, def); err != nil {
 			return err
 		}
 	}
-	if tokens, err := setup.ModelTokens(textDir(dir, c.Base), def); err != nil {
+	if tokens, err := setup.ModelTokens(spoken(b), def); err != nil {
 		fmt.Println(terminal.Text(err.Error()))
 	} else if t := tokens.Tokenizer; t != nil {
 		fmt.Printf("tokenizer: %s, %d tokens, end tokens %v, fingerprint %s\n", t.Kind(), t.VocabSize(), t.EndTokens(), t.Fingerprint())
@@ -241,15 +258,15 @@ func (c *inspectCmd) describe(dir string, base *model.Base) error {
 }
 
 // doubt compares the base of exported adapters with what they were trained upon.
-func (c *inspectCmd) doubt(dir string, def model.Definition) error {
-	if !has(dir, model.FingerprintFile) {
+func (c *inspectCmd) doubt(b *hub.Bundle, def model.Definition) error {
+	if !b.Has(model.FingerprintFile) {
 		return nil
 	}
-	weights, err := model.OpenWeightsOn(dir, def, c.Base)
+	weights, err := b.Weights(def)
 	if err != nil {
 		return &setup.ModelError{Err: c.advised(err)}
 	}
-	return errors.Join(tellDoubt(weights, false), weights.Close())
+	return tellDoubt(weights, false)
 }
 
 // tensors writes a line for each tensor of a file.
@@ -272,12 +289,11 @@ func (c *inspectCmd) tensors(w io.Writer, f *safetensors.File) error {
 }
 
 // ggufTensors writes a line for each tensor of a GGUF file, under the names and in the order of the file.
-func (c *inspectCmd) ggufTensors(w io.Writer, path string) error {
-	f, err := gguf.Open(path)
+func (c *inspectCmd) ggufTensors(w io.Writer, b *hub.Bundle) error {
+	f, err := b.GGUF()
 	if err != nil {
 		return &setup.ModelError{Err: err}
 	}
-	defer f.Close()
 	for _, info := range f.Tensors() {
 		l := tensorLine{Name: info.Name, DType: strings.ToUpper(info.Type.String()), Shape: info.Shape}
 		if info.Type.Readable() {

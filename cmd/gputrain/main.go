@@ -17,7 +17,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"gputrain/gguf/modeldir"
+	"gputrain/hub"
 	"gputrain/internal/caught"
 	"gputrain/internal/stranger"
 	"gputrain/internal/terminal"
@@ -204,9 +204,9 @@ func someModel(ctx *kong.DecodeContext, target reflect.Value) error {
 	}
 	info, err := os.Stat(target.String())
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w%s", err, modeldir.Download(given))
+		err = fmt.Errorf("%w%s", err, hub.Download(given))
 	}
-	if err == nil && !modeldir.Is(target.String()) {
+	if err == nil && !hub.Is(target.String()) {
 		err = fmt.Errorf("%q: found %s, wanted a directory, or a GGUF file", target.String(), stranger.Kind(info))
 	}
 	return err

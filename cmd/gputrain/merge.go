@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"strings"
 
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/train"
 	"gputrain/train/setup"
@@ -32,23 +33,23 @@ func (c *mergeCmd) Run(ctx context.Context) error {
 		if c.Base != "" {
 			return usageError{errors.New("merge: --base: found a MODEL before the ADAPTER too, wanted one base")}
 		}
-		if has(c.Adapter, "config.json") && !hasAdapters(c.Adapter) {
+		if hub.Has(c.Adapter, "config.json") && !hasAdapters(c.Adapter) {
 			return usageError{fmt.Errorf("merge: ADAPTER: %s: found a whole model, wanted adapters (%s): the model stands first",
 				c.Adapter, model.AdapterConfigFile)}
 		}
 		from, c.Base = c.Adapter, c.Model
 	}
-	m, err := c.baseFlag.open(from)
+	m, err := c.stored(from)
 	if err != nil {
 		return err
 	}
-	defer m.release()
+	defer m.Close()
 	o, merged, base, err := c.prepare(m)
 	if err != nil {
-		return errors.Join(err, m.weights.Close())
+		return err
 	}
 	dtype := o.Like.DType()
-	o.Companions[model.CardFile] = m.card("merge", c.To, true).write
+	o.Companions[model.CardFile] = m.card("merge", c.To, c.Base, true).write
 	if err := m.export(c.To, merged, model.Merge(m.def, reading(ctx, m.weights)), o); err != nil {
 		return err
 	}
@@ -58,27 +59,27 @@ func (c *mergeCmd) Run(ctx context.Context) error {
 	if o.DType != "" {
 		dtype = o.DType
 	}
-	_, err = fmt.Printf("%s, %d parameters in %s, from %s with the adapters of %s to %s\n", merged.Kind(), model.Parameters(merged), strings.ToLower(dtype), base, m.dir, c.To)
+	_, err = fmt.Printf("%s, %d parameters in %s, from %s with the adapters of %s to %s\n", merged.Kind(), model.Parameters(merged), strings.ToLower(dtype), base.Path("."), m.dir(), c.To)
 	return err
 }
 
 // prepare finds what is to be written and how, and says where the base may be another than that of the adapters.
-func (c *mergeCmd) prepare(m *storedModel) (o model.ExportOptions, merged model.Definition, base string, err error) {
+func (c *mergeCmd) prepare(m *storedModel) (o model.ExportOptions, merged model.Definition, base *hub.Bundle, err error) {
 	if merged, err = model.Merged(m.def); err != nil {
-		return o, nil, "", usageError{fmt.Errorf("merge: %s: %w", m.dir, err)}
+		return o, nil, nil, usageError{fmt.Errorf("merge: %s: %w", m.dir(), err)}
 	}
-	if base, err = model.AdapterBase(m.dir, m.at); err != nil {
-		return o, nil, "", &setup.ModelError{Err: c.advised(err)}
+	if base, err = m.Base(); err != nil {
+		return o, nil, nil, &setup.ModelError{Err: c.advised(err)}
 	}
 	if err := tellDoubt(m.weights, true); err != nil {
-		return o, nil, "", err
+		return o, nil, nil, err
 	}
-	if o, err = c.options("merge", m.dir, base); err != nil {
-		return o, nil, "", err
+	if o, err = c.options("merge", m.Bundle, base); err != nil {
+		return o, nil, nil, err
 	}
 	o.Like = m.weights.Below()
-	if o.Ends, err = setup.MergedEnds(m.dir, base, merged); err != nil {
-		return o, nil, "", &setup.ModelError{Err: err}
+	if o.Ends, err = setup.MergedEnds(m.Bundle, base, merged); err != nil {
+		return o, nil, nil, &setup.ModelError{Err: err}
 	}
 	return o, merged, base, nil
 }

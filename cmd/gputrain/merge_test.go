@@ -17,6 +17,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
 	"gputrain/gpu/gputest"
+	"gputrain/hub"
 	"gputrain/model"
 )
 
@@ -59,7 +60,7 @@ func TestMergeOfTheCommand(t *testing.T) {
 	c := &mergeCmd{Model: base, Adapter: adapter, writeFlags: to("merged")}
 	require.NoError(t, c.Run(context.Background()))
 	assert.Equal(t, "---\nbase_model: base\nbase_model_relation: finetune\nlicense: mit\nlibrary_name: transformers\npipeline_tag: text-generation\n", front(c.To))
-	merged, err := model.ReadConfig(c.To)
+	merged, err := hub.ReadConfig(c.To)
 	require.NoError(t, err)
 	assert.Equal(t, false, merged.Settings()["tie_word_embeddings"] == true)
 	f, err := safetensors.Open(filepath.Join(c.To, "model.safetensors"))
@@ -118,12 +119,9 @@ func TestKeysOfACard(t *testing.T) {
 func TestBaseIsDoubted(t *testing.T) {
 	base, adapter := onDisk(t)
 	open := func(dir, base string) *model.Stored {
-		m, err := baseFlag{Base: base}.open(dir)
+		m, err := baseFlag{Base: base}.stored(dir)
 		require.NoError(t, err)
-		t.Cleanup(func() {
-			assert.NoError(t, m.weights.Close())
-			m.release()
-		})
+		t.Cleanup(func() { assert.NoError(t, m.Close()) })
 		return m.weights
 	}
 	doubt := func(adapter, base string) string {
@@ -151,7 +149,7 @@ func TestBaseIsDoubted(t *testing.T) {
 	assert.Empty(t, doubt(again, base))
 
 	other := filepath.Join(t.TempDir(), "other")
-	def, err := model.ReadConfig(base)
+	def, err := hub.ReadConfig(base)
 	require.NoError(t, err)
 	drawn := model.Init(def, 4)
 	require.NoError(t, model.Export(other, def, func(path string) ([]float32, error) {

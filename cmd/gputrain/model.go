@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 
 	"gputrain/checkpoint"
-	"gputrain/gguf/modeldir"
 	"gputrain/gpu"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/state"
 	"gputrain/tokenizer"
@@ -21,68 +20,63 @@ type baseFlag struct {
 	Base string `help:"Where the directory is now that has what a checkpoint leaves out (base.json), if it has moved: it is known by its fingerprint." type:"model" placeholder:"DIR"`
 }
 
-// dir is the directory of the base, which stays there until release; "" where none is given.
-func (f baseFlag) dir() (dir string, release func(), err error) {
-	if f.Base == "" {
-		return "", func() {}, nil
-	}
-	return setup.HoldModel(f.Base, told)
-}
-
 // advised says what may help where a base cannot be read.
 func (f baseFlag) advised(err error) error {
-	var base *model.BaseError
+	var base *hub.BaseError
 	if f.Base == "" && errors.As(err, &base) {
 		return fmt.Errorf("%w; if it has moved, say where it is with --base", err)
 	}
 	return err
 }
 
-// storedModel is a model in its files.
-type storedModel struct {
-	dir, at string // at is where its base was said to be; "" for nowhere
-	def     model.Definition
-	weights *model.Stored
-	release func()
+// open opens a model, with its base where --base says: both are closed together.
+func (f baseFlag) open(from string) (*hub.Bundle, error) {
+	b, err := setup.Open(from, told)
+	if err != nil || f.Base == "" {
+		return b, err
+	}
+	base, err := setup.Open(f.Base, told)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	b.On(base)
+	return b, nil
 }
 
-// open opens a model's files, whose checksums hold, to be read whatever numbers they have.
-func (f baseFlag) open(from string) (_ *storedModel, err error) {
-	s := &storedModel{}
-	var releases []func()
-	s.release = func() {
-		for _, release := range slices.Backward(releases) {
-			release()
-		}
+// storedModel is a model in its files.
+type storedModel struct {
+	*hub.Bundle
+	def     model.Definition
+	weights *model.Stored
+}
+
+// stored opens a model's files, whose checksums hold, to be read whatever numbers they have.
+func (f baseFlag) stored(from string) (_ *storedModel, err error) {
+	b, err := f.open(from)
+	if err != nil {
+		return nil, err
 	}
+	s := &storedModel{Bundle: b}
 	defer func() {
 		if err != nil {
-			s.release()
+			err = errors.Join(err, b.Close())
 		}
 	}()
-	dir, leave, err := setup.HoldModel(from, told)
-	if err != nil {
+	if err := checkpoint.VerifyModel(checkpoint.OS, s.dir()); err != nil {
 		return nil, err
 	}
-	releases = append(releases, leave)
-	if err := checkpoint.VerifyModel(checkpoint.OS, dir); err != nil {
-		return nil, err
-	}
-	at, leave, err := f.dir()
-	if err != nil {
-		return nil, err
-	}
-	releases = append(releases, leave)
-	s.dir, s.at = dir, at
-	if s.def, err = model.ReadConfigOn(dir, at); err != nil {
+	if s.def, err = b.Definition(); err != nil {
 		return nil, &setup.ModelError{Err: f.advised(err)}
 	}
-	if s.weights, err = model.OpenWeightsOn(dir, s.def, at); err != nil {
+	if s.weights, err = b.Weights(s.def); err != nil {
 		return nil, &setup.ModelError{Err: f.advised(err)}
 	}
 	s.weights.AllowNotFinite()
 	return s, nil
 }
+
+// dir is where the model is.
+func (s *storedModel) dir() string { return s.Path(".") }
 
 // tellDoubt warns where the base of adapters is not what they were trained upon, and with unknown where nothing tells.
 func tellDoubt(weights *model.Stored, unknown bool) error {
@@ -96,13 +90,13 @@ func tellDoubt(weights *model.Stored, unknown bool) error {
 	return nil
 }
 
-// export writes a model of these weights, and says which of them are not finite. It closes them.
+// export writes a model of these weights, and says which of them are not finite.
 func (s *storedModel) export(to string, def model.Definition, read func(path string) ([]float32, error), o model.ExportOptions) error {
 	err := model.Export(to, def, read, o)
 	if errors.Is(err, fs.ErrExist) {
 		err = usageError{err}
 	}
-	if err = errors.Join(err, s.weights.Close()); err == nil {
+	if err == nil {
 		tellNotFinite(s.weights.NotFinite())
 	}
 	return err
@@ -118,10 +112,10 @@ type modelFlags struct {
 	unspoken error        // why that has none
 }
 
-// openedModel is a model on its adapter, and the directory that says how text is drawn from it.
+// openedModel is a model on its adapter, and what says how text is drawn from it.
 type openedModel struct {
 	*state.Model
-	drawn string
+	drawn *hub.Bundle
 }
 
 // tellNotFinite says in one line that a model is damaged, and where.
@@ -138,14 +132,13 @@ func tellNotFinite(found []*model.NotFiniteError) {
 
 // open opens the model's files, whose directory stays there until release, and puts the model on its adapter.
 func (f *modelFlags) open(ctx context.Context) (m *openedModel, release func(), err error) {
-	s, err := f.baseFlag.open(f.Model)
+	s, err := f.stored(f.Model)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer s.weights.Close()
 	defer func() {
 		if err != nil {
-			s.release()
+			err = errors.Join(err, s.Close())
 		}
 	}()
 	if err := tellDoubt(s.weights, false); err != nil {
@@ -159,33 +152,30 @@ func (f *modelFlags) open(ctx context.Context) (m *openedModel, release func(), 
 	if err != nil {
 		return nil, nil, err
 	}
-	loaded, err := state.LoadStored(dev, s.dir, s.def, s.weights)
+	loaded, err := state.LoadStored(dev, s.dir(), s.def, s.weights)
 	if err != nil {
 		dev.Release()
 		return nil, nil, err
 	}
 	tellNotFinite(loaded.NotFinite())
-	f.tokens, f.unspoken = setup.ModelTokens(textDir(s.dir, s.at), s.def)
-	return &openedModel{loaded, drawnDir(s.dir, s.at)}, func() { loaded.Release(); dev.Release(); s.release() }, nil
+	f.tokens, f.unspoken = setup.ModelTokens(spoken(s.Bundle), s.def)
+	return &openedModel{loaded, drawnOf(s.Bundle)}, func() {
+		loaded.Release()
+		dev.Release()
+		_ = s.Close() // nothing was written
+	}, nil
 }
 
-// textDir is the directory with a model's tokenizer: that of the base where one of adapters has none.
-func textDir(dir, at string) string { return dirOf(dir, at, tokenizer.Has) }
+// spoken is what has a model's tokenizer: the base where one of adapters has none.
+func spoken(b *hub.Bundle) *hub.Bundle { return orBase(b, tokenizer.Has(b)) }
 
-// drawnDir is that with its generation_config.json, likewise.
-func drawnDir(dir, at string) string {
-	return dirOf(dir, at, func(dir string) bool { return has(dir, checkpoint.GenerationFile) })
-}
+// drawnOf is what has its generation_config.json, likewise.
+func drawnOf(b *hub.Bundle) *hub.Bundle { return orBase(b, b.Has(checkpoint.GenerationFile)) }
 
-// dirOf is the directory of a model, or of adapters that lack something the one of their base, which is in at unless that is "".
-func dirOf(dir, at string, there func(dir string) bool) string {
-	if base, err := model.AdapterBase(dir, at); err == nil && base != "" && !there(dir) {
+// orBase is a model, or the base of adapters that lack something.
+func orBase(b *hub.Bundle, there bool) *hub.Bundle {
+	if base, err := b.Base(); err == nil && base != nil && !there {
 		return base
 	}
-	return dir
-}
-
-// has tells whether something of that name lies in a directory.
-func has(dir, name string) bool {
-	return modeldir.Has(dir, name)
+	return b
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/term"
 
+	"gputrain/hub"
 	"gputrain/internal/terminal"
 	"gputrain/model"
 	"gputrain/train"
@@ -35,12 +36,12 @@ type samplingFlags struct {
 	RepetitionPenalty *float64 `help:"Penalty on tokens already in the text: it divides their positive logits and multiplies negative ones; 1 = none." placeholder:"1"`
 }
 
-// sampling is how text is drawn from the model of a directory: as the flags say, else its generation_config.json, which standard error names. Of no
-// directory yet it is as the flags say alone.
-func (c *samplingFlags) sampling(command, dir, prompt string, tokens int) (train.SampleConfig, error) {
+// sampling is how text is drawn from a model: as the flags say, else its generation_config.json, which standard error names. Of no
+// model yet, nil, it is as the flags say alone.
+func (c *samplingFlags) sampling(command string, of *hub.Bundle, prompt string, tokens int) (train.SampleConfig, error) {
 	s := train.SampleConfig{Prompt: prompt, Tokens: tokens, Temperature: 0.8, TopK: 40, Seed: c.Seed}
-	if dir != "" {
-		says, err := setup.Sampling(dir, &s)
+	if of != nil {
+		says, err := setup.Sampling(of, &s)
 		if err != nil {
 			return s, err
 		}
@@ -67,7 +68,7 @@ func lay[V any](to *V, flag *V) {
 }
 
 func (c *sampleCmd) Run(ctx context.Context) error {
-	if _, err := c.sampling("sample", "", c.Prompt, c.Tokens); err != nil {
+	if _, err := c.sampling("sample", nil, c.Prompt, c.Tokens); err != nil {
 		return err
 	}
 	m, release, err := c.open(ctx)

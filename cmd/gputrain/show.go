@@ -14,8 +14,7 @@ import (
 
 	"gputrain/buffers/safetensors"
 	"gputrain/chat"
-	"gputrain/gguf"
-	"gputrain/gguf/modeldir"
+	"gputrain/hub"
 	"gputrain/internal/terminal"
 	"gputrain/model"
 	"gputrain/tokenizer"
@@ -69,30 +68,21 @@ type shownTensor struct {
 }
 
 func (c *showModelCmd) Run() error {
-	info, err := os.Stat(c.Path)
+	_, err := os.Stat(c.Path)
 	if err != nil {
-		return usageError{fmt.Errorf("show: %w%s", err, modeldir.Download(c.Path))}
+		return usageError{fmt.Errorf("show: %w%s", err, hub.Download(c.Path))}
 	}
 	s := &shownModel{Path: c.Path}
-	switch {
-	case gguf.Is(c.Path):
-		if err = s.gguf(c.Path); err == nil {
-			s.describe(c.Path)
-		}
-	case info.IsDir():
-		dir, release, held := setup.HoldModel(c.Path, told)
+	if !hub.Is(c.Path) {
+		err = s.safetensors([]string{c.Path})
+	} else {
+		b, held := setup.Open(c.Path, told)
 		if held != nil {
 			return held
 		}
-		defer release()
-		var files []string
-		s.Path = dir
-		if files, err = model.WeightFiles(dir); err == nil {
-			err = s.safetensors(files)
-		}
-		s.describe(dir)
-	default:
-		err = s.safetensors([]string{c.Path})
+		defer b.Close()
+		s.Path = b.Path(".")
+		err = s.model(b)
 	}
 	if err != nil {
 		return &setup.ModelError{Err: err}
@@ -109,13 +99,29 @@ func (c *showModelCmd) Run() error {
 	return s.print(os.Stdout)
 }
 
+// model reads the headers of a model's files, and what else it has.
+func (s *shownModel) model(b *hub.Bundle) error {
+	if b.IsGGUF() {
+		if err := s.gguf(b); err != nil {
+			return err
+		}
+		s.describe(b)
+		return nil
+	}
+	files, err := b.WeightFiles()
+	if err == nil {
+		err = s.safetensors(files)
+	}
+	s.describe(b)
+	return err
+}
+
 // gguf reads the header of a file, of whatever architecture.
-func (s *shownModel) gguf(path string) error {
-	f, err := gguf.Open(path)
+func (s *shownModel) gguf(b *hub.Bundle) error {
+	f, err := b.GGUF()
 	if err != nil {
 		return err
 	}
-	defer f.Close()
 	s.Format = "GGUF"
 	for _, k := range f.Keys() {
 		s.Metadata = append(s.Metadata, shownKey{k.Name, brief(k.Value)})
@@ -183,8 +189,8 @@ var sizesShown = []struct {
 }
 
 // describe reads what a directory says of its model beside the weights. What cannot be read is said, and hides nothing else.
-func (s *shownModel) describe(dir string) {
-	def, err := model.ReadConfig(dir)
+func (s *shownModel) describe(b *hub.Bundle) {
+	def, err := b.Definition()
 	if err != nil {
 		s.Unread = append(s.Unread, err.Error())
 		if s.Format == "GGUF" { // nor is anything else of its directory
@@ -203,14 +209,14 @@ func (s *shownModel) describe(dir string) {
 			}
 		}
 	}
-	switch t, err := tokenizer.Open(dir); {
+	switch t, err := tokenizer.Open(b); {
 	case err == nil:
 		s.Tokenizer = fmt.Sprintf("%s, %d tokens, fingerprint %.12s", t.Kind(), t.VocabSize(), t.Fingerprint())
 		s.Ends = t.EndTokens()
-	case tokenizer.Has(dir):
+	case tokenizer.Has(b):
 		s.Unread = append(s.Unread, err.Error())
 	}
-	switch t, err := chat.Open(dir, ""); {
+	switch t, err := chat.Open(b, ""); {
 	case err == nil:
 		s.Template = t.Source()
 	case !errors.Is(err, chat.ErrNone):

@@ -13,6 +13,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/state"
 	"gputrain/train/setup"
@@ -84,7 +85,7 @@ func sparseModel(t *testing.T, s realSize) (dir string) {
 	config, err := json.Marshal(s.config)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644))
-	def, err := model.ReadConfig(dir)
+	def, err := hub.ReadConfig(dir)
 	require.NoError(t, err)
 	header, at := map[string]any{}, int64(0)
 	for _, p := range model.Specs(def) {

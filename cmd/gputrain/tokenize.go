@@ -19,6 +19,7 @@ import (
 
 	"gputrain/data/texts"
 	"gputrain/tokenizer"
+	"gputrain/train/setup"
 )
 
 type tokenizeCmd struct {
@@ -35,7 +36,7 @@ type tokenizerFlags struct {
 }
 
 func (f *tokenizerFlags) open() (*tokenizer.Tokenizer, error) {
-	t, err := tokenizer.Open(f.Tokenizer)
+	t, err := setup.OpenTokenizer(f.Tokenizer)
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"gputrain/tokenizer"
+	"gputrain/train/setup"
 )
 
 type showCmd struct {
@@ -38,7 +39,7 @@ type tokenView struct {
 }
 
 func (c *showCmd) Run() error {
-	t, err := tokenizer.Open(c.Tokenizer)
+	t, err := setup.OpenTokenizer(c.Tokenizer)
 	if err != nil {
 		return usageError{err}
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"gputrain/gpu"
-	"gputrain/model"
+	"gputrain/hub"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
 	"gputrain/pipeline/timeline"
@@ -195,7 +195,7 @@ func (c *trainCmd) beginning(cfg *runfile.Config, dir, newest string) (string, e
 	if err == nil && was.Model.From != "" && !gone(was.Model.From) { // training says what is wrong with it
 		return "", usageError{fmt.Errorf("model.from (%s): found %s, which is not there, wanted %s, with which the run in %s goes on", cfg.Origin("model.from"), from, was.Model.From, dir)}
 	}
-	base, err := model.ReadBase(newest)
+	base, err := hub.ReadBase(newest)
 	switch {
 	case err != nil:
 		return "", &setup.ModelError{Err: err}

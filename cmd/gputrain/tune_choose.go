@@ -15,6 +15,7 @@ import (
 
 	"gputrain/data"
 	"gputrain/gpu"
+	"gputrain/hub"
 	"gputrain/internal/stranger"
 	"gputrain/internal/terminal"
 	"gputrain/model"
@@ -38,6 +39,7 @@ type choosing struct {
 	begun       time.Time
 	progress    train.Progress // nil: none is shown
 	takes       string         // how long, as far as is known
+	model       *hub.Bundle
 	definition  model.Definition
 	description string // of the conversations
 }
@@ -52,6 +54,7 @@ func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string)
 	p.Busy("choose", 0, 0)
 	recipe, cfg, err := h.chosen(ctx, c.Adapter)
 	p.Close()
+	_ = h.model.Close() // nothing was written
 	if err != nil {
 		return nil, err
 	}

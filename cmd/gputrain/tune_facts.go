@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 
 	"gputrain/chat"
 	"gputrain/data/texts"
-	"gputrain/gguf/modeldir"
+	"gputrain/internal/stranger"
 	"gputrain/model"
 	"gputrain/tokenizer"
 	"gputrain/train/runfile"
@@ -80,24 +79,22 @@ func (h *choosing) measure(text *texts.Corpus, cfg *runfile.Config) (f tuning.Fa
 	return f, nil
 }
 
-// whole refuses what is not a whole model, as adapters and runs, with what makes one of it.
-func (h *choosing) whole() error {
+// whole opens the model, and refuses what is not a whole one, as adapters and runs, with what makes one of it.
+func (h *choosing) whole() (err error) {
 	from := h.given.Model
-	dir, release, err := setup.HoldModel(from, h)
-	if err != nil {
+	if h.model, err = setup.Open(from, h); err != nil {
 		return err
 	}
-	defer release()
 	switch {
-	case has(dir, model.AdapterConfigFile):
-		base, err := model.AdapterBase(dir, "")
-		if err != nil {
-			base = "BASE"
+	case h.model.Has(model.AdapterConfigFile):
+		base := "BASE"
+		if found, err := h.model.Base(); err == nil {
+			base = found.Path(".")
 		}
 		return usageError{fmt.Errorf("tune: %s: found adapters, wanted a whole model: gputrain tune %s DATA --set lora.from=%s goes on with them, "+
 			"and gputrain merge %s --to DIR writes the model that they make",
 			from, shellWord(base), shellWord(from), shellWord(from))}
-	case dir != from:
+	case h.model.Path(".") != from:
 		return usageError{fmt.Errorf("tune: %s: found a run, wanted a model: gputrain export %s --to DIR writes what it has trained",
 			from, shellWord(from))}
 	}
@@ -106,12 +103,12 @@ func (h *choosing) whole() error {
 
 // text opens the conversations, of a model that has a tokenizer.
 func (h *choosing) text(ctx context.Context, cfg *runfile.Config, out io.Writer) (*texts.Corpus, error) {
-	def, err := model.ReadConfig(h.given.Model)
+	def, err := h.model.Definition()
 	if err != nil {
 		return nil, &setup.ModelError{Err: err}
 	}
 	h.definition = def
-	if cfg.Data.Tokenizer == "" && !tokenizer.Has(h.given.Model) {
+	if cfg.Data.Tokenizer == "" && !tokenizer.Has(h.model) {
 		return nil, usageError{fmt.Errorf("tune: %s: found no tokenizer, wanted tokenizer.json or tokenizer.model: copy it from where the model is from, "+
 			"or name one with --set data.tokenizer=DIR", h.given.Model)}
 	}
@@ -169,7 +166,7 @@ func (h *choosing) facts() (tuning.Model, error) {
 		Old string `json:"torch_dtype"`
 		New string `json:"dtype"`
 	}
-	if err := modeldir.ReadJSON(filepath.Join(h.given.Model, "config.json"), &stored); err != nil {
+	if err := stranger.Beside(h.model, "config.json", &stored); err != nil {
 		return m, &setup.ModelError{Err: err}
 	}
 	for _, name := range []string{stored.Old, stored.New} {

@@ -12,6 +12,7 @@ import (
 
 	"gputrain/chat"
 	"gputrain/data"
+	"gputrain/hub"
 )
 
 // spoken is a template as many models have it; it refuses messages of tools, and tells the date where it is asked to.
@@ -24,9 +25,9 @@ const spoken = `{% for m in messages %}{% if m.role == 'tool' %}{{ raise_excepti
 func chatting(t *testing.T, o chat.Options) Config {
 	t.Helper()
 	dir := tree(t, map[string]string{"chat_template.jinja": spoken})
-	of, err := chat.Open(dir, "")
+	of, err := chat.Open(hub.Open(dir), "")
 	require.NoError(t, err)
-	print, err := chat.Fingerprint(dir, "")
+	print, err := chat.Fingerprint(hub.Open(dir), "")
 	require.NoError(t, err)
 	return Config{Tokens: "tokenizer", Tokenizer: tokenizerOf(t, "qwen2"), Context: 64, Chats: Chats{Template: of, Name: "template of DIR", Fingerprint: print, Options: o}}
 }

@@ -17,7 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/data"
+	"gputrain/hub"
 	"gputrain/tests/frugal"
+	"gputrain/tokenizer"
 )
 
 // text is a source that is known to be one.
@@ -351,4 +353,13 @@ func TestBuiltInCorpus(t *testing.T) {
 	assert.Greater(t, total, int64(20<<20))
 	assert.Equal(t, "by file", c.Split)
 	assert.InDelta(t, 0.05, float64(text(c.Validation).Len())/float64(total), 0.002)
+}
+
+// openTokenizer opens the tokenizer at a path.
+func openTokenizer(path string) (*tokenizer.Tokenizer, error) {
+	files, err := hub.OpenTokenizer(path)
+	if err != nil {
+		return nil, err
+	}
+	return tokenizer.Open(files)
 }

@@ -19,7 +19,7 @@ import (
 
 func tokenizerOf(t *testing.T, name string) *tokenizer.Tokenizer {
 	t.Helper()
-	tok, err := tokenizer.Open(filepath.Join("../..", "tokenizer", "testdata", name))
+	tok, err := openTokenizer(filepath.Join("../..", "tokenizer", "testdata", name))
 	require.NoError(t, err)
 	return tok
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes gguf/testdata/blocks.json with ggml itself: numbers, the blocks that ggml makes of them, and what these stand for.
+"""Makes hub/gguf/testdata/blocks.json with ggml itself: numbers, the blocks that ggml makes of them, and what these stand for.
 
-    tools/llama/blocks.py FOLDER-WITH-node_modules > gguf/testdata/blocks.json
+    tools/llama/blocks.py FOLDER-WITH-node_modules > hub/gguf/testdata/blocks.json
 """
 import ctypes, json, random, struct, sys
 

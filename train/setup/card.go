@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"gputrain/checkpoint"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/train"
 	"gputrain/train/runfile"
@@ -20,24 +21,26 @@ import (
 
 // Exporting is a model that is about to be written.
 type Exporting struct {
-	Dir, At string           // where it is, and where its base was said to be; "": nowhere
-	Def     model.Definition // of what is in Dir
-	Merged  bool             // its adapters are added to the base
-	To      string           // what it is called follows from that
+	From   *hub.Bundle
+	At     string           // where its base was said to be; "": nowhere
+	Def    model.Definition // of From
+	Merged bool             // its adapters are added to the base
+	To     string           // what it is called follows from that
 }
 
 // Card is what is known of it, from its directory, the record of its run and the cards of what that began with. What cannot be read is told.
 func Card(e Exporting, tell func(string)) model.Card {
-	run := runOf(e.Dir, tell)
-	dirs := e.bases()
+	run := runOf(e.From.Path("."), tell)
+	models, last := e.bases()
+	defer closeAll(models)
 	c := model.Card{Title: modelName(e.To), Tags: []string{"gputrain"}}
 	if e.Def.Vocab() > 0 {
 		c.Task = "text-generation"
 	}
-	e.relate(&c, run, dirs)
-	own := dirs
+	e.relate(&c, run, last)
+	own := models
 	if run == nil && !e.Merged { // a copy of what somebody else has named
-		own = append([]string{e.Dir}, dirs...)
+		own = append([]*hub.Bundle{e.From}, models...)
 	}
 	c.License = foundLicense(own, tell)
 	e.describe(&c, run)
@@ -68,39 +71,47 @@ func runOf(dir string, tell func(string)) *train.Summary {
 	return s
 }
 
-// bases are the directories that the model began with, the nearest first: that of its adapters' base, what its run began with, what the run of that began
-// with. Only the last may be gone.
-func (e Exporting) bases() (dirs []string) {
-	next, err := model.AdapterBase(e.Dir, e.At)
-	if err == nil && next == "" {
-		next, err = beganWith(e.Dir)
+// bases are the models that the model began with, the nearest first: that of its adapters' base, what its run began with, what the run of that began
+// with. last is where the last is, or was: that one may be gone.
+func (e Exporting) bases() (models []*hub.Bundle, last string) {
+	next := ""
+	base, err := e.From.Base()
+	if base != nil {
+		next = base.Path(".")
+	} else if err == nil {
+		next, err = beganWith(e.From.Path("."))
 	}
 	for range mostOriginals {
 		if err != nil || next == "" {
 			break
 		}
-		found, leave, gone := HoldModel(next, io.Discard)
-		if gone != nil && len(dirs) == 0 && e.At != "" {
-			found, leave, gone = HoldModel(e.At, io.Discard)
+		found, lost := Open(next, io.Discard)
+		if lost != nil && len(models) == 0 && e.At != "" {
+			found, lost = Open(e.At, io.Discard)
 		}
-		if gone != nil {
-			return append(dirs, next)
+		if lost != nil {
+			return models, next
 		}
-		leave()
-		dirs = append(dirs, found)
-		next, err = beganWith(found)
+		models, last = append(models, found), found.Path(".")
+		next, err = beganWith(last)
 	}
-	return dirs
+	return models, last
+}
+
+func closeAll(models []*hub.Bundle) {
+	for _, b := range models {
+		_ = b.Close() // nothing was written
+	}
 }
 
 // relate says what the model is, and what of.
-func (e Exporting) relate(c *model.Card, run *train.Summary, dirs []string) {
+func (e Exporting) relate(c *model.Card, run *train.Summary, last string) {
 	adapters := len(model.AdapterParams(e.Def)) > 0
-	if len(dirs) > 0 {
-		c.Base = modelName(dirs[len(dirs)-1])
+	if last != "" {
+		c.Base = modelName(last)
 	}
-	if named := model.AdapterBaseOnHub(e.Dir); adapters && run == nil && named != "" {
-		c.Base = named
+	if adapters && run == nil {
+		c.Base = cmp.Or(e.From.BaseOnHub(), c.Base)
 	}
 	of := cmp.Or(c.Base, "its base")
 	switch {
@@ -113,8 +124,8 @@ func (e Exporting) relate(c *model.Card, run *train.Summary, dirs []string) {
 	case run != nil:
 		c.About = "A model trained from scratch."
 	default:
-		c.About = fmt.Sprintf("The weights of %s, written anew: nothing was trained.", modelName(e.Dir))
-		c.Base = modelName(e.Dir)
+		c.About = fmt.Sprintf("The weights of %s, written anew: nothing was trained.", modelName(e.From.Path(".")))
+		c.Base = modelName(e.From.Path("."))
 	}
 	switch {
 	case adapters && !e.Merged:
@@ -156,7 +167,7 @@ func (e Exporting) describe(c *model.Card, run *train.Summary) {
 		return
 	}
 	c.Add("base", c.Base)
-	if upon, err := model.TrainedUpon(e.Dir); err == nil && upon != nil {
+	if upon, err := e.From.Upon(); err == nil && upon != nil {
 		c.Add("trained upon parameters of", upon.Fingerprint)
 	} else if run != nil {
 		c.Add("trained upon parameters of", run.Origin)

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gguf"
+	"gputrain/hub"
+	"gputrain/hub/gguf"
 	"gputrain/model"
 	"gputrain/train"
 	"gputrain/train/runfile"
@@ -81,11 +82,11 @@ func TestLicense(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, model.CardFile), []byte(text), 0o666))
-		got, err := license(dir)
+		got, err := license(hub.Open(dir))
 		require.NoError(t, err, text)
 		assert.Equal(t, want, got, text)
 	}
-	none, err := license(t.TempDir())
+	none, err := license(hub.Open(t.TempDir()))
 	require.NoError(t, err)
 	assert.Equal(t, model.License{}, none)
 	_, err = frontLicense([]byte("---\nlicense: &a mit\n---\n"))
@@ -95,14 +96,14 @@ func TestLicense(t *testing.T) {
 	require.NoError(t, gguf.Write(&out, []gguf.Key{{Name: "general.architecture", Value: "llama"}, {Name: "general.license", Value: "mit"}, {Name: "general.license.link", Value: "https://x"}}, nil))
 	file := filepath.Join(t.TempDir(), "x.gguf")
 	require.NoError(t, os.WriteFile(file, []byte(out.String()), 0o666))
-	got, err := license(file)
+	got, err := license(hub.Open(file))
 	require.NoError(t, err)
 	assert.Equal(t, model.License{Names: []string{"mit"}, Link: "https://x"}, got)
 
 	var told []string
 	bad := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(bad, model.CardFile), 0o777))
-	assert.Equal(t, got, foundLicense([]string{bad, t.TempDir(), file}, func(s string) { told = append(told, s) }))
+	assert.Equal(t, got, foundLicense([]*hub.Bundle{hub.Open(bad), hub.Open(t.TempDir()), hub.Open(file)}, func(s string) { told = append(told, s) }))
 	require.Len(t, told, 1)
 	assert.Contains(t, told[0], "the licence of "+bad+" is not known: ")
 }
@@ -143,8 +144,10 @@ func TestCardOfRunsOnRuns(t *testing.T) {
 	}
 	one := begun("one", base)
 	two := begun("two", one)
-	e := Exporting{Dir: two, Def: def, To: "out"}
-	assert.Equal(t, []string{one, base}, e.bases())
+	e := Exporting{From: hub.Open(two), Def: def, To: "out"}
+	models, last := e.bases()
+	require.Len(t, models, 2)
+	assert.Equal(t, []string{one, base, base}, []string{models[0].Path("."), models[1].Path("."), last})
 	c := Card(e, func(s string) { assert.Fail(t, s) })
 	assert.Equal(t, []any{"out", "base", model.RelationFinetune, []string{"mit"}}, []any{c.Title, c.Base, c.Relation, c.License.Names})
 
@@ -153,6 +156,6 @@ func TestCardOfRunsOnRuns(t *testing.T) {
 	assert.Equal(t, "base", c.Base)
 	assert.Empty(t, c.License)
 	assert.Contains(t, c.Rows, model.CardRow{Name: "licence of the base", Value: "not known"})
-	c = Card(Exporting{Dir: one, At: filepath.Join(root, "moved"), Def: def, To: "out"}, func(s string) { assert.Fail(t, s) })
+	c = Card(Exporting{From: hub.Open(one), At: filepath.Join(root, "moved"), Def: def, To: "out"}, func(s string) { assert.Fail(t, s) })
 	assert.Equal(t, []any{"moved", []string{"mit"}}, []any{c.Base, c.License.Names})
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,19 +12,19 @@ import (
 	"gputrain/chat"
 	"gputrain/checkpoint"
 	"gputrain/data/texts"
-	"gputrain/gguf/modeldir"
+	"gputrain/hub"
 	"gputrain/tokenizer"
 	"gputrain/train/runfile"
 )
 
 // chatsOf is how conversations become tokens: by the template that the run file names, else by that beside the tokenizer, else by that of the model's
 // directory. That there is none is an error only where data.template names one, or later where a row needs it.
-func (t Tokens) chatsOf(cfg *runfile.Config, dir string) (texts.Chats, error) {
-	return t.chatsBy(cfg, dir, cfg.Data.Template)
+func (t Tokens) chatsOf(cfg *runfile.Config, from *hub.Bundle) (texts.Chats, error) {
+	return t.chatsBy(cfg, from, cfg.Data.Template)
 }
 
 // chatsBy is chatsOf by a template that is called what.
-func (t Tokens) chatsBy(cfg *runfile.Config, dir, what string) (texts.Chats, error) {
+func (t Tokens) chatsBy(cfg *runfile.Config, from *hub.Bundle, what string) (texts.Chats, error) {
 	d := cfg.Data
 	c := texts.Chats{Options: chat.Options{LastOnly: d.LearnLast}}
 	if len(d.Roles) > 0 {
@@ -42,10 +41,10 @@ func (t Tokens) chatsBy(cfg *runfile.Config, dir, what string) (texts.Chats, err
 		}
 		return c, nil
 	}
-	beside := t.beside()
+	beside := t.files.Directory()
 	c.Template, c.Lacking = chat.Open(beside, what)
-	if errors.Is(c.Lacking, chat.ErrNone) && dir != "" && dir != beside {
-		beside = dir
+	if errors.Is(c.Lacking, chat.ErrNone) && from != nil && from != beside {
+		beside = from
 		c.Template, c.Lacking = chat.Open(beside, what)
 	}
 	if c.Lacking != nil {
@@ -56,18 +55,10 @@ func (t Tokens) chatsBy(cfg *runfile.Config, dir, what string) (texts.Chats, err
 		return c, nil
 	}
 	if c.Name = "template " + what; what == "" {
-		c.Name = "template of " + beside
+		c.Name = "template of " + beside.Path(".")
 	}
 	c.Fingerprint, err = chat.Fingerprint(beside, what)
 	return c, err
-}
-
-// beside is the directory that the tokenizer is in; "" for none.
-func (t Tokens) beside() string {
-	if _, err := os.Stat(t.Path); err != nil || modeldir.Is(t.Path) {
-		return t.Path
-	}
-	return filepath.Dir(t.Path)
 }
 
 // withTemplate are the companions of a model that learns from conversations by the template that the run file names: whoever talks with it finds
@@ -87,7 +78,12 @@ func fingerprintAsBegun(cfg *runfile.Config, dir, saved string) string {
 	if strings.HasSuffix(what, ".jinja") {
 		what = placeOf(what, dir)
 	}
-	begun, err := chat.Fingerprint(Tokens{Path: tokenizerOf(cfg, dir)}.beside(), what)
+	files, err := hub.OpenTokenizer(tokenizerOf(cfg, dir))
+	if err != nil {
+		return saved
+	}
+	defer files.Close()
+	begun, err := chat.Fingerprint(files.Directory(), what)
 	if err != nil {
 		return saved
 	}
@@ -100,7 +96,7 @@ func (t Tokens) endAsBegun(cfg *runfile.Config, dir string) *tokenizer.Tokenizer
 	if len(t.Tokenizer.EndTokens()) != 1 {
 		return t.Tokenizer
 	}
-	begun, err := tokenizer.Open(tokenizerOf(cfg, dir))
+	begun, err := OpenTokenizer(tokenizerOf(cfg, dir))
 	if err != nil || begun.Fingerprint() != t.Tokenizer.Fingerprint() {
 		return t.Tokenizer
 	}
@@ -121,10 +117,8 @@ func placeOf(path, dir string) string {
 
 // savedWith is the template that a checkpoint beside t has of its run; "": the directory's own.
 func (t Tokens) savedWith(cfg *runfile.Config) string {
-	if dir := t.beside(); dir != "" {
-		if _, err := os.Stat(filepath.Join(dir, chat.File)); err == nil {
-			return ""
-		}
+	if t.files != nil && t.files.Directory().Has(chat.File) {
+		return ""
 	}
 	return cfg.Data.Template
 }

@@ -7,10 +7,10 @@ import (
 	"io/fs"
 	"slices"
 	"strconv"
-	"sync"
 
 	"gputrain/buffers"
 	"gputrain/buffers/array"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/state"
@@ -24,18 +24,25 @@ type Weights struct {
 	Dir    string         // where they are from
 	Drawn  []string       // those of them that model.from lacks
 	Tokens Tokens         // how text becomes tokens for them
-	// LoRAFrom is the directory whose adapters are among them; "": there are none, or new ones.
-	LoRAFrom string
+	LoRA   train.Adapters // those of a directory that are among them
 
-	stored  *model.Stored // the files in Dir; nil: a plan needs none
-	release func()
+	stored *model.Stored // those of Dir; nil: a plan needs none
+	files  []*hub.Bundle // of Dir, and of LoRA
 }
 
 // Release closes the files that the parameters are read from; a second call does nothing.
 func (w Weights) Release() {
-	if w.release != nil {
-		w.release()
+	for _, b := range w.files {
+		_ = b.Close() // nothing was written
 	}
+}
+
+// from is the model that the run begins with; nil: none.
+func (w Weights) from() *hub.Bundle {
+	if len(w.files) == 0 {
+		return nil
+	}
+	return w.files[0]
 }
 
 // Definition is the model that a run file describes, with its parameters where it takes them from a directory: they are read when they are used, until
@@ -67,7 +74,7 @@ func definition(cfg *runfile.Config, out io.Writer, open func(*runfile.Config, i
 		}
 		return def, weights, nil
 	}
-	tokens, err := tokensOf(cfg, "", out)
+	tokens, err := tokensOf(cfg, nil, out)
 	if err != nil {
 		return nil, none, err
 	}
@@ -90,21 +97,42 @@ func definition(cfg *runfile.Config, out io.Writer, open func(*runfile.Config, i
 
 // onPaper reads what the directory of model.from says of its model, and its tokenizer; weights need not be there.
 func onPaper(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, error) {
-	dir, leave, err := HoldModel(cfg.Model.From, out)
+	return begin(cfg, out, func(*hub.Bundle) error { return nil }, func(b *hub.Bundle, _ *Weights) (model.Definition, error) {
+		return b.Definition()
+	})
+}
+
+// begin opens model.from, checks it, and reads its tokenizer and then of it what read does.
+func begin(
+	cfg *runfile.Config, out io.Writer, check func(*hub.Bundle) error, read func(*hub.Bundle, *Weights) (model.Definition, error),
+) (def model.Definition, w Weights, err error) {
+	b, err := Open(cfg.Model.From, out)
 	if err != nil {
-		return nil, Weights{}, err
+		return nil, w, err
 	}
-	w := Weights{Dir: dir, release: sync.OnceFunc(leave)}
-	if w.Tokens, err = tokensOf(cfg, dir, out); err != nil {
-		leave()
-		return nil, Weights{}, err
+	w = Weights{Dir: b.Path("."), files: []*hub.Bundle{b}}
+	if err = check(b); err == nil {
+		w.Tokens, err = tokensOf(cfg, b, out)
 	}
-	def, err := model.ReadConfig(dir)
+	if err == nil {
+		if def, err = read(b, &w); err != nil {
+			err = modelError(err)
+		}
+	}
 	if err != nil {
-		leave()
-		return nil, Weights{}, &ModelError{err}
+		w.Release()
+		return nil, Weights{}, err
 	}
 	return def, w, nil
+}
+
+// modelError says that an error is the model's, unless it is known to be another's.
+func modelError(err error) error {
+	var usage *UsageError
+	if errors.As(err, &usage) {
+		return err
+	}
+	return &ModelError{err}
 }
 
 // planned is from for a run that is not to be trained: of that, config.json is enough.
@@ -114,51 +142,36 @@ func planned(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, err
 		return def, w, err
 	}
 	var failure error
-	if def, failure = model.ReadConfig(cfg.Model.From); failure != nil {
+	if def, failure = hub.ReadConfig(cfg.Model.From); failure != nil {
 		return nil, w, err
 	}
 	fmt.Fprintf(out, "gputrain: %v; this is by its config.json alone\n", err)
 	return def, Weights{Dir: cfg.Model.From, Params: model.Drawn(def, cfg.Train.Seed)}, nil
 }
 
-// from opens model.from.
+// from opens model.from, a whole model.
 func from(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, error) {
-	dir, leave, err := HoldModel(cfg.Model.From, out)
-	if err != nil {
-		return nil, Weights{}, err
-	}
-	switch base, err := model.AdapterBase(dir, ""); {
-	case err != nil:
-		leave()
-		return nil, Weights{}, &ModelError{err}
-	case base != "":
-		leave()
-		return nil, Weights{}, &UsageError{fmt.Errorf("run file: model.from (%s): found adapters in %s, wanted a model: model.from=%s with lora.from=%s goes on with them",
-			cfg.Origin("model.from"), dir, base, cfg.Model.From)}
-	}
-	tokens, err := tokensOf(cfg, dir, out)
-	if err != nil {
-		leave()
-		return nil, Weights{}, err
-	}
-	def, stored, err := model.OpenPartial(dir, cfg.Model.AllowMissing)
-	var pattern *model.PatternError
-	switch {
-	case errors.As(err, &pattern):
-		err = &UsageError{cfg.Wrong("model.allow_missing", err)}
-	case err != nil:
-		err = &ModelError{err}
-	}
-	if err != nil {
-		leave()
-		return nil, Weights{}, err
-	}
-	w := Weights{Dir: dir, Tokens: tokens, stored: stored, release: sync.OnceFunc(func() {
-		_ = stored.Close() // nothing was written
-		leave()
-	})}
-	w.Params, w.Drawn = stored.Params(cfg.Train.Seed)
-	return def, w, nil
+	return begin(cfg, out, func(b *hub.Bundle) error {
+		base, err := b.Base()
+		switch {
+		case err != nil:
+			return &ModelError{err}
+		case base != nil:
+			return &UsageError{fmt.Errorf("run file: model.from (%s): found adapters in %s, wanted a model: model.from=%s with lora.from=%s goes on with them",
+				cfg.Origin("model.from"), b.Path("."), base.Path("."), cfg.Model.From)}
+		}
+		return nil
+	}, func(b *hub.Bundle, w *Weights) (def model.Definition, err error) {
+		def, w.stored, err = b.Partial(cfg.Model.AllowMissing)
+		var pattern *hub.PatternError
+		if errors.As(err, &pattern) {
+			err = &UsageError{cfg.Wrong("model.allow_missing", err)}
+		}
+		if err == nil {
+			w.Params, w.Drawn = w.stored.Params(cfg.Train.Seed)
+		}
+		return def, err
+	})
 }
 
 // vocabOf is the vocabulary of a new model where nobody has said it.

@@ -6,23 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 
 	"gputrain/chat"
 	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/data/texts"
-	"gputrain/gguf/modeldir"
+	"gputrain/hub"
+	"gputrain/internal/stranger"
 	"gputrain/model"
 	"gputrain/state"
 )
 
 // sayEnds makes checkpoints of a run on conversations say where the model ends its answers, for programs that generate text: transformers and vLLM
 // read generation_config.json, and config.json where that is missing. The tokens that end a text there stay in the list; eos_token of
-// tokenizer_config.json is the tokenizer's own. Files that say it already stay as they are. from is the directory that training began with; "":
+// tokenizer_config.json is the tokenizer's own. Files that say it already stay as they are. from is the model that training began with; nil:
 // none.
-func (t Tokens) sayEnds(c *state.Config, text *texts.Corpus, from string) error {
+func (t Tokens) sayEnds(c *state.Config, text *texts.Corpus, from *hub.Bundle) error {
 	ends, err := t.answerEnds(text)
 	if err != nil || len(ends) == 0 {
 		return err
@@ -82,7 +82,7 @@ func learns(train data.Source, context int, token int32) (bool, error) {
 }
 
 // endsOf are the tokens that end a text as the config.json of a definition has them.
-func endsOf(def model.Definition) (ends modeldir.EndIDs, err error) {
+func endsOf(def model.Definition) (ends stranger.IDs, err error) {
 	raw, err := json.Marshal(def.Settings()["eos_token_id"])
 	if err == nil {
 		err = json.Unmarshal(raw, &ends)
@@ -100,11 +100,11 @@ func with(ends []int32, token int32) []int32 {
 
 // withDrawn are companions with the generation_config.json of a model, where there is one and the directory of the tokenizer has none: a file that
 // says where answers end would hide it.
-func withDrawn(companions []checkpoint.Source, from string) ([]checkpoint.Source, error) {
-	if from == "" || slices.ContainsFunc(companions, func(s checkpoint.Source) bool { return s.Name == checkpoint.GenerationFile }) {
+func withDrawn(companions []checkpoint.Source, from *hub.Bundle) ([]checkpoint.Source, error) {
+	if from == nil || slices.ContainsFunc(companions, func(s checkpoint.Source) bool { return s.Name == checkpoint.GenerationFile }) {
 		return companions, nil
 	}
-	raw, err := modeldir.Read(filepath.Join(from, checkpoint.GenerationFile))
+	raw, err := from.ReadFile(checkpoint.GenerationFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return companions, nil
 	}
@@ -119,7 +119,7 @@ func drawnUntil(companions []checkpoint.Source, ends []int32, token int32, make 
 		return companions, nil
 	}
 	fields := map[string]json.RawMessage{}
-	var said modeldir.EndIDs
+	var said stranger.IDs
 	if at >= 0 {
 		var b bytes.Buffer
 		if err := companions[at].Write(&b); err != nil {
@@ -141,7 +141,7 @@ func drawnUntil(companions []checkpoint.Source, ends []int32, token int32, make 
 	if len(said) == 0 {
 		said = ends
 	}
-	raw, err := json.Marshal(modeldir.EndIDs(with(said, token)))
+	raw, err := json.Marshal(stranger.IDs(with(said, token)))
 	if err != nil {
 		return nil, err
 	}
@@ -157,12 +157,12 @@ func drawnUntil(companions []checkpoint.Source, ends []int32, token int32, make 
 
 // MergedEnds are the tokens that end an answer of a merged model: its own, and those that its adapters have learned, which are in the
 // generation_config.json of these and not in the base's; nil where they have learned none.
-func MergedEnds(adapters, base string, merged model.Definition) ([]int32, error) {
-	learned, err := modeldir.Ends(adapters, checkpoint.GenerationFile)
+func MergedEnds(adapters, base *hub.Bundle, merged model.Definition) ([]int32, error) {
+	learned, err := stranger.Ends(adapters, checkpoint.GenerationFile)
 	if err != nil {
 		return nil, err
 	}
-	known, err := modeldir.Ends(base, checkpoint.GenerationFile)
+	known, err := stranger.Ends(base, checkpoint.GenerationFile)
 	if err != nil {
 		return nil, err
 	}

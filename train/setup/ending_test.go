@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/checkpoint"
+	"gputrain/hub"
 	"gputrain/model"
 )
 
@@ -70,7 +71,11 @@ func TestWithDrawn(t *testing.T) {
 		if c.file {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, generationFile), []byte(`{"top_k": 3}`), 0o666))
 		}
-		found, err := withDrawn(c.beside, c.from)
+		var from *hub.Bundle
+		if c.from != "" {
+			from = hub.Open(c.from)
+		}
+		found, err := withDrawn(c.beside, from)
 		require.NoError(t, err)
 		var texts []string
 		for _, s := range found {
@@ -95,12 +100,12 @@ func TestMergedEnds(t *testing.T) {
 		"known to config.json":                {`{"eos_token_id": [3, 7]}`, `{"eos_token_id": 3}`, "[3, 7]", nil},
 		"adapters without the file":           {"", `{"eos_token_id": 3}`, "3", nil},
 	} {
-		dir := func(text string) string {
+		dir := func(text string) *hub.Bundle {
 			dir := t.TempDir()
 			if text != "" {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, generationFile), []byte(text), 0o666))
 			}
-			return dir
+			return hub.Open(dir)
 		}
 		merged, err := model.ParseConfig([]byte(`{"model_type": "llama", "hidden_size": 4, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 8, "vocab_size": 9, ` +
 			`"max_position_embeddings": 8, "rms_norm_eps": 1e-5, "eos_token_id": ` + c.config + `}`))

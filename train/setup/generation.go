@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"gputrain/gguf/modeldir"
+	"gputrain/hub"
+	"gputrain/internal/stranger"
 	"gputrain/train"
 )
 
@@ -21,15 +22,15 @@ type generation struct {
 	MinP        *float64 `json:"min_p"`
 	Repetition  *float64 `json:"repetition_penalty"`
 
-	Ends modeldir.EndIDs `json:"eos_token_id"`
+	Ends stranger.IDs `json:"eos_token_id"`
 }
 
-// Sampling lays what generation_config.json of a model's directory says of sampling over c, and names it; "" where it says nothing. do_sample: false
+// Sampling lays what generation_config.json of a model says of sampling over c, and names it; "" where it says nothing. do_sample: false
 // is a temperature of 0. Where it has no eos_token_id, that of config.json ends a text.
-func Sampling(dir string, c *train.SampleConfig) (says string, err error) {
+func Sampling(b *hub.Bundle, c *train.SampleConfig) (says string, err error) {
 	var g generation
-	ends, err := modeldir.Ends(dir, "config.json")
-	if err := cmp.Or(modeldir.Beside(dir, generationFile, &g), err); err != nil {
+	ends, err := stranger.Ends(b, "config.json")
+	if err := cmp.Or(stranger.Beside(b, generationFile, &g), err); err != nil {
 		return "", &ModelError{err}
 	}
 	if c.Stop = g.Ends; c.Stop == nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/hub"
 	"gputrain/tests/frugal"
 	"gputrain/train"
 )
@@ -39,7 +40,7 @@ func TestSampling(t *testing.T) {
 			}
 		}
 		got := train.SampleConfig{Temperature: .8, TopK: 40}
-		says, err := Sampling(dir, &got)
+		says, err := Sampling(hub.Open(dir), &got)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, got)
 		assert.Equal(t, c.says, says)
@@ -51,7 +52,7 @@ func TestSampling(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, generationFile), []byte(text), 0o600))
-		_, err := Sampling(dir, &train.SampleConfig{})
+		_, err := Sampling(hub.Open(dir), &train.SampleConfig{})
 		assert.ErrorContains(t, err, says)
 		assert.NotContains(t, err.Error(), "Go ")
 		assert.IsType(t, &ModelError{}, err)
@@ -70,7 +71,7 @@ func FuzzSampling(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, generationFile), text, 0o600))
 		frugal.Parse(t, len(text), func() {
-			says, err := Sampling(dir, &train.SampleConfig{})
+			says, err := Sampling(hub.Open(dir), &train.SampleConfig{})
 			if err != nil {
 				require.IsType(t, &ModelError{}, err)
 				require.NotContains(t, err.Error(), "Go struct")

@@ -5,22 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"regexp"
 	"strings"
 
-	"gputrain/gguf"
-	"gputrain/internal/stranger"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/train/runfile"
 )
 
-// license is what a model's directory, or a GGUF file, says of its licence. It is never guessed: where nothing is said it is none.
-func license(dir string) (l model.License, err error) {
-	if gguf.Is(dir) {
-		return ggufLicense(dir)
-	}
-	text, err := stranger.Read(filepath.Join(dir, model.CardFile))
+// license is what the card of a model says of its licence. It is never guessed: where nothing is said it is none.
+func license(b *hub.Bundle) (l model.License, err error) {
+	text, err := b.ReadFile(model.CardFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return l, nil
 	}
@@ -87,35 +82,12 @@ func isLink(s string) bool {
 	return strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://")
 }
 
-// ggufLicense reads it from the keys of a file.
-func ggufLicense(path string) (l model.License, err error) {
-	f, err := gguf.Open(path)
-	if err != nil {
-		return l, err
-	}
-	defer f.Close()
-	text := func(key string) string {
-		v, _ := f.Value("general.license" + key)
-		s, _ := v.(string)
-		return s
-	}
-	name := text("")
-	if name == "" {
-		return l, nil
-	}
-	l = model.License{Names: []string{name}, Name: text(".name")}
-	if link := text(".link"); isLink(link) {
-		l.Link = link
-	}
-	return l, nil
-}
-
-// foundLicense is that of the first of the directories that says one.
-func foundLicense(dirs []string, tell func(string)) model.License {
-	for _, dir := range dirs {
-		l, err := license(dir)
+// foundLicense is that of the first of the models that says one.
+func foundLicense(models []*hub.Bundle, tell func(string)) model.License {
+	for _, b := range models {
+		l, err := license(b)
 		if err != nil {
-			tell(fmt.Sprintf("the licence of %s is not known: %v", dir, err))
+			tell(fmt.Sprintf("the licence of %s is not known: %v", b.Path("."), err))
 		} else if len(l.Names) > 0 {
 			return l
 		}

@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
 
 	"gputrain/buffers"
 	"gputrain/model"
@@ -40,27 +39,26 @@ func ofLoRA(cfg *runfile.Config, err error) error {
 
 // continued is adapted with the adapters in a directory.
 func continued(cfg *runfile.Config, def model.Definition, w *Weights, out io.Writer) (model.Definition, error) {
-	dir, leave, err := HoldModel(cfg.LoRA.From, out)
+	b, err := Open(cfg.LoRA.From, out)
 	if err != nil {
 		return nil, err
 	}
-	def, stored, err := model.OpenAdapter(dir, def)
+	def, stored, err := b.Adapters(def)
 	if err != nil {
-		leave()
+		_ = b.Close() // nothing was written
 		return nil, cfg.Wrong("lora.from", err)
 	}
+	w.files = append(w.files, b)
 	w.fresh(def, cfg.Train.Seed)
 	for _, h := range stored.Adapters() {
 		i := slices.IndexFunc(w.Params, func(p buffers.Host) bool { return p.Path == h.Path })
 		w.Params[i] = h
 	}
-	w.LoRAFrom = dir
-	release := w.release
-	w.release = sync.OnceFunc(func() {
-		_ = stored.Close() // nothing was written
-		leave()
-		release()
-	})
+	w.LoRA.From = b.Path(".")
+	w.LoRA.Upon, w.LoRA.Err = b.Upon()
+	if base, err := b.Base(); err == nil {
+		w.LoRA.Named = base.Path(".")
+	}
 	return def, nil
 }
 

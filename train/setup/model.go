@@ -1,53 +1,77 @@
 package setup
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
+	"gputrain/chat"
 	"gputrain/checkpoint"
-	"gputrain/gguf"
-	"gputrain/gguf/modeldir"
+	"gputrain/hub"
 	"gputrain/internal/stranger"
 	"gputrain/model"
+	"gputrain/tokenizer"
 )
 
-// HoldModel is path itself where it is a GGUF file, or holds a config.json or an adapter_config.json, the newest whole checkpoint where path is a run directory; out is told of damaged
-// ones. A training run that goes on leaves the checkpoint until release.
-func HoldModel(path string, out io.Writer) (dir string, release func(), err error) {
-	if gguf.Is(path) {
-		return path, func() {}, nil
-	}
-	if info, err := os.Stat(path); err == nil && !info.IsDir() {
-		return "", nil, &UsageError{fmt.Errorf("%s: found %s, wanted a run directory, a checkpoint, a model directory or a GGUF file",
+// Open opens a model: path itself where it is a GGUF file, or holds a config.json or an adapter_config.json, the newest whole
+// checkpoint where it is a run directory; out is told of damaged ones. A training run that goes on leaves the checkpoint until Close.
+func Open(path string, out io.Writer) (*hub.Bundle, error) {
+	if hub.Is(path) {
+		if b := hub.Open(path); b.IsGGUF() {
+			return b, nil
+		}
+	} else if info, err := os.Stat(path); err == nil {
+		return nil, &UsageError{fmt.Errorf("%s: found %s, wanted a run directory, a checkpoint, a model directory or a GGUF file",
 			path, stranger.Kind(info))}
-	}
-	let := func(unlock func() error) func() {
-		return func() { _ = unlock() } // nothing was written
 	}
 	for _, name := range []string{"config.json", model.AdapterConfigFile} {
 		if _, err := os.Stat(filepath.Join(path, name)); err == nil {
 			unlock, err := checkpoint.Hold(checkpoint.OS, path)
-			return path, let(unlock), err
+			return held(path, unlock, err)
 		}
 	}
 	found, unlock, err := Checkpoints(path).Hold()
-	if err != nil {
-		return "", nil, err
-	}
-	if found.Path == "" {
+	if err == nil && found.Path == "" {
 		what := ""
 		if files, _ := filepath.Glob(filepath.Join(path, "*.gguf")); len(files) > 0 {
 			what = fmt.Sprintf("; name the GGUF file in it, such as %s", filepath.Base(files[0]))
 		}
-		return "", nil, &UsageError{fmt.Errorf("%s: found neither config.json nor checkpoints, wanted a run directory, a checkpoint or a model directory%s",
-			path, what+modeldir.Download(path))}
+		return nil, &UsageError{fmt.Errorf("%s: found neither config.json nor checkpoints, wanted a run directory, a checkpoint or a model directory%s",
+			path, what+hub.Download(path))}
 	}
 	for _, r := range found.Rejected {
 		fmt.Fprintf(out, "gputrain: %s\n", r)
 	}
-	return found.Path, let(unlock), nil
+	return held(found.Path, unlock, err)
+}
+
+// held is the model in a directory that is held until Close.
+func held(dir string, unlock func() error, err error) (*hub.Bundle, error) {
+	if err != nil {
+		return nil, err
+	}
+	b := hub.Open(dir)
+	b.AtClose(unlock)
+	return b, nil
+}
+
+// OpenTokenizer opens the tokenizer at a path, a directory, a file of one, or a GGUF file.
+func OpenTokenizer(path string) (*tokenizer.Tokenizer, error) {
+	files, err := hub.OpenTokenizer(path)
+	if err != nil {
+		return nil, err
+	}
+	t, err := tokenizer.Open(files)
+	return t, errors.Join(err, files.Close())
+}
+
+// OpenTemplate opens the chat template of the directory at a path.
+func OpenTemplate(path string) (*chat.Template, error) {
+	b := hub.Open(path)
+	t, err := chat.Open(b, "")
+	return t, errors.Join(err, b.Close())
 }
 
 // Checkpoints are those of a run directory.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/train/runfile"
 )
@@ -14,40 +15,38 @@ import (
 // mostOriginals is how many runs may have begun with one another.
 const mostOriginals = 8
 
-// Original opens the weights of the model that training began with, if dir is a checkpoint of a run that began with a directory, and that directory, if it
+// Original opens the model that training began with, if b is a checkpoint of a run that began with a directory, and that directory, if it
 // was a checkpoint itself, likewise; nil where training began from scratch. A directory that is gone is told on out, and is nil, unless it is
 // where the first has moved to ("": nobody knows).
-func Original(dir, moved string, out io.Writer) (weights *model.Stored, release func(), err error) {
-	nothing := func() {}
-	from := ""
+func Original(b *hub.Bundle, moved string, out io.Writer) (from *hub.Bundle, weights *model.Stored, err error) {
+	dir := b.Path(".")
 	for range mostOriginals {
 		next, err := beganWith(dir)
 		if err != nil {
-			return nil, nothing, err
+			return from, nil, err
 		}
 		if next == "" {
 			break
 		}
-		found, leave, err := HoldModel(next, io.Discard)
+		_ = from.Close() // nothing was written
+		from, err = Open(next, io.Discard)
 		if err != nil && moved != "" {
-			found, leave, err = HoldModel(moved, io.Discard)
+			from, err = Open(moved, io.Discard)
 		}
 		moved = ""
 		if err != nil {
 			fmt.Fprintf(out, "gputrain: %s: training began with %s, which is not there: its names and types of weights are not known\n", dir, next)
-			return nil, nothing, nil
+			return nil, nil, nil
 		}
-		leave()
-		dir, from = found, found
+		dir = from.Path(".")
 	}
-	if from == "" {
-		return nil, nothing, nil
+	if from == nil {
+		return nil, nil, nil
 	}
-	_, weights, err = model.OpenPartial(from, []string{""})
-	if err != nil {
-		return nil, nothing, &ModelError{err}
+	if _, weights, err = from.Partial([]string{""}); err != nil {
+		return from, nil, &ModelError{err}
 	}
-	return weights, func() { _ = weights.Close() }, nil
+	return from, weights, nil
 }
 
 // beganWith is model.from of the run that has a checkpoint; "" for none.

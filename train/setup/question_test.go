@@ -22,7 +22,7 @@ func TestSamplesGoOnFromQuestions(t *testing.T) {
 	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
 	dir := modelDir(t, 640, "qwen2")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "chat_template.jinja"), []byte(chatML), 0o666))
-	tok, err := tokenizer.Open(dir)
+	tok, err := OpenTokenizer(dir)
 	require.NoError(t, err)
 	const ended, text = int32(622), int32(2) // <|im_end|>, and as generation_config.json says
 	said := func(role, content string) string { return `{"role": "` + role + `", "content": "` + content + `"}` }
@@ -71,7 +71,7 @@ func TestSamplesGoOnFromQuestions(t *testing.T) {
 
 // People see the end of a long prompt, and no special token.
 func TestSpoken(t *testing.T) {
-	tok, err := tokenizer.Open(tokenizerDir("qwen2"))
+	tok, err := OpenTokenizer(tokenizerDir("qwen2"))
 	require.NoError(t, err)
 	for text, want := range map[string]string{
 		"<|im_start|>user<|im_end|>\n\n a<|im_end|>b": "user\n a\nb",

@@ -14,6 +14,7 @@ import (
 
 	"gputrain/data"
 	"gputrain/gpu/gputest"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/state"
 	"gputrain/train/runfile"
@@ -28,7 +29,7 @@ var trained = []string{"gemma3_text", "olmo2", "phi3"}
 func TestTemplateOfEveryFamily(t *testing.T) {
 	dev := gputest.Device(t)
 	for _, kind := range model.Kinds() {
-		keys, def, err := model.Sized(kind, 6e4, 50, 8)
+		keys, def, err := model.Sized(kind, 6e4, 50, 8, nil)
 		require.NoError(t, err)
 		var text bytes.Buffer
 		require.NoError(t, runfile.TemplateOf(&text, kind, keys, def, ""))
@@ -65,7 +66,7 @@ func TestTemplateOfEveryFamily(t *testing.T) {
 		read := func(path string) ([]float32, error) { return s.Params().Read(t.Context(), path) }
 		dir := filepath.Join(t.TempDir(), kind)
 		require.NoError(t, model.Export(dir, c.Definition, read, model.ExportOptions{}))
-		again, hosts, err := model.ReadHF(dir)
+		again, hosts, err := hub.ReadHF(dir)
 		require.NoError(t, err)
 		assert.Equal(t, kind, again.Kind())
 		for _, h := range hosts {

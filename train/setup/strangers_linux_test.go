@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,9 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gputrain/checkpoint"
-	"gputrain/gguf/modeldir"
+	"gputrain/hub"
 	"gputrain/model"
-	"gputrain/tokenizer"
 	"gputrain/train"
 	"gputrain/train/runfile"
 )
@@ -47,26 +47,25 @@ func readAll(t *testing.T, dir string) (wrong []error) {
 			wrong = append(wrong, err)
 		}
 	}
-	_, unhold, err := HoldModel(dir, io.Discard)
-	if failed(err); err == nil {
-		unhold()
+	b, err := Open(dir, io.Discard)
+	if failed(err); err != nil {
+		b = hub.Open(dir)
 	}
+	defer b.Close()
 	failed(checkpoint.VerifyModel(checkpoint.OS, dir))
 	if _, err := os.Lstat(filepath.Join(dir, checkpoint.RecordFile)); err == nil {
 		_, err = checkpoint.ReadRecord(checkpoint.OS, dir)
 		failed(err)
 	}
-	_, weights, err := model.OpenPartial(dir, nil)
-	if failed(err); err == nil {
-		require.NoError(t, weights.Close())
-	}
-	_, err = model.WeightFiles(dir)
+	_, _, err = b.Partial(nil)
 	failed(err)
-	_, err = checkpoint.Companions(dir)
+	_, err = b.WeightFiles()
 	failed(err)
-	_, err = tokenizer.Open(dir)
+	_, err = Companions(b)
 	failed(err)
-	_, err = Sampling(dir, &train.SampleConfig{})
+	_, err = OpenTokenizer(dir)
+	failed(err)
+	_, err = Sampling(b, &train.SampleConfig{})
 	failed(err)
 	cfg := runfile.New()
 	cfg.Model.From = dir
@@ -91,7 +90,7 @@ func TestNothingOutsideOfADirectoryIsOpened(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer.json"), []byte(small), 0o666))
 		return dir
 	}
-	names := append(modeldir.TokenizerFiles(), checkpoint.GenerationFile, "config.json", "model.safetensors", checkpoint.IndexFile, model.BaseFile, "manifest.json", checkpoint.RecordFile)
+	names := append(slices.Clone(checkpoint.Companions), "config.json", "model.safetensors", checkpoint.IndexFile, model.BaseFile, "manifest.json", checkpoint.RecordFile)
 	for _, name := range names {
 		require.NoError(t, os.WriteFile(filepath.Join(outside, name), []byte(`{}`), 0o666))
 	}

@@ -1,16 +1,18 @@
 package setup
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"strings"
 
+	"gputrain/chat"
 	"gputrain/checkpoint"
 	"gputrain/data/texts"
-	"gputrain/gguf/modeldir"
 	"gputrain/gpu"
-	"gputrain/internal/stranger"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/tokenizer"
 	"gputrain/train"
@@ -32,16 +34,18 @@ type Tokens struct {
 	Chats     texts.Chats          // how conversations become tokens
 	// Companions are the files that checkpoints take along: those of the tokenizer, and how text is drawn from a model.
 	Companions []checkpoint.Source
+
+	files *hub.Bundle // at Path; nil: there are none
 }
 
-// tokensOf finds the tokenizer of a run file, with the directory dir that its model is from ("": from none), and lays what it has found over data.tokens
+// tokensOf finds the tokenizer of a run file, with what its model is from (nil: from none), and lays what it has found over data.tokens
 // and data.tokenizer_fingerprint: a run records it, and is held to it.
-func tokensOf(cfg *runfile.Config, dir string, out io.Writer) (Tokens, error) {
+func tokensOf(cfg *runfile.Config, from *hub.Bundle, out io.Writer) (Tokens, error) {
 	d := cfg.Data
 	t := Tokens{Kind: d.Tokens, Path: d.Tokenizer}
-	own := t.Path == "" && dir != "" && tokenizer.Has(dir)
+	own := t.Path == "" && from != nil && tokenizer.Has(from)
 	if own {
-		t.Path = dir
+		t.Path, t.files = from.Path("."), from
 	}
 	if t.Kind == autoTokens {
 		t.Kind = tokenizerTokens
@@ -49,27 +53,30 @@ func tokensOf(cfg *runfile.Config, dir string, out io.Writer) (Tokens, error) {
 			t.Kind = byteTokens
 		}
 	}
-	if err := t.open(cfg, own, out); err != nil {
+	err := t.open(cfg, own, out)
+	if !own {
+		defer t.files.Close() // all is read by then
+	}
+	if err != nil {
 		return Tokens{}, err
 	}
-	var err error
-	if t.Chats, err = t.chatsOf(cfg, dir); err != nil {
+	if t.Chats, err = t.chatsOf(cfg, from); err != nil {
 		return Tokens{}, &UsageError{err}
 	}
-	if t.Path == "" && dir != "" && !tokenizer.Has(dir) { // what is there all the same
-		if t.Companions, err = companions(dir); err != nil {
+	if t.Path == "" && from != nil { // what is there all the same
+		if t.Companions, err = companions(from); err != nil {
 			return Tokens{}, &UsageError{err}
 		}
 	}
 	t.Companions = t.withTemplate(cfg)
-	from := cfg.Origin("data.tokens")
+	origin := cfg.Origin("data.tokens")
 	if d.Tokens == autoTokens && t.Kind == tokenizerTokens {
-		from = "model.from"
+		origin = "model.from"
 		if !own {
-			from = "data.tokenizer"
+			origin = "data.tokenizer"
 		}
 	}
-	err = cfg.Lay("data.tokens", t.Kind, from)
+	err = cfg.Lay("data.tokens", t.Kind, origin)
 	if t.Tokenizer != nil && err == nil {
 		err = cfg.Lay("data.tokenizer_fingerprint", t.Tokenizer.Fingerprint(), "data.tokenizer")
 	}
@@ -93,7 +100,12 @@ func (t *Tokens) open(cfg *runfile.Config, own bool, out io.Writer) (err error) 
 	case t.Path == "":
 		return nil
 	}
-	tok, err := tokenizer.Open(t.Path)
+	if !own {
+		if t.files, err = hub.OpenTokenizer(t.Path); err != nil {
+			return &UsageError{err}
+		}
+	}
+	tok, err := tokenizer.Open(t.files)
 	switch {
 	case err != nil && own && t.Kind != tokenizerTokens: // ids need none
 		fmt.Fprintf(out, "gputrain: %v: samples are not written\n", err)
@@ -108,7 +120,7 @@ func (t *Tokens) open(cfg *runfile.Config, own bool, out io.Writer) (err error) 
 		fmt.Fprintf(out, "gputrain: tokenizer %s: %s, %d tokens, fingerprint %.12s\n", t.Path, tok.Kind(), tok.VocabSize(), tok.Fingerprint())
 		t.Tokenizer = tok
 	}
-	t.Companions, err = companions(t.Path)
+	t.Companions, err = companions(t.files)
 	if err != nil {
 		return &UsageError{err}
 	}
@@ -135,27 +147,30 @@ func (t Tokens) explain(settings []train.Setting) []train.Setting {
 	return settings
 }
 
-// companions are the files of the tokenizer at a path, a directory or a file, under the names by which other programs know them.
-func companions(path string) ([]checkpoint.Source, error) {
-	if modeldir.Is(path) {
-		return checkpoint.Companions(path)
+// companions are the files of a model or a tokenizer that go where it goes, byte for byte, under the names by which other programs
+// know them.
+func companions(b *hub.Bundle) (out []checkpoint.Source, err error) {
+	for _, name := range checkpoint.Companions {
+		raw, err := b.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, checkpoint.TextFile(name, raw))
 	}
-	raw, err := stranger.ReadNamed(path)
-	if err != nil {
-		return nil, err
-	}
-	name := "tokenizer.json"
-	if strings.HasSuffix(path, ".model") {
-		name = "tokenizer.model"
-	}
-	out := []checkpoint.Source{checkpoint.TextFile(name, raw)}
-	beside, err := checkpoint.Companions(filepath.Dir(path))
-	for _, f := range beside {
-		if f.Name != "tokenizer.json" && f.Name != "tokenizer.model" {
-			out = append(out, f)
+	return out, nil
+}
+
+// Companions are the files for other programs of the first of some models that has any; nil is none.
+func Companions(models ...*hub.Bundle) ([]checkpoint.Source, error) {
+	for _, b := range models {
+		if all, err := companions(b); err != nil || len(all) > 0 {
+			return all, err
 		}
 	}
-	return out, err
+	return nil, nil
 }
 
 // vocabStep is what a new model's vocabulary is a multiple of: kernels work in such steps, and rows of no token cost little.
@@ -204,6 +219,9 @@ func (t Tokens) Text() train.Tokenizer {
 	return nil
 }
 
+// Template is a chat template beside the tokenizer, which has to be there, as chat.Open names it.
+func (t Tokens) Template(what string) (*chat.Template, error) { return chat.Open(t.files, what) }
+
 // Ends are the tokens that end a text.
 func (t Tokens) Ends() []int32 {
 	if t.Tokenizer == nil {
@@ -212,17 +230,17 @@ func (t Tokens) Ends() []int32 {
 	return t.Tokenizer.EndTokens()
 }
 
-// ModelTokens is how text becomes tokens for the model in dir: by the tokenizer that is there, else as bytes.
-func ModelTokens(dir string, def model.Definition) (Tokens, error) {
-	if !tokenizer.Has(dir) {
+// ModelTokens is how text becomes tokens for a model: by the tokenizer that is there, else as bytes.
+func ModelTokens(b *hub.Bundle, def model.Definition) (Tokens, error) {
+	if !tokenizer.Has(b) {
 		return Tokens{Kind: byteTokens}, nil
 	}
-	tok, err := tokenizer.Open(dir)
+	tok, err := tokenizer.Open(b)
 	if err != nil {
 		return Tokens{}, &ModelError{err}
 	}
-	t := Tokens{Kind: tokenizerTokens, Tokenizer: tok, Path: dir}
-	if err := t.Fit(def, dir); err != nil {
+	t := Tokens{Kind: tokenizerTokens, Tokenizer: tok, Path: b.Path("."), files: b}
+	if err := t.Fit(def, t.Path); err != nil {
 		return Tokens{}, &ModelError{err}
 	}
 	return t, nil
@@ -239,7 +257,7 @@ func (t Tokens) As(cfg *runfile.Config, dir string) (Tokens, error) {
 		t.Tokenizer = t.endAsBegun(cfg, dir)
 	}
 	var err error
-	if t.Chats, err = t.chatsBy(cfg, "", t.savedWith(cfg)); err != nil {
+	if t.Chats, err = t.chatsBy(cfg, nil, t.savedWith(cfg)); err != nil {
 		return t, &UsageError{err}
 	}
 	if t.Chats.Template != nil && d.Template != "" {

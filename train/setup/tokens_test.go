@@ -16,6 +16,7 @@ import (
 
 	"gputrain/chat"
 	"gputrain/gpu/gputest"
+	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/tokenizer"
 	"gputrain/train"
@@ -106,7 +107,7 @@ func TestTokenizersThatDoNotFit(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(broken, "tokenizer.json"), []byte(`{"model": {"type": "Unigram"}}`), 0o666))
 	llama3, padded := tokenizerDir("llama3"), modelDir(t, 600, "gpt2")
 	require.NoError(t, os.WriteFile(filepath.Join(padded, "tokenizer_config.json"), []byte(`{"pad_token": "[PAD]", "sep_token": "[SEP]"}`), 0o666))
-	alone, err := tokenizer.Open(tokenizerDir("gpt2"))
+	alone, err := OpenTokenizer(tokenizerDir("gpt2"))
 	require.NoError(t, err)
 	for _, c := range []struct {
 		sets []string
@@ -175,7 +176,7 @@ func TestARunWithATokenizer(t *testing.T) {
 	dir := modelDir(t, 640, "gpt2")
 	folder, cache := t.TempDir(), t.TempDir()
 	text := strings.Repeat("The keeper's lamp; 17 ships, at night.\n", 60)
-	tok, err := tokenizer.Open(dir)
+	tok, err := OpenTokenizer(dir)
 	require.NoError(t, err)
 	ids, err := tok.Encode(text, tokenizer.Options{})
 	require.NoError(t, err)
@@ -337,7 +338,9 @@ func TestTemplateThatWasSaved(t *testing.T) {
 	}
 	cfg := runfile.New()
 	cfg.Data.Template = "chatml"
-	assert.Empty(t, Tokens{Path: dir}.savedWith(cfg))
-	assert.Empty(t, Tokens{Path: file}.savedWith(cfg))
+	alone, err := hub.OpenTokenizer(file)
+	require.NoError(t, err)
+	assert.Empty(t, Tokens{files: hub.Open(dir)}.savedWith(cfg))
+	assert.Empty(t, Tokens{files: alone}.savedWith(cfg))
 	assert.Equal(t, "chatml", Tokens{}.savedWith(cfg))
 }

@@ -51,7 +51,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 		return run, nil, &UsageError{fmt.Errorf("run file: data.tokens (%s): found %s, a vocabulary of %d, wanted at most %d, the rows of the model",
 			cfg.Origin("data.tokens"), cfg.Data.Tokens, found, rows)}
 	}
-	if err := begin.Tokens.sayEnds(&c, text, begin.Dir); err != nil {
+	if err := begin.Tokens.sayEnds(&c, text, begin.from()); err != nil {
 		return run, nil, err
 	}
 	if cfg.Data.Epochs > 0 {
@@ -72,7 +72,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 	run = train.Config{
 		Options: cfg.Train.Loop,
 		Sums:    cluster.Sums{Wire: cluster.Wire(cfg.Cluster.Wire), Bucket: int(bucket)},
-		State:   c, Params: begin.Params, From: begin.Dir, Loaded: begin.Release, Drawn: begin.Drawn, LoRAFrom: begin.LoRAFrom, Reads: reads(cfg, text),
+		State:   c, Params: begin.Params, From: begin.Dir, Loaded: begin.Release, Drawn: begin.Drawn, LoRA: begin.LoRA, Reads: reads(cfg, text),
 		Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Earlier: text.Earlier, Prefetch: cfg.Data.Prefetch,
 		Before:      []train.Span{{Name: "read the model's description", Spent: described.Sub(begun)}, {Name: "read the text", Spent: read.Sub(described)}},
 		DataTimeout: from.Timeout, Data: amounts(cfg, text), Notes: append([]string{provenance(text, begin.Tokens)}, text.Notes...),

@@ -16,8 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/chat"
+	"gputrain/hub"
 	"gputrain/tokenizer"
 	"gputrain/train"
+	"gputrain/train/setup"
 )
 
 const jinja = `{% for m in messages %}{% if m.role == 'system' and 'no' in m.content %}{{ raise_exception('no system') }}{% endif %}` +
@@ -76,9 +78,9 @@ func talking(t *testing.T, window, tokens int, system string, texts ...string) (
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "chat_template.jinja"), []byte(jinja), 0o666))
-	tok, err := tokenizer.Open("../../../tokenizer/testdata/qwen2")
+	tok, err := setup.OpenTokenizer("../../../tokenizer/testdata/qwen2")
 	require.NoError(t, err)
-	of, err := chat.Open(dir, "")
+	of, err := chat.Open(hub.Open(dir), "")
 	require.NoError(t, err)
 	encoder, err := chat.NewEncoder(tok, of, chat.Options{Now: time.Unix(0, 0)})
 	require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"gputrain/chat/formats"
 	"gputrain/chat/template"
 	"gputrain/tokenizer"
+	"gputrain/train/setup"
 )
 
 // chatFile is a file of conversations, and what the template beside it makes of them.
@@ -43,7 +44,7 @@ func readChats(dir string, raw []byte) (*chatFile, error) {
 	if len(c.cases) == 0 {
 		return nil, errors.New("cases: found none")
 	}
-	c.template, err = chat.Open(dir, "")
+	c.template, err = setup.OpenTemplate(dir)
 	return c, err
 }
 
@@ -150,7 +151,7 @@ func sftCases(f *textFile) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	tok, err := tokenizer.Open(filepath.Join(root, filepath.FromSlash(file.Tokenizer)))
+	tok, err := setup.OpenTokenizer(filepath.Join(root, filepath.FromSlash(file.Tokenizer)))
 	if err != nil {
 		return "", err
 	}

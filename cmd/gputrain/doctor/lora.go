@@ -99,7 +99,7 @@ func (l *loraCase) read(dir fs.FS) ([]buffers.Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", model.AdapterWeightsFile, err)
 	}
-	return model.AdapterWeights(l.def, params, f)
+	return model.AdapterWeights(l.def, params, f.Tensors())
 }
 
 // merged compares scales and rates with those of the case, and the matrices that it has of the merged model.

@@ -13,6 +13,7 @@ import (
 	"gputrain/buffers/safetensors"
 	"gputrain/gpu"
 	"gputrain/graph"
+	"gputrain/hub"
 	"gputrain/model"
 )
 
@@ -114,7 +115,15 @@ func readModel(dir fs.FS, at string) (def model.Definition, params []buffers.Hos
 	if err != nil {
 		return nil, nil, fmt.Errorf("model.safetensors: %w", err)
 	}
-	params, err = model.Weights(def, weights)
+	tensors, err := hub.TensorsOf(weights)
+	if err != nil {
+		return nil, nil, fmt.Errorf("model: weights: %w", err)
+	}
+	stored, err := model.Bind(def, at, tensors)
+	if err != nil {
+		return nil, nil, err
+	}
+	params, err = stored.All()
 	return def, params, err
 }
 

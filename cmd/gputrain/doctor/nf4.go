@@ -7,11 +7,11 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/array"
 	"gputrain/buffers/nf4"
-	"gputrain/buffers/nf4/bitsandbytes"
 	"gputrain/buffers/safetensors"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
+	"gputrain/hub/bitsandbytes"
 )
 
 // runNF4 compares the matrix that bitsandbytes has stored with what it stands for: as the host reads it, and as the products of the device do, forward and

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"gputrain/tokenizer"
+	"gputrain/train/setup"
 )
 
 // textCase is a text and what the reference library makes of it. What a file leaves out is not compared.
@@ -55,7 +56,7 @@ func openCases(f *textFile) (*tokenizer.Tokenizer, []textCase, error) {
 	if err := f.decode(&file, func() int { return len(file.Cases) }); err != nil {
 		return nil, nil, err
 	}
-	t, err := tokenizer.Open(f.dir)
+	t, err := setup.OpenTokenizer(f.dir)
 	return t, file.Cases, err
 }
 

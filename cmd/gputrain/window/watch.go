@@ -12,7 +12,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/checkpoint"
 	"gputrain/gpu"
-	"gputrain/model"
+	"gputrain/hub"
 )
 
 // Watch shows the run of a run directory, whatever process it belongs to, until ctx ends: what its files say, and histograms of its
@@ -63,7 +63,7 @@ func (w *checkpointWeights) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, hosts, err := model.ReadHF(found.Path)
+	_, hosts, err := hub.ReadHF(found.Path)
 	if err = errors.Join(err, release()); err != nil {
 		return fmt.Errorf("window: %w", err)
 	}

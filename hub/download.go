@@ -1,0 +1,42 @@
+package hub
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// onHub is the form of names on Hugging Face's hub.
+var onHub = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[\w.-]+$`)
+
+// IsHubName tells whether a name has the form of a model's on Hugging Face's hub.
+func IsHubName(name string) bool { return onHub.MatchString(name) }
+
+// hubs begin the addresses of models on the hub.
+var hubs = []string{"https://huggingface.co/", "https://hf.co/", "hf://"}
+
+// Download goes on from an error about a path that is not there: where it may be a name of the hub, it says how to get the model. Else it is "".
+func Download(at string) string {
+	name, link := at, false
+	for _, hub := range hubs {
+		if rest, ok := strings.CutPrefix(at, hub); ok {
+			name, link = strings.Trim(rest, "/"), true
+		}
+	}
+	if here, err := os.Getwd(); err == nil && filepath.IsAbs(name) {
+		if rel, err := filepath.Rel(here, name); err == nil {
+			name = filepath.ToSlash(rel)
+		}
+	}
+	if !IsHubName(name) {
+		return ""
+	}
+	if _, err := os.Stat(filepath.Dir(name)); err == nil && !link { // a directory of this machine, and a mistake in what is below it
+		return ""
+	}
+	to := path.Join("models", path.Base(name))
+	return fmt.Sprintf("; if it is a name on Hugging Face's hub: hf download %s --local-dir %s, and name %s", name, to, to)
+}

@@ -1,0 +1,132 @@
+package llamacpp
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"gputrain/hub/gguf"
+)
+
+// config is a config.json.
+type config struct{ fields map[string]any }
+
+func parseConfig(raw []byte) (*config, error) {
+	c := &config{}
+	if err := json.Unmarshal(raw, &c.fields); err != nil {
+		return nil, fmt.Errorf("config.json: %w", err)
+	}
+	return c, nil
+}
+
+func (c *config) has(key string) bool { _, ok := c.fields[key]; return ok }
+
+func (c *config) text(key string) string { s, _ := c.fields[key].(string); return s }
+
+func (c *config) number(key string, absent float64) float64 {
+	if v, ok := c.fields[key].(float64); ok {
+		return v
+	}
+	return absent
+}
+
+// integer is a number, 0 where there is none.
+func (c *config) integer(keys ...string) int {
+	for _, key := range keys {
+		if v, ok := c.fields[key].(float64); ok {
+			return int(v)
+		}
+	}
+	return 0
+}
+
+func (c *config) context() int { return c.integer("max_position_embeddings", "n_positions", "n_ctx") }
+
+func list[T, U any](v any, of func(T) U) (out []U) {
+	items, _ := v.([]any)
+	for _, item := range items {
+		if t, ok := item.(T); ok {
+			out = append(out, of(t))
+		}
+	}
+	return out
+}
+
+func (c *config) texts(key string) []string {
+	return list(c.fields[key], func(s string) string { return s })
+}
+
+func (c *config) integers(key string) []int {
+	return list(c.fields[key], func(v float64) int { return int(v) })
+}
+
+// Check says of a config.json what llama.cpp cannot load, or computes otherwise.
+func Check(raw []byte) error {
+	c, err := parseConfig(raw)
+	if err == nil {
+		_, _, _, err = c.network()
+	}
+	if err != nil {
+		return fmt.Errorf("llamacpp: check: %w", err)
+	}
+	return nil
+}
+
+// network are the family, and the keys and tensors that say what is computed.
+func (c *config) network() (f family, keys []gguf.Key, factors []gguf.Tensor, err error) {
+	if f, err = familyOf(c); err != nil {
+		return f, nil, nil, err
+	}
+	rotation, factors, err := c.rotation(f)
+	if err != nil {
+		return f, nil, nil, err
+	}
+	windows, err := c.windows(f)
+	return f, slices.Concat(c.sizes(f), rotation, windows), factors, err
+}
+
+// headDim is the width of a head.
+func (c *config) headDim() int {
+	if d := c.integer("head_dim"); d > 0 {
+		return d
+	}
+	switch c.text("model_type") {
+	case "qwen3":
+		return 128
+	case "gemma2", "gemma3_text":
+		return 256
+	}
+	return c.integer("hidden_size", "n_embd") / max(1, c.integer("num_attention_heads", "n_head"))
+}
+
+// sizes are the keys that say how large a model is.
+func (c *config) sizes(f family) []gguf.Key {
+	heads, width := c.integer("num_attention_heads", "n_head"), c.integer("hidden_size", "n_embd")
+	kv := c.integer("num_key_value_heads")
+	if kv == 0 {
+		kv = heads
+		if f.plusOne {
+			kv = 4
+		}
+	}
+	inner := c.integer("intermediate_size", "n_inner")
+	if inner == 0 {
+		inner = 4 * width
+	}
+	count := func(name string, n int) gguf.Key { return gguf.Key{Name: f.arch + "." + name, Value: uint32(n)} }
+	real := func(name string, v float64) gguf.Key { return gguf.Key{Name: f.arch + "." + name, Value: float32(v)} }
+	keys := []gguf.Key{
+		count("vocab_size", c.integer("vocab_size")), count("context_length", c.reach()), count("embedding_length", width),
+		count("block_count", c.integer("num_hidden_layers", "n_layer")), count("feed_forward_length", inner),
+		count("attention.head_count", heads), count("attention.head_count_kv", kv),
+	}
+	if f.arch == "gpt2" {
+		return append(keys, real("attention.layer_norm_epsilon", c.number("layer_norm_epsilon", 1e-5)))
+	}
+	eps := 1e-6
+	if f.arch == "olmo2" || f.arch == "phi3" {
+		eps = 1e-5
+	}
+	return append(keys, real("attention.layer_norm_rms_epsilon", c.number("rms_norm_eps", eps)),
+		count("attention.key_length", c.headDim()), count("attention.value_length", c.headDim()), count("rope.dimension_count", int(float64(c.headDim())*c.share())))
+}

@@ -1,0 +1,186 @@
+package llamacpp
+
+import (
+	"fmt"
+	"io"
+	"math"
+
+	"gputrain/hub/gguf"
+)
+
+// Tensors by which frequencies are divided: always, up to the original context, and beyond it.
+const (
+	ropeFactors = "rope_freqs.weight"
+	ropeShort   = "rope_factors_short.weight"
+	ropeLong    = "rope_factors_long.weight"
+)
+
+// rules are those of scaled positions, and of full attention where those of windows have their own; nil for none.
+func (c *config) rules() *config {
+	scaling, _ := c.fields["rope_scaling"].(map[string]any)
+	if parameters, ok := c.fields["rope_parameters"].(map[string]any); ok {
+		scaling = parameters
+		if full, ok := parameters["full_attention"].(map[string]any); ok {
+			scaling = full
+		}
+	}
+	return &config{scaling}
+}
+
+// rule is the name of the rule.
+func (c *config) rule() string {
+	s := c.rules()
+	kind := s.text("rope_type")
+	if kind == "" {
+		kind = s.text("type")
+	}
+	if kind == "su" || kind == "yarn" && s.has("short_factor") { // older names
+		return "longrope"
+	}
+	return kind
+}
+
+// share is how much of a head turns.
+func (c *config) share() float64 {
+	return c.rules().number("partial_rotary_factor", c.number("partial_rotary_factor", 1))
+}
+
+// original is how many positions a model began with, before a rule made them more.
+func (c *config) original() float64 {
+	const key = "original_max_position_embeddings"
+	return c.rules().number(key, c.number(key, 0))
+}
+
+// reach is how many positions a model has. Files that lengthen one by yarn may say there how many it began with.
+func (c *config) reach() int {
+	if n := c.context(); c.rule() != "yarn" || float64(n) != c.original() {
+		return n
+	}
+	return int(c.original() * max(1, c.rules().number("factor", 1)))
+}
+
+// rotation are the keys of positions, and tensors of factors.
+func (c *config) rotation(f family) (keys []gguf.Key, tensors []gguf.Tensor, err error) {
+	if f.arch == "gpt2" {
+		return nil, nil, nil
+	}
+	real := func(name string, v float64) {
+		keys = append(keys, gguf.Key{Name: f.arch + "." + name, Value: float32(v)})
+	}
+	divide := func(name string, by []float32) {
+		tensors = append(tensors, gguf.Tensor{Name: name, Type: gguf.F32, Shape: []int{len(by)}, Write: func(w io.Writer) error { return write(w, gguf.F32, by) }})
+	}
+	s := c.rules()
+	theta := s.number("rope_theta", c.number("rope_theta", map[string]float64{"smollm3": 2e6, "gemma3": 1e6}[f.arch]))
+	if theta == 0 {
+		theta = 10000
+	}
+	real("rope.freq_base", theta)
+	scaled := func(rule string) {
+		keys = append(keys, gguf.Key{Name: f.arch + ".rope.scaling.type", Value: rule}, gguf.Key{Name: f.arch + ".rope.scaling.factor", Value: float32(s.number("factor", 1))})
+	}
+	switch rule := c.rule(); rule {
+	case "", "default":
+	case "linear":
+		scaled("linear")
+	case "llama3":
+		if f.arch != "llama" {
+			return nil, nil, fmt.Errorf("rope_scaling: found llama3 in a %s, wanted it in a llama: llama.cpp reads its factors there", f.arch)
+		}
+		divide(ropeFactors, s.llama3(theta, c.headDim()))
+	case "yarn":
+		if err := c.yarn(f, scaled, real); err != nil {
+			return nil, nil, err
+		}
+		keys = append(keys, gguf.Key{Name: f.arch + ".rope.scaling.original_context_length", Value: uint32(c.original())})
+	case "longrope":
+		if f.arch != "phi3" {
+			return nil, nil, fmt.Errorf("rope_scaling: found longrope in a %s, wanted it in a phi3: llama.cpp reads its factors there", f.arch)
+		}
+		float := func(v float64) float32 { return float32(v) }
+		divide(ropeLong, list(s.fields["long_factor"], float))
+		divide(ropeShort, list(s.fields["short_factor"], float))
+		real("rope.scaling.attn_factor", s.number("attention_factor", longAmplify(c.context(), c.original())))
+		keys = append(keys, gguf.Key{Name: f.arch + ".rope.scaling.original_context_length", Value: uint32(c.original())})
+	default:
+		return nil, nil, fmt.Errorf("rope_scaling: found %q, wanted default, linear, llama3, yarn or longrope: others are not written as GGUF", rule)
+	}
+	if f.arch == "phi3" && c.rule() == "" {
+		keys = append(keys, gguf.Key{Name: f.arch + ".rope.scaling.original_context_length", Value: uint32(c.context())})
+	}
+	return keys, tensors, nil
+}
+
+// longAmplify is what longrope multiplies turned pairs by where attention_factor does not say.
+func longAmplify(context int, original float64) float64 {
+	if grown := float64(context) / original; grown > 1 {
+		return math.Sqrt(1 + math.Log(grown)/math.Log(original))
+	}
+	return 1
+}
+
+// yarnAmplify is that of yarn, by which llama.cpp multiplies besides what a file says.
+func yarnAmplify(factor float64) float64 { return 1 + 0.1*math.Log(max(1, factor)) }
+
+// Turns in the original context between which yarn changes frequencies, where nothing is said.
+const yarnFast, yarnSlow = 32, 1
+
+func (c *config) yarn(f family, scaled func(string), real func(string, float64)) error {
+	s := c.rules()
+	for _, key := range []string{"mscale", "mscale_all_dim"} {
+		if s.number(key, 0) != 0 {
+			return fmt.Errorf("rope_scaling: %s: found it with yarn, wanted none: it is not written as GGUF", key)
+		}
+	}
+	if whole, said := s.fields["truncate"].(bool); said && !whole {
+		return fmt.Errorf("rope_scaling: truncate: found false, wanted true: llama.cpp has whole pairs")
+	}
+	if f.plusOne {
+		return fmt.Errorf("rope_scaling: found yarn in a %s, wanted default or linear", f.arch)
+	}
+	for key, usual := range map[string]float64{"beta_fast": yarnFast, "beta_slow": yarnSlow} {
+		if found := s.number(key, usual); found != usual {
+			return fmt.Errorf("rope_scaling: %s: found %g, wanted %g: llama.cpp computes with its own, whatever a file says", key, found, usual)
+		}
+	}
+	scaled("yarn")
+	usual := yarnAmplify(s.number("factor", 1))
+	if by := s.number("attention_factor", usual); by != usual {
+		real("rope.scaling.attn_factor", by/usual)
+	}
+	return nil
+}
+
+// local refuses a scaling of layers with windows, and finds their base.
+func (c *config) local() (theta float64, err error) {
+	theta = c.number("rope_local_base_freq", 10000)
+	parameters, _ := c.fields["rope_parameters"].(map[string]any)
+	if local, ok := parameters["sliding_attention"].(map[string]any); ok {
+		s := &config{local}
+		if kind := s.text("rope_type"); kind != "" && kind != "default" {
+			return 0, fmt.Errorf("rope_parameters: sliding_attention: found %q, wanted default: llama.cpp scales full attention alone", kind)
+		}
+		theta = s.number("rope_theta", theta)
+	}
+	return theta, nil
+}
+
+// llama3 are the factors of Llama 3.1: 1 for frequencies that turn often within the original context, factor for those that turn seldom, and between them a
+// mixture.
+func (c *config) llama3(theta float64, dim int) (factors []float32) {
+	factor, low, high := c.number("factor", 8), c.number("low_freq_factor", 1), c.number("high_freq_factor", 4)
+	original := c.number("original_max_position_embeddings", 8192)
+	for i := 0; i < dim; i += 2 {
+		length := 2 * math.Pi * math.Pow(theta, float64(i)/float64(dim))
+		switch {
+		case length < original/high:
+			factors = append(factors, 1)
+		case length > original/low:
+			factors = append(factors, float32(factor))
+		default:
+			smooth := (original/length - low) / (high - low)
+			factors = append(factors, float32(1/((1-smooth)/factor+smooth)))
+		}
+	}
+	return factors
+}
