@@ -23,9 +23,6 @@ import (
 // ProfileFile is the trace that a profiled run leaves in its directory.
 const ProfileFile = "profile.json"
 
-// temporaryFile is what a file is called until it is whole: a run directory has one process.
-const temporaryFile = ".gputrain.tmp"
-
 // cutSuffix is behind the name of a log for that of what was cut off from it.
 const cutSuffix = ".cut"
 

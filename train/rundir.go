@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"gputrain/checkpoint"
+	"gputrain/internal/atomicfile"
 	"gputrain/internal/stranger"
 	"gputrain/internal/system"
 )
@@ -280,11 +281,18 @@ func (d *runDir) replace(name string, data []byte) error {
 	if err := d.check(); err != nil {
 		return err
 	}
-	err := ReplaceFile(d.join(name), data)
+	err := replaceFile(d.join(name), data)
 	if gone := d.check(); err != nil && gone != nil { // in between
 		return gone
 	}
 	return err
+}
+
+func replaceFile(path string, text []byte) error {
+	if err := atomicfile.Replace(path, text); err != nil {
+		return fmt.Errorf("train: write: %w", err)
+	}
+	return nil
 }
 
 // held is a file system that refuses to write once the directory is gone.
