@@ -9,13 +9,12 @@ import (
 	"maps"
 	"slices"
 	"sort"
+
+	"gputrain/internal/stranger"
 )
 
 // castagnoli is CRC32C, which current processors compute in hardware.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// maxHeader is the longest safetensors header read, as in the format's own library.
-const maxHeader = 100 << 20
 
 // checksum is a CRC32C in the manifest's text form, eight hexadecimal digits.
 type checksum string
@@ -66,8 +65,8 @@ func (s *fileSums) parseHeader() {
 		return
 	}
 	n := binary.LittleEndian.Uint64(s.header)
-	if n > maxHeader {
-		s.err, s.header = fmt.Errorf("header of %d bytes, at most %d", n, maxHeader), nil
+	if n > stranger.SafetensorsHeader {
+		s.err, s.header = fmt.Errorf("header of %d bytes, at most %d", n, stranger.SafetensorsHeader), nil
 		return
 	}
 	end := 8 + int64(n)

@@ -2,12 +2,11 @@ package gpu
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
-	"gputrain/internal/system"
+	"gputrain/internal/atomicfile"
 )
 
 // CacheDir is $GPUTRAIN_CACHE or else the program's own in the user's cache folder; "": there is no such folder.
@@ -38,14 +37,5 @@ func WriteCache(path string, raw []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*.tmp")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temp.Name())
-	_, err = temp.Write(append(raw, '\n'))
-	if err := errors.Join(err, temp.Close()); err != nil {
-		return err
-	}
-	return system.Rename(temp.Name(), path)
+	return atomicfile.Replace(path, append(raw, '\n'))
 }

@@ -14,6 +14,7 @@ import (
 
 	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
+	"gputrain/internal/atomicfile"
 )
 
 // Names of the files with the weights.
@@ -91,20 +92,25 @@ func export(dir string, def Definition, read func(path string) ([]float32, error
 
 // writeDir writes files, by their names, into a directory that is new or empty: all of them or none.
 func writeDir(dir string, files map[string]func(io.Writer) error, tell func(string)) error {
-	names := slices.Sorted(maps.Keys(files))
-	d, err := newExportDir(dir, names, tell)
+	d, err := atomicfile.MakeDir(dir, func(path string, err error) {
+		switch {
+		case tell == nil:
+		case err != nil:
+			tell(fmt.Sprintf("%s looks like what an interrupted export has left, and stays: %v", path, err))
+		default:
+			tell(fmt.Sprintf("removed %s, left by an interrupted export", path))
+		}
+	})
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
-		if err := writeFile(d.path(name), files[name]); err != nil {
-			return d.abandon(fmt.Errorf("%s: %w", name, err))
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := writeFile(d.Join(name), files[name]); err != nil {
+			d.Discard()
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	if err := d.finish(); err != nil {
-		return d.abandon(err)
-	}
-	return d.remove()
+	return d.Place()
 }
 
 func textWriter(raw []byte) func(io.Writer) error {

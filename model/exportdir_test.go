@@ -1,19 +1,15 @@
 package model
 
 import (
-	"encoding/json"
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"gputrain/internal/system"
 )
 
 // put writes a file, and the directories that it lies in.
@@ -135,73 +131,20 @@ func TestExportsAtOnce(t *testing.T) {
 	assert.Equal(t, []string{"model"}, namesIn(t, root))
 }
 
-// What a dead export has left is removed by the next one, by the names of its files alone; what may be of a living one, or somebody's, stays.
+// What a dead export has left is removed by the next one, which says so.
 func TestExportRemovesWhatDeadOnesLeft(t *testing.T) {
-	def := byteGPT(t)
-	host, err := os.Hostname()
-	require.NoError(t, err)
-	ours := owner{Host: host, Process: 1, Files: []string{"config.json", "model.safetensors", "vocab.json"}}
-	elsewhere, outside := ours, ours
-	elsewhere.Host += "x"
-	outside.Files = []string{"../../mine"}
-	mine := func(t *testing.T, root string) { put(t, "years of work", root, "mine") }
-	for name, c := range map[string]struct {
-		owner any
-		make  func(t *testing.T, root, dir string)
-		says  string
-		left  bool
-	}{
-		"dead":               {owner: ours, says: "removed "},
-		"on another machine": {owner: elsewhere, says: "of process 1 on " + host + "x", left: true},
-		"with a file of somebody's": {owner: ours, make: func(t *testing.T, _, dir string) {
-			put(t, "", dir, exportModel, "notes.txt")
-		}, says: "stays: ", left: true},
-		"that names a file outside": {owner: outside, says: `found the file "../../mine", wanted a name`, left: true},
-		"that leads outside": {owner: owner{Host: host, Files: []string{"mine"}}, make: func(t *testing.T, root, dir string) {
-			require.NoError(t, os.RemoveAll(filepath.Join(dir, exportModel)))
-			require.NoError(t, os.Symlink(root, filepath.Join(dir, exportModel)))
-		}, says: "path escapes", left: true},
-		"that says nothing": {owner: "", says: "stays: owner.json", left: true},
-		"alive": {owner: ours, make: func(t *testing.T, _, dir string) {
-			f, err := os.Open(filepath.Join(dir, exportOwner))
-			require.NoError(t, err)
-			t.Cleanup(func() { f.Close() })
-			if err := system.Lock(f, true); errors.Is(err, system.ErrNoLocks) {
-				t.Skip(err)
-			} else {
-				require.NoError(t, err)
-			}
-		}, left: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			root := t.TempDir()
-			mine(t, root)
-			dir := filepath.Join(root, exportPrefix+"x")
-			raw, err := json.Marshal(c.owner)
-			require.NoError(t, err)
-			put(t, string(raw), dir, exportOwner)
-			put(t, "half a", dir, exportModel, "model.safetensors")
-			if c.make != nil {
-				c.make(t, root, dir)
-			}
-			var told []string
-			hosts := Init(def, 1)
-			require.NoError(t, Export(filepath.Join(root, "model"), def, func(path string) ([]float32, error) {
-				for _, h := range hosts {
-					if h.Path == path {
-						return h.Data, nil
-					}
-				}
-				return nil, errNone
-			}, ExportOptions{Tell: func(what string) { told = append(told, what) }}))
-			assert.Contains(t, strings.Join(told, "\n"), c.says)
-			assert.Equal(t, c.says == "", told == nil)
-			want := []string{"mine", "model"}
-			if c.left {
-				want = append([]string{filepath.Base(dir)}, want...)
-				assert.FileExists(t, filepath.Join(dir, exportOwner))
-			}
-			assert.Equal(t, want, namesIn(t, root))
-		})
+	def, root := byteGPT(t), t.TempDir()
+	left := filepath.Join(root, ".gputrain-export-ABCDEFGHIJKLMNOPQRSTUVWXYZ") // of an older program
+	put(t, "half a", left, "model", "model.safetensors")
+	long := time.Now().Add(-48 * time.Hour)
+	require.NoError(t, os.Chtimes(left, long, long))
+	var told []string
+	data := map[string][]float32{}
+	for _, h := range Init(def, 1) {
+		data[h.Path] = h.Data
 	}
+	read := func(path string) ([]float32, error) { return data[path], nil }
+	require.NoError(t, Export(filepath.Join(root, "model"), def, read, ExportOptions{Tell: func(what string) { told = append(told, what) }}))
+	assert.Equal(t, []string{"removed " + left + ", left by an interrupted export"}, told)
+	assert.Equal(t, []string{"model"}, namesIn(t, root))
 }

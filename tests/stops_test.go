@@ -39,13 +39,14 @@ type stopped struct {
 // kept is what commands keep in the cache: measurements of an adapter, tokens, and hashes of texts.
 const kept = `cache(/tokens)?|cache/(texels|power)-[0-9a-f]+\.json|cache/tokens/[0-9a-f]{32}\.(tokens|sums)|tmp|`
 
-// Names of a run directory.
+// Names of a run directory, and of what is not finished.
 const (
+	torn      = `\.gputrain-[0-9a-f]{8}-\d+\.tmp`
 	runNames  = `(/(checkpoints(/step-\d{8}(/[a-z_.]+)?)?|tensorboard(/events[^/]*)?|[a-z]+\.(svg|md|jsonl)|run\.yaml|run\.given-[0-9a-f]{8}\.yaml|\.gputrain|\.lock))?`
 	runAgain  = `/((metrics|samples)\.jsonl\.cut|[a-z]+\.svg)`
-	runTorn   = `/(\.gputrain\.tmp|checkpoints/step-\d{8}\.(tmp|replaced)(/[a-z_.]+)?)`
+	runTorn   = `/(` + torn + `|checkpoints/step-\d{8}\.(tmp|replaced)(/[a-z_.]+)?)`
 	runSame   = `/checkpoints/step-\d{8}/(model|optimizer)\.safetensors|/samples\.jsonl`
-	tokenized = `cache/tokens/[0-9a-f]{32}\.(tokens|sums)\.([0-9a-f]{8}\.)?\d+\.tmp`
+	tokenized = `cache/tokens/` + torn
 )
 
 func stoppedCommands() []stopped {
@@ -55,11 +56,11 @@ func stoppedCommands() []stopped {
 		{name: "train on tokenized text", adapter: true, resumes: true, args: []string{"train", "words.yaml", "--run-dir", "out/run"}, leaves: `out/run` + runNames, killed: `out/run` + runTorn + `|out/` + tokenized, again: `out/run` + runAgain, same: `out/run` + runSame},
 		{
 			name: "compare", adapter: true, resumes: true, args: []string{"compare", "small.yaml", "--optimizers", "adamw,sgd", "--seeds", "1", "--out", "out/compare", "--progress", "none"}, leaves: compared,
-			killed: `out/compare/(adamw|sgd)-7` + runTorn + `|out/compare/\.gputrain\.tmp|out/` + tokenized, again: `out/compare/(adamw|sgd)-7` + runAgain, same: `out/compare/(adamw|sgd)-7` + runSame,
+			killed: `out/compare/(adamw|sgd)-7` + runTorn + `|out/compare/` + torn + `|out/` + tokenized, again: `out/compare/(adamw|sgd)-7` + runAgain, same: `out/compare/(adamw|sgd)-7` + runSame,
 		},
 		{name: "eval", adapter: true, args: []string{"eval", "run", "--text", "words.txt", "--limit", "256"}, killed: `out/` + tokenized, same: `out/cache/tokens/.*`},
-		{name: "export", args: []string{"export", "run", "--to", "out/model", "--shard-size", "20KB"}, leaves: `out/model(/[a-z0-9._-]+)?`, killed: `out/\.gputrain-export-[^/]+(/.+)?`, same: `out/model/.*`, once: "out/model"},
-		{name: "tokenize train", args: []string{"tokenize", "train", "out/made", "--text", "words.txt", "--vocab-size", "600"}, leaves: `out/made(/tokenizer\.json)?`, killed: `out/made/\.tokenizer\.json\.tmp`, same: `out/made/tokenizer\.json`, once: "out/made/tokenizer.json"},
+		{name: "export", args: []string{"export", "run", "--to", "out/model", "--shard-size", "20KB"}, leaves: `out/model(/[a-z0-9._-]+)?`, killed: `out/` + torn + `(/.+)?`, same: `out/model/.*`, once: "out/model"},
+		{name: "tokenize train", args: []string{"tokenize", "train", "out/made", "--text", "words.txt", "--vocab-size", "600"}, leaves: `out/made(/tokenizer\.json)?`, killed: `out/made/` + torn, same: `out/made/tokenizer\.json`, once: "out/made/tokenizer.json"},
 		{name: "tokenize encode", args: []string{"tokenize", "encode", "ours", "--text", "words.txt", "--as", "u32"}},
 	}
 }

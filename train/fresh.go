@@ -19,19 +19,13 @@ func (d *runDir) checkFresh(c Config) error {
 	if err != nil {
 		return err
 	}
-	var removed []string
-	for _, name := range found.ours() {
-		removed = append(removed, entry(d.join(name)))
-	}
-	removed = append(removed, resolved(d.join(checkpointsDir)))
+	dir := resolved(d.path)
 	for _, read := range c.reads() {
-		for _, path := range files(read.Path) {
-			for _, gone := range removed {
-				if below(path, gone) {
-					return &DirError{d.path, fmt.Errorf("fresh start: %s: found %s, which would be removed; choose another run directory, or copy it out of this one",
-						read.Key, read.Path)}
-				}
-			}
+		path := resolved(read.Path)
+		name, err := filepath.Rel(dir, path)
+		if below(path, resolved(d.join(checkpointsDir))) || err == nil && slices.Contains(found.files, name) {
+			return &DirError{d.path, fmt.Errorf("fresh start: %s: found %s, which would be removed; choose another run directory, or copy it out of this one",
+				read.Key, read.Path)}
 		}
 	}
 	return nil
@@ -62,14 +56,14 @@ func (d *runDir) checkFile(f File, fresh bool) error {
 	return &DirError{d.path, err}
 }
 
-// removable is what a fresh start removes. Where anything else would go with it, it is refused.
+// removable is what a fresh start removes, but for event files of other programs. Where anything else would go with it, it is refused.
 func (d *runDir) removable() (contents, error) {
 	found, err := inspectDir(d.path)
-	if theirs := found.theirs(true); err == nil && len(theirs) > 0 {
-		err = foreignError(d.path, theirs)
+	if err == nil && len(found.others) > 0 {
+		err = foreignError(d.path, found.others)
 	}
 	if err != nil {
-		return nil, &DirError{d.path, fmt.Errorf("fresh start: %w", err)}
+		return found, &DirError{d.path, fmt.Errorf("fresh start: %w", err)}
 	}
 	return found, nil
 }
@@ -101,16 +95,19 @@ func (d *runDir) remove() error {
 	}
 	err = checkpoint.Store{FS: d.held(checkpoint.OS), Dir: d.join(checkpointsDir)}.Remove()
 	d.yields = 0
-	for _, name := range slices.Backward(found.ours()) {
+	for _, name := range slices.Backward(found.files) {
 		if err != nil {
 			break
+		}
+		if filepath.Dir(name) == TensorBoardDir && !isEventFile(d.join(name)) {
+			continue
 		}
 		if err = d.check(); err == nil {
 			err = os.Remove(d.join(name))
 		}
 	}
 	if info, gone := os.Lstat(d.join(TensorBoardDir)); err == nil && gone == nil && info.IsDir() { // and no link to another disk
-		err = os.Remove(d.join(TensorBoardDir))
+		_ = os.Remove(d.join(TensorBoardDir)) // where nobody else has something there
 	}
 	if err != nil {
 		return &DirError{d.path, fmt.Errorf("fresh start: %w", err)}

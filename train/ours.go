@@ -3,8 +3,6 @@ package train
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,136 +14,85 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/internal/stranger"
-	"gputrain/internal/svg"
-	"gputrain/train/table"
 )
 
 // ProfileFile is the trace that a profiled run leaves in its directory.
 const ProfileFile = "profile.json"
 
-// temporaryFile is what a file is called until it is whole: a run directory has one process.
-const temporaryFile = ".gputrain.tmp"
-
 // cutSuffix is behind the name of a log for that of what was cut off from it.
 const cutSuffix = ".cut"
 
-// written are the names that a run writes in its directory beside the marker, the lock and checkpoints, with what tells a file of ours from
-// another of that name.
-var written = []struct {
-	name string
-	log  bool // goes on, and is cut only with a copy
-	ours func(text []byte) bool
-}{
-	{runFile, false, isRecord},
-	{metricsFile, true, isLog(`"step"`, `"loss"`, `"grad_norm"`)},
-	{columnsFile, false, table.Known},
-	{samplesFile, true, isLog(`"step"`, `"prompt"`, `"text"`)},
-	{histogramsFile, true, isLog(`"step"`, `"name"`, `"counts"`)},
-	{sessionsFile, true, isLog(`"step"`, `"time"`, `"adapter"`)},
-	{metricsFile + cutSuffix, true, isLog(`"step"`)},
-	{samplesFile + cutSuffix, true, isLog(`"step"`)},
-	{histogramsFile + cutSuffix, true, isLog(`"step"`)},
-	{reportFile, false, func(text []byte) bool { return bytes.Contains(text, []byte(recordHead)) }},
-	{lossPicture, false, isChart},
-	{gradientPicture, false, isChart},
-	{speedPicture, false, isChart},
-	{usePicture, false, isChart},
-	{ProfileFile, false, func(text []byte) bool { return bytes.HasPrefix(text, []byte(`{"traceEvents":`)) }},
+// written are the names that a run writes in its directory beside the marker, the lock, checkpoints, copies of given files and event files. The record
+// comes first: a fresh start removes it last.
+var written = []string{
+	runFile, metricsFile, columnsFile, samplesFile, histogramsFile, sessionsFile, metricsFile + cutSuffix, samplesFile + cutSuffix, histogramsFile + cutSuffix,
+	reportFile, lossPicture, gradientPicture, speedPicture, usePicture, ProfileFile,
 }
 
-// contents is what lies in a directory under names that a run writes: paths in it, and whether they are a run's.
-type contents []content
-
-type content struct {
-	name      string
-	ours, log bool
-}
-
-// ours are the files of a run, but for checkpoints.
-func (c contents) ours() (names []string) {
-	for _, f := range c {
-		if f.ours && f.name != checkpointsDir {
-			names = append(names, f.name)
-		}
-	}
-	return names
-}
-
-// record tells whether a record of settings is among them.
-func (c contents) record() bool {
-	return slices.ContainsFunc(c, func(f content) bool { return f.name == runFile && f.ours })
-}
-
-// theirs are the files that are not a run's; logs are left out where they only go on, as a run does behind what has become of them.
-func (c contents) theirs(logs bool) (names []string) {
-	for _, f := range c {
-		if !f.ours && (logs || !f.log) {
-			names = append(names, f.name)
-		}
-	}
-	return names
+// contents is what lies in a directory under names that a run writes: paths in it.
+type contents struct {
+	files       []string // beside checkpoints; of event files, those of other programs too
+	checkpoints bool
+	record      bool     // run.yaml is a run's
+	others      []string // that gputrain has not written, and that a run does not go on beside
 }
 
 // names are all of them.
-func (c contents) names() (names []string) {
-	for _, f := range c {
-		names = append(names, f.name)
+func (c contents) names() []string {
+	names := slices.Concat(c.files, c.others)
+	if c.checkpoints {
+		names = append(names, checkpointsDir)
 	}
-	return names
+	slices.Sort(names)
+	return slices.Compact(names) // a record of others is in both
 }
 
 // inspectDir finds what a directory has under names that a run writes.
 func inspectDir(dir string) (found contents, err error) {
-	for _, w := range written {
-		text, err := beginning(filepath.Join(dir, w.name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+	for _, name := range written {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			found.files = append(found.files, name)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return found, err
 		}
-		ours := err == nil && (len(text) == 0 || w.ours(text))
-		found = append(found, content{name: w.name, ours: ours, log: w.log})
 	}
-	for _, inspect := range []func(dir string) (contents, error){inspectGiven, inspectEvents, inspectCheckpoints} {
-		more, err := inspect(dir)
-		if err != nil {
-			return nil, err
+	if slices.Contains(found.files, runFile) {
+		text, err := beginning(filepath.Join(dir, runFile))
+		if found.record = err == nil && (len(text) == 0 || isRecord(text)); !found.record {
+			found.others = append(found.others, runFile)
 		}
-		found = append(found, more...)
 	}
-	return found, nil
-}
-
-// inspectEvents finds what is in the directory of event files.
-func inspectEvents(dir string) (found contents, err error) {
-	entries, err := os.ReadDir(filepath.Join(dir, TensorBoardDir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	given, err := os.ReadDir(dir)
+	if err != nil {
+		return found, err
 	}
-	for _, e := range entries {
-		name := filepath.Join(TensorBoardDir, e.Name())
-		text, err := beginning(filepath.Join(dir, name))
-		found = append(found, content{name: name, ours: err == nil && isEventFile(e.Name(), text)})
+	for _, e := range given {
+		if givenForm.MatchString(e.Name()) {
+			found.files = append(found.files, e.Name())
+		}
 	}
-	return found, err
-}
-
-// inspectCheckpoints finds what is in the directory of checkpoints: that as one, and each thing that is of none.
-func inspectCheckpoints(dir string) (found contents, err error) {
+	events, err := os.ReadDir(filepath.Join(dir, TensorBoardDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return found, err
+	}
+	for _, e := range events {
+		found.files = append(found.files, filepath.Join(TensorBoardDir, e.Name()))
+	}
 	store := checkpoint.Store{FS: checkpoint.OS, Dir: filepath.Join(dir, checkpointsDir)}
 	others, err := store.Others()
 	if err != nil {
-		return nil, err
+		return found, err
 	}
 	for _, path := range others {
 		name, err := filepath.Rel(dir, path)
 		if err != nil {
-			return nil, err
+			return found, err
 		}
-		found = append(found, content{name: name})
+		found.others = append(found.others, name)
 	}
-	if steps, err := store.Steps(); err != nil || len(steps) == 0 {
-		return found, err
-	}
-	return append(found, content{name: checkpointsDir, ours: true}), nil
+	steps, err := store.Steps()
+	found.checkpoints = len(steps) > 0
+	return found, err
 }
 
 // beginning is what a regular file begins with, which is enough to know it by. A link is none: no run writes one.
@@ -163,46 +110,16 @@ var recordForm = regexp.MustCompile(`\A(# .*\n)*` + regexp.QuoteMeta(recordHead)
 
 func isRecord(text []byte) bool { return recordForm.Match(text) }
 
-func isChart(text []byte) bool { return bytes.Contains(text, []byte(svg.Style)) }
-
-// isLog knows a log by a line that is an object with all of these keys; lines that are damaged, and the last, tell nothing.
-func isLog(keys ...string) func(text []byte) bool {
-	return func(text []byte) bool {
-		for line := range bytes.Lines(text) {
-			all := json.Valid(line)
-			for _, k := range keys {
-				all = all && bytes.Contains(line, []byte(k+":"))
-			}
-			if all || bytes.Contains(line, []byte(`"eval_loss":`)) && json.Valid(line) {
-				return true
-			}
-		}
-		return false
-	}
-}
-
+// eventName is the form of names of event files, also of other programs'.
 var eventName = regexp.MustCompile(`^events\.out\.tfevents\.\d{10,}\..+\.\d+$`)
 
 // sessionStart is how the second event ends: package tensorboard says there where a process began, as other programs do not.
 var sessionStart = []byte{7<<3 | 2, 2, 1 << 3, 1}
 
-// isEventFile knows an event file by its name and its first two records: a length of 8 bytes, 4 of a checksum, the event, 4 more.
-func isEventFile(name string, text []byte) bool {
-	if !eventName.MatchString(name) {
-		return false
-	}
-	var event []byte
-	for range 2 {
-		if len(text) < 16 {
-			return len(text) == 0 // the process was killed before
-		}
-		n := binary.LittleEndian.Uint64(text)
-		if n > uint64(len(text)-16) {
-			return false
-		}
-		event, text = text[12:12+n], text[16+n:]
-	}
-	return bytes.HasSuffix(event, sessionStart)
+// isEventFile tells an event file of a run from another program's. An empty one is of a process that was killed before its first event.
+func isEventFile(path string) bool {
+	text, err := beginning(path)
+	return err == nil && eventName.MatchString(filepath.Base(path)) && (len(text) == 0 || bytes.Contains(text[:min(len(text), 1<<10)], sessionStart))
 }
 
 // givenName is the name of the copy of a file that settings came from. What is in it is in the name: a copy is never replaced by another.
@@ -211,15 +128,3 @@ func givenName(text []byte) string {
 }
 
 var givenForm = regexp.MustCompile(`^run\.given-[0-9a-f]{8}\.yaml$`)
-
-// inspectGiven finds copies of files that settings came from.
-func inspectGiven(dir string) (found contents, err error) {
-	entries, err := os.ReadDir(dir)
-	for _, e := range entries {
-		if name := e.Name(); givenForm.MatchString(name) {
-			text, err := beginning(filepath.Join(dir, name))
-			found = append(found, content{name: name, ours: err == nil && givenName(text) == name})
-		}
-	}
-	return found, err
-}

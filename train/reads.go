@@ -3,9 +3,7 @@ package train
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"gputrain/hub"
@@ -46,7 +44,7 @@ func (c Config) checkBase() error {
 	}
 	own := resolved(c.Dir)
 	for _, dir := range append([]string{c.State.Base}, hub.Bases(c.State.Base)...) {
-		if slices.ContainsFunc(files(dir), func(path string) bool { return below(path, own) }) {
+		if below(resolved(dir), own) {
 			if model.AdapterParams(c.State.Definition) != nil {
 				return &DirError{c.Dir, fmt.Errorf("model.from: found what the adapters belong to in %s, wanted it outside of the run's own directory, where checkpoints are removed: choose another run directory", dir)}
 			}
@@ -62,62 +60,15 @@ func below(path, dir string) bool {
 	return ok && (rest == "" || rest[0] == filepath.Separator || strings.HasSuffix(dir, string(filepath.Separator)))
 }
 
-// resolved is a path without links, as far as it is there.
+// resolved is an absolute path without links, as far as it is there. Behind a link, .. leads elsewhere than in a path without both.
 func resolved(path string) string {
-	if abs, err := filepath.Abs(path); err == nil {
-		path = abs
-	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
+		path = real
+	} else if parent := filepath.Dir(path); parent != path {
+		return filepath.Join(resolved(parent), filepath.Base(path))
 	}
-	parent := filepath.Dir(path)
-	if parent == path {
-		return path
-	}
-	return filepath.Join(resolved(parent), filepath.Base(path))
-}
-
-// entry is a path whose last part may be a link, the others not: it is what a removal removes.
-func entry(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
-		path = abs
+		return abs
 	}
-	return filepath.Join(resolved(filepath.Dir(path)), filepath.Base(path))
-}
-
-// files are the places that reading a path leads to: its own, that of what it links to and, if it is a directory, those of links in it.
-func files(path string) []string {
-	all := trail(path)
-	if real, err := filepath.EvalSymlinks(path); err == nil { // behind a link, .. leads elsewhere than the path without both
-		all = append(all, resolved(real))
-	}
-	entries, err := os.ReadDir(path)
-	if err != nil { // a file
-		return all
-	}
-	for _, e := range entries {
-		if e.Type()&os.ModeSymlink != 0 {
-			all = append(all, trail(filepath.Join(path, e.Name()))...)
-		}
-	}
-	return all
-}
-
-// trail is what a path leads through: itself, and what it is a link to, and so on.
-func trail(path string) []string {
-	const most = 40 // as systems follow them
-	at := entry(path)
-	all := []string{at}
-	for range most {
-		to, err := os.Readlink(at)
-		if err != nil {
-			break
-		}
-		if !filepath.IsAbs(to) {
-			to = filepath.Join(filepath.Dir(at), to)
-		}
-		at = entry(to)
-		all = append(all, at)
-	}
-	return all
+	return path
 }

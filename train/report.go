@@ -2,18 +2,14 @@ package train
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
 	"gputrain/gpu"
-	"gputrain/internal/system"
 	"gputrain/internal/terminal"
 	"gputrain/train/table"
 )
@@ -58,7 +54,7 @@ func (r report) write(dir string) error {
 	if err := l.writePictures(&pictures, dir, r.title); err != nil {
 		return err
 	}
-	return ReplaceFile(filepath.Join(dir, reportFile), r.text(l, pictures.String()))
+	return replaceFile(filepath.Join(dir, reportFile), r.text(l, pictures.String()))
 }
 
 // text is the page, with pictures below its title.
@@ -170,30 +166,6 @@ func cell(s string) string {
 func indented(s string) string {
 	s = strings.Map(terminal.Shown, s)
 	return "    " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n    ")
-}
-
-// ReplaceFile puts a file in place in one go: who is killed meanwhile leaves the old one or the new, and .gputrain.tmp, which the next one replaces.
-func ReplaceFile(path string, data []byte) error {
-	temporary := filepath.Join(filepath.Dir(path), temporaryFile)
-	// A new file: what a killed process has left of that name goes, and a link of that name would have its target written.
-	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("train: write: %w", err)
-	}
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return fmt.Errorf("train: write: %w", err)
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = system.Rename(temporary, path)
-	}
-	if err != nil {
-		return fmt.Errorf("train: write: %w", errors.Join(err, os.Remove(temporary)))
-	}
-	return nil
 }
 
 // reporter writes report.md once a run has ended.

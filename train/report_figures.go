@@ -187,7 +187,7 @@ func (h *history) writePictures(out io.Writer, dir, title string) error {
 		if err := (svg.Chart{Title: title, Panels: p.panels}).Write(&picture); err != nil {
 			return fmt.Errorf("train: report: %w", err)
 		}
-		if err := ReplaceFile(path, picture.Bytes()); err != nil {
+		if err := replaceFile(path, picture.Bytes()); err != nil {
 			return err
 		}
 		fmt.Fprintf(out, "![%s](%s)\n\n", p.alt, p.name)

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"gputrain/checkpoint"
+	"gputrain/internal/atomicfile"
 	"gputrain/internal/stranger"
 	"gputrain/internal/system"
 )
@@ -183,10 +184,10 @@ func (d *runDir) claim() error {
 	if err != nil {
 		return err
 	}
-	if !d.marked && found.record() {
+	if !d.marked && found.record {
 		return fmt.Errorf("found the %s of a run and no %s, wanted both: copy that as well, or choose another directory; a run of an older program, which had none, ends with that program", runFile, markerFile)
 	}
-	theirs := found.theirs(false)
+	theirs := found.others
 	if !d.marked {
 		theirs = found.names()
 	}
@@ -280,14 +281,21 @@ func (d *runDir) replace(name string, data []byte) error {
 	if err := d.check(); err != nil {
 		return err
 	}
-	err := ReplaceFile(d.join(name), data)
+	err := replaceFile(d.join(name), data)
 	if gone := d.check(); err != nil && gone != nil { // in between
 		return gone
 	}
 	return err
 }
 
-// held is a file system that refuses to write once the directory is gone.
+func replaceFile(path string, text []byte) error {
+	if err := atomicfile.Replace(path, text); err != nil {
+		return fmt.Errorf("train: write: %w", err)
+	}
+	return nil
+}
+
+// held is a file system that refuses to begin a checkpoint once the directory is gone: it would make another at its path.
 func (d *runDir) held(fsys checkpoint.FileSystem) checkpoint.FileSystem { return heldFS{fsys, d} }
 
 type heldFS struct {
@@ -308,51 +316,21 @@ func (h heldFS) MkdirAll(dir string) error {
 	return h.FileSystem.MkdirAll(dir)
 }
 
-func (h heldFS) Create(path string) (checkpoint.File, error) {
-	if err := h.dir.check(); err != nil {
-		return nil, err
-	}
-	return h.FileSystem.Create(path)
-}
-
-func (h heldFS) Rename(from, to string) error {
-	if err := h.dir.check(); err != nil {
-		return err
-	}
-	return h.FileSystem.Rename(from, to)
-}
-
-func (h heldFS) RemoveAll(path string) error {
-	if err := h.dir.check(); err != nil {
-		return err
-	}
-	return h.FileSystem.RemoveAll(path)
-}
-
 // lockDir takes a run directory, which is open, for this process. The lock ends with the process, however it ends. Both the directory and a file in
 // it are locked: some file systems lock files alone, and a file may be removed by somebody who thinks that it is in the way.
 func lockDir(path string, dir *os.File) (unlock func() error, err error) {
-	if err := lockFile(dir); errors.Is(err, errLocked) { // any other error is of a file system that does not lock directories
-		return nil, err
+	if errors.Is(system.Lock(dir, true), system.ErrLocked) { // any other error is of a file system that does not lock directories
+		return nil, errLocked
 	}
 	f, err := stranger.OpenFile(filepath.Join(path, lockFileName), os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}
-	if err := lockFile(f); err != nil {
+	switch err = system.Lock(f, true); {
+	case errors.Is(err, system.ErrLocked):
+		return nil, errors.Join(errLocked, f.Close())
+	case err != nil && !errors.Is(err, system.ErrNoLocks): // where there are no locks, none is held
 		return nil, errors.Join(err, f.Close())
 	}
 	return f.Close, nil
-}
-
-// lockFile takes the lock of an open file. A file system without locks has none to hold.
-func lockFile(f *os.File) error {
-	switch err := system.Lock(f, true); {
-	case errors.Is(err, system.ErrNoLocks):
-		return nil
-	case errors.Is(err, system.ErrLocked):
-		return errLocked
-	default:
-		return err
-	}
 }

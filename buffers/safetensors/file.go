@@ -72,8 +72,8 @@ func newFile(name string, r io.ReaderAt, size uint64) (*File, error) {
 	}
 	copy(prefix[:], head)
 	length := binary.LittleEndian.Uint64(prefix[:])
-	if length > maxHeader {
-		return nil, fmt.Errorf("safetensors: open %q: begins with %q, which would be a header of %d bytes, want at most %d: is it a safetensors file?", name, prefix, length, maxHeader)
+	if length > stranger.SafetensorsHeader {
+		return nil, fmt.Errorf("safetensors: open %q: begins with %q, which would be a header of %d bytes, want at most %d: is it a safetensors file?", name, prefix, length, stranger.SafetensorsHeader)
 	}
 	if length > size-8 {
 		return nil, fmt.Errorf("safetensors: open %q: header of %d bytes, the file has %d after its length", name, length, size-8)

@@ -12,9 +12,6 @@ import (
 	"unicode/utf8"
 )
 
-// maxHeader is the limit of the reference implementation, in bytes.
-const maxHeader = 100_000_000
-
 const metadataKey = "__metadata__"
 
 // entry is a tensor's place: bytes [begin, end) of the data after the header.

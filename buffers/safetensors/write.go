@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"gputrain/internal/stranger"
 )
 
 // Tensor is one tensor to write. Data writes its bytes, row-major and little-endian, when its turn comes; it must write
@@ -132,8 +134,8 @@ func makeHeader(tensors []Tensor, metadata map[string]string) ([]byte, error) {
 		b.WriteByte(' ')
 	}
 	head := b.Bytes()
-	if len(head)-8 > maxHeader {
-		return nil, fmt.Errorf("safetensors: write: header of %d bytes, want at most %d", len(head)-8, maxHeader)
+	if len(head)-8 > stranger.SafetensorsHeader {
+		return nil, fmt.Errorf("safetensors: write: header of %d bytes, want at most %d", len(head)-8, stranger.SafetensorsHeader)
 	}
 	binary.LittleEndian.PutUint64(head, uint64(len(head)-8))
 	return head, nil

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"gputrain/hub"
 	"gputrain/hub/gguf"
 	"gputrain/hub/gguf/llamacpp"
+	"gputrain/internal/atomicfile"
 	"gputrain/model"
 	"gputrain/tokenizer"
 	"gputrain/train/setup"
@@ -60,8 +63,8 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 		return &setup.ModelError{Err: fmt.Errorf("export: %s: %w", m.dir(), err)}
 	}
 	keys = append(keys, m.card("export", c.To, c.Base, false).keys()...)
-	file := &newFile{to: c.To, write: func(w io.Writer) error { return gguf.Write(w, keys, tensors) }}
-	files := []*newFile{file}
+	file := &atomicfile.New{Path: c.To, Write: func(w io.Writer) error { return gguf.Write(w, keys, tensors) }}
+	files := []*atomicfile.New{file}
 	if c.Ollama != "" && len(own) > 0 {
 		return usageError{fmt.Errorf("export: --ollama: found adapters, wanted a whole model: gputrain merge writes it")}
 	} else if c.Ollama != "" {
@@ -72,17 +75,33 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 		files = append(files, beside)
 	}
 	begin := time.Now()
-	if err := makeNew(files...); err != nil {
+	if err := absent(files); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
-	seconds, written := max(time.Since(begin).Seconds(), 1e-3), float64(file.whole.Size())
+	if err := atomicfile.Make(files...); err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	seconds, written := max(time.Since(begin).Seconds(), 1e-3), float64(file.Bytes)
 	if c.Ollama != "" {
-		defer fmt.Printf("%s written; in its directory:\n  ollama create %s -f %s\n  ollama run %s\n", files[1].to, c.Ollama, modelfileName, c.Ollama)
+		defer fmt.Printf("%s written; in its directory:\n  ollama create %s -f %s\n  ollama run %s\n", files[1].Path, c.Ollama, modelfileName, c.Ollama)
 	}
 	tellNotFinite(m.weights.NotFinite())
 	_, err = fmt.Printf("%s,%s %d parameters in %s, from %s to %s: %s at %.0f MB/s\n",
 		m.def.Kind(), what, parameters, kind, m.dir(), c.To, gpu.SizeText(uint64(written)), written/1e6/seconds)
 	return err
+}
+
+// absent makes the directory of files, of which none may be there.
+func absent(files []*atomicfile.New) error {
+	for _, f := range files {
+		switch _, err := os.Lstat(f.Path); {
+		case err == nil:
+			return usageError{fmt.Errorf("%s: found something there, wanted a new file: %w", f.Path, fs.ErrExist)}
+		case !errors.Is(err, fs.ErrNotExist):
+			return usageError{err}
+		}
+	}
+	return os.MkdirAll(filepath.Dir(files[0].Path), 0o777)
 }
 
 // ggufName is what a model is called: its file or directory, of a checkpoint that of the run.

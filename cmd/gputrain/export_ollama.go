@@ -13,6 +13,7 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/hub"
 	"gputrain/hub/gguf"
+	"gputrain/internal/atomicfile"
 	"gputrain/internal/stranger"
 	"gputrain/tokenizer"
 	"gputrain/train/setup"
@@ -25,7 +26,7 @@ var ollamaName = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*/)*[A-Za-z0-9][
 const modelfileName = "Modelfile"
 
 // modelfile is a Modelfile for the model with some keys.
-func (c *exportCmd) modelfile(m *storedModel, keys []gguf.Key) (*newFile, error) {
+func (c *exportCmd) modelfile(m *storedModel, keys []gguf.Key) (*atomicfile.New, error) {
 	if !ollamaName.MatchString(c.Ollama) {
 		return nil, usageError{fmt.Errorf("export: --ollama: found %q, wanted a name such as my-model or me/my-model:latest", c.Ollama)}
 	}
@@ -33,7 +34,7 @@ func (c *exportCmd) modelfile(m *storedModel, keys []gguf.Key) (*newFile, error)
 	if err != nil {
 		return nil, &setup.ModelError{Err: fmt.Errorf("export: --ollama: %w", err)}
 	}
-	return &newFile{to: filepath.Join(filepath.Dir(c.To), modelfileName), write: func(w io.Writer) error {
+	return &atomicfile.New{Path: filepath.Join(filepath.Dir(c.To), modelfileName), Write: func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	}}, nil

@@ -2,16 +2,14 @@ package main
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
+	"gputrain/internal/atomicfile"
 	"gputrain/internal/stranger"
-	"gputrain/internal/system"
 	"gputrain/train"
 )
 
@@ -52,16 +50,8 @@ func writeReport(to string, text []byte) error {
 	case len(old) > 0 && !train.IsReport(old):
 		return usageError{fmt.Errorf("report: --to: %s: found a file that is no report, wanted a new one", to)}
 	}
-	f, err := os.OpenFile(filepath.Join(filepath.Dir(to), "."+filepath.Base(to)+"-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
+	if err := atomicfile.Replace(to, text); err != nil {
 		return fmt.Errorf("report: %w", err)
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = system.Rename(f.Name(), to)
-	}
-	if err != nil {
-		return fmt.Errorf("report: %w", errors.Join(err, os.Remove(f.Name())))
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -125,25 +124,4 @@ func TestTokenizeTrainUsage(t *testing.T) {
 	}
 	require.NoError(t, good.Run(t.Context()))
 	assert.ErrorContains(t, good.Run(t.Context()), "tokenizer.json is there already: wanted a path that is free")
-}
-
-// A file gets a name that is free, also on a file system without hard links, and no other.
-func TestPlaceNew(t *testing.T) {
-	for name, link := range map[string]func(from, to string) error{
-		"links": os.Link,
-		"none": func(from, to string) error {
-			return &os.LinkError{Op: "link", Old: from, New: to, Err: errors.ErrUnsupported}
-		},
-	} {
-		dir := t.TempDir()
-		temporary, path := filepath.Join(dir, "temporary"), filepath.Join(dir, "path")
-		require.NoError(t, os.WriteFile(temporary, []byte("first"), 0o666))
-		require.NoError(t, placeNew(temporary, path, link), name)
-		_ = os.Remove(temporary)
-		require.NoError(t, os.WriteFile(temporary, []byte("second"), 0o666))
-		require.ErrorIs(t, placeNew(temporary, path, link), fs.ErrExist, name)
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
-		assert.Equal(t, "first", string(text), name)
-	}
 }

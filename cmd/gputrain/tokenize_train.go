@@ -11,8 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"gputrain/checkpoint"
-	"gputrain/internal/stranger"
+	"gputrain/internal/atomicfile"
 	"gputrain/internal/system"
 	"gputrain/tokenizer"
 	"gputrain/train"
@@ -64,8 +63,14 @@ func (c *trainTokenizeCmd) Run(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	if err := writeNew(path, raw); err != nil {
+	_, stop := signal.NotifyContext(context.Background(), train.StopSignals()...) // they wait until it is written, which takes milliseconds
+	defer stop()
+	made := &atomicfile.New{Path: path, Write: func(w io.Writer) error {
+		_, err := w.Write(raw)
 		return err
+	}}
+	if err := atomicfile.Make(made); err != nil {
+		return fmt.Errorf("tokenize: train: %w", err)
 	}
 	_, err = fmt.Printf("%s: %d tokens, %d of them merges\n", path, len(trained.Tokens), len(trained.Merges))
 	return err
@@ -105,50 +110,4 @@ func (c *trainTokenizeCmd) texts() (texts []io.Reader, err error) {
 		texts = append(texts, f) // closed at the end of the process
 	}
 	return texts, nil
-}
-
-// writeNew writes a file that was not there: whole, or not at all. A signal waits until it is written, which takes milliseconds; who is killed meanwhile
-// leaves what the next one takes over.
-func writeNew(path string, raw []byte) (err error) {
-	_, stop := signal.NotifyContext(context.Background(), train.StopSignals()...)
-	defer stop()
-	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
-	f, err := stranger.OpenFile(temporary, os.O_WRONLY|os.O_CREATE)
-	if err != nil {
-		return fmt.Errorf("tokenize: train: %w", err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	lock, err := checkpoint.OS.Lock(temporary, true)
-	if err != nil {
-		return fmt.Errorf("tokenize: train: another process writes %s: %w", path, err)
-	}
-	defer lock.Close()
-	defer os.Remove(temporary)
-	if err := f.Truncate(0); err != nil {
-		return err
-	}
-	if _, err = f.Write(raw); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	return placeNew(temporary, path, os.Link)
-}
-
-// placeNew gives a file a name that nothing has. Where link, which does so in one go, is not to be had (FAT, some network file systems), the name is taken
-// by an empty file of our own, which is then replaced: who is killed in between leaves that.
-func placeNew(temporary, path string, link func(from, to string) error) error {
-	linked := link(temporary, path)
-	if linked == nil || errors.Is(linked, fs.ErrExist) {
-		return linked
-	}
-	taken, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return errors.Join(linked, err)
-	}
-	if err := errors.Join(taken.Close(), system.Rename(temporary, path)); err != nil {
-		return errors.Join(linked, err, os.Remove(path))
-	}
-	return nil
 }

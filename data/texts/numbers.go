@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"gputrain/data"
+	"gputrain/internal/atomicfile"
 )
 
 // numbersAtOnce is how many numbers are in memory.
@@ -51,9 +52,9 @@ func (n numbers) each(r *reading, take func(i int64, number uint64) (more bool, 
 
 // spill holds numbers until they are copied: a few in memory, the others in a file.
 type spill struct {
-	create func() (*os.File, error)
+	create func() (*atomicfile.File, error)
 	memory []byte
-	file   *os.File
+	file   *atomicfile.File
 	count  int64
 	err    error // of the disk
 }
@@ -89,9 +90,8 @@ func (s *spill) copyTo(w io.Writer) error {
 }
 
 // Close removes the file.
-func (s *spill) Close() error {
-	if s.file == nil {
-		return nil
+func (s *spill) Close() {
+	if s.file != nil {
+		s.file.Discard()
 	}
-	return temporary{s.file}.Close()
 }

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 
 	"gputrain/data"
+	"gputrain/internal/atomicfile"
 	"gputrain/internal/system"
 )
 
@@ -32,7 +33,7 @@ import (
 //	trailer  72 bytes: "GTCACHED", uint32 version, uint32 bytes a token, uint64 tokens, uint64 parts, uint32 bytes of the account, the key of 32 bytes,
 //	         and uint32 CRC32C of parts, sums, account and the trailer before it
 //
-// It is written under another name (unfinished.go) and renamed when it is whole. When it is opened the sums are compared, of files of more than hashLimit those of
+// It is written under another name (package atomicfile) and renamed when it is whole. When it is opened the sums are compared, of files of more than hashLimit those of
 // as many blocks, evenly spaced: what is damaged is made again.
 const (
 	tokenFileMagic   = "GTCACHED"
@@ -248,13 +249,11 @@ func (r *reading) keepTokens(key tokenKey, width int, write func(w *tokenWriter)
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return &data.CacheError{Err: err}
 	}
-	removeDead(dir)
 	file, err := r.writeTokenFile(dir, key, width, write)
 	if err != nil {
 		return err
 	}
-	if err := renameUnfinished(file, filepath.Join(dir, key.name())); err != nil {
-		_ = os.Remove(file.Name()) // that it cannot be removed says less
+	if err := file.Replace(); err != nil {
 		return &data.CacheError{Err: err}
 	}
 	return nil
@@ -266,8 +265,8 @@ func (c *Corpus) temporaryTokens(r *reading, key tokenKey, width int, write func
 	if err != nil {
 		return nil, err
 	}
-	c.files = append(c.files, temporary{file})
-	f, err := readOpenFile(r, file, key)
+	c.files = append(c.files, temporary{file.File})
+	f, err := readOpenFile(r, file.File, key)
 	if err != nil {
 		err = &data.CacheError{Err: err}
 	}
@@ -275,7 +274,7 @@ func (c *Corpus) temporaryTokens(r *reading, key tokenKey, width int, write func
 }
 
 // writeTokenFile writes a new token file in a directory of the cache, or as a temporary one, and returns it open and whole.
-func (r *reading) writeTokenFile(dir string, key tokenKey, width int, write func(w *tokenWriter) error) (*os.File, error) {
+func (r *reading) writeTokenFile(dir string, key tokenKey, width int, write func(w *tokenWriter) error) (*atomicfile.File, error) {
 	file, err := r.unfinished.create(dir, key)
 	if err != nil {
 		return nil, &data.CacheError{Err: err}
@@ -286,24 +285,24 @@ func (r *reading) writeTokenFile(dir string, key tokenKey, width int, write func
 	whole := false
 	defer func() {
 		if !whole { // why says more than that it cannot be removed
-			_ = temporary{file}.Close()
+			file.Discard()
 		}
 	}()
 	failing := &failing{to: file}
-	w := &tokenWriter{out: bufio.NewWriterSize(failing, 256<<10), width: width, parts: spill{create: func() (*os.File, error) { return createUnfinished(dir, key) }}}
+	w := &tokenWriter{out: bufio.NewWriterSize(failing, 256<<10), width: width, parts: spill{create: func() (*atomicfile.File, error) { return createUnfinished(dir, key) }}}
 	defer w.parts.Close()
 	if err = write(w); err == nil {
 		err = w.finish(key)
 	}
 	if disk := errors.Join(failing.err, w.parts.err); disk != nil { // whatever else it led to
-		return nil, r.cacheError(file, disk, int64(w.width)*w.count)
+		return nil, r.cacheError(file.File, disk, int64(w.width)*w.count)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if dir != "" {
 		if err = file.Sync(); err != nil {
-			return nil, r.cacheError(file, err, int64(w.width)*w.count)
+			return nil, r.cacheError(file.File, err, int64(w.width)*w.count)
 		}
 	}
 	whole = true

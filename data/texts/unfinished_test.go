@@ -7,10 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -66,7 +64,9 @@ func TestTokensOfAReadingLeftBehind(t *testing.T) {
 	there, err := filepath.Glob(filepath.Join(cache, "*.tmp"))
 	require.NoError(t, err)
 	require.Len(t, there, 1)
-	removeDead(cache)
+	other, err := createUnfinished(cache, tokenKey{})
+	require.NoError(t, err)
+	other.Discard()
 	assert.FileExists(t, there[0], "its writer lives")
 	cancel(stop)
 	_, err = r.wait(done)
@@ -80,39 +80,6 @@ func TestTokensOfAReadingLeftBehind(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, left)
 	done <- opened{err: stop}
-}
-
-// What a dead process of this machine has left goes at once, that of another machine after a day. What a living one writes stays, however old it looks,
-// and so does what is not of this program.
-func TestDeadTokenFilesAreRemoved(t *testing.T) {
-	cache, key := t.TempDir(), tokenKey{}.name()
-	long := time.Now().Add(-2 * unfinishedStale)
-	left := map[string]bool{} // whether it stays
-	for name, stays := range map[string]bool{
-		key + "." + machine() + ".1.tmp": false, key + ".00000000.1.tmp": true, key + ".00000000.2.old.tmp": true, key + ".00000000.3.tmp": false,
-		"my.tokens.backup.tmp": true, key + ".tmp": true, key + "." + machine() + ".1.tmp.old": true, "x" + key + "." + machine() + ".1.tmp": true, key: true,
-		strings.Repeat("g", 32) + ".tokens." + machine() + ".1.tmp": true, key + "." + machine() + ".x.tmp": true,
-	} {
-		path := filepath.Join(cache, name)
-		require.NoError(t, os.WriteFile(path, nil, 0o666))
-		if !strings.Contains(name, ".00000000.1.") && !strings.Contains(name, machine()+".1.tmp") {
-			require.NoError(t, os.Chtimes(path, long, long))
-		}
-		left[path] = stays
-	}
-	living, err := createUnfinished(cache, tokenKey{})
-	require.NoError(t, err)
-	defer living.Close()
-	require.NoError(t, os.Chtimes(living.Name(), long, long))
-	left[living.Name()] = true
-	require.NoError(t, os.Symlink(living.Name(), filepath.Join(cache, key+"."+machine()+".7.tmp")))
-	left[filepath.Join(cache, key+"."+machine()+".7.tmp")] = true
-	root := tree(t, map[string]string{"a.txt": strings.Repeat("some text of it. ", 40)})
-	open(t, Config{Text: []string{root + "/a.txt"}, Tokens: "tokenizer", Tokenizer: tokenizerOf(t, "gpt2"), Context: 8, Cache: cache})
-	for path, stays := range left {
-		_, err := os.Lstat(path)
-		assert.Equal(t, stays, err == nil, path)
-	}
 }
 
 // A full disk is told, with what to do, and nothing of the file stays.

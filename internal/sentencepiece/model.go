@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // Kinds of pieces, as in sentencepiece_model.proto.
@@ -145,7 +147,7 @@ func (m *Model) Bytes() []byte {
 	trainer.number(3, 2)
 	trainer.flag(35, m.ByteFallback)
 	for i, id := range []int32{m.UNK, m.BOS, m.EOS, m.Pad} {
-		trainer.number(40+i, uint64(int64(id)))
+		trainer.number(protowire.Number(40+i), uint64(int64(id)))
 	}
 	normalizer.bytes(1, []byte("identity"))
 	normalizer.flag(3, m.DummyPrefix)

@@ -10,8 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"gputrain/internal/system"
 )
 
 // Open opens a regular file for reading. Links lead to what is in the file's own directory, or, in Hugging Face's cache, to what is there of the same
@@ -57,25 +55,31 @@ func OpenIn(root *os.Root, name string) (*os.File, error) {
 	return f, nil
 }
 
-func in(root *os.Root, name string) (*os.File, error) {
-	// To open a pipe would wait for somebody who writes to it, and to open a device may do anything.
+// in looks before it opens: to open a pipe would wait for somebody who writes to it, and to open a device may do anything.
+func in(root *os.Root, name string) (f *os.File, err error) {
 	info, err := root.Stat(name)
-	if err != nil {
-		return nil, reason(err)
-	}
-	if err := Regular(info); err != nil {
-		return nil, err
-	}
-	f, err := root.OpenFile(name, os.O_RDONLY|system.NonBlock, 0)
-	if err != nil {
-		return nil, reason(err)
-	}
-	// What was looked at may have been replaced since.
-	if info, err = f.Stat(); err == nil {
+	if err == nil {
 		err = Regular(info)
 	}
+	if err == nil {
+		f, err = root.Open(name)
+	}
+	return f, reason(err)
+}
+
+// OpenFile is os.OpenFile of a regular file itself: no link is followed, and with os.O_CREATE nothing is made but at the path.
+func OpenFile(path string, flag int) (f *os.File, err error) {
+	switch there, failed := os.Lstat(path); {
+	case failed == nil:
+		err = Regular(there)
+	case flag&os.O_CREATE == 0 || !errors.Is(failed, fs.ErrNotExist):
+		err = failed
+	}
+	if err == nil {
+		f, err = os.OpenFile(path, flag, 0o666)
+	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, fmt.Errorf("%q: %w", path, reason(err))
 	}
 	return f, nil
 }
@@ -198,13 +202,16 @@ func ReadFrom(r io.Reader, name string) ([]byte, error) {
 	return raw, nil
 }
 
+// SafetensorsHeader is the most bytes that the header of a safetensors file may have, as in the reference implementation.
+const SafetensorsHeader = 100_000_000
+
 // limits are several times what the largest models have: tokenizer.json of Gemma 3 is of 33 MB, an index of 671 billion parameters of 9 MB.
 var limits = map[string]int64{
 	"adapter_config.json":          1 << 20,
 	"config.json":                  1 << 20,
 	"generation_config.json":       1 << 20,
 	"base.json":                    1 << 16,
-	"run.yaml":                     1 << 20, // far more than all keys with long lists take
+	"run.yaml":                     1 << 20, // far more than all keys with long lists take, and any run file may have
 	"README.md":                    4 << 20,
 	"chat_template.jinja":          4 << 20,
 	"chat_template.json":           4 << 20,

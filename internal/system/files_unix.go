@@ -12,8 +12,6 @@ import (
 )
 
 const (
-	// NonBlock opens a pipe without waiting for who writes to it.
-	NonBlock = unix.O_NONBLOCK
 	// RenamesOpen says that open files can be renamed and removed.
 	RenamesOpen = true
 )

@@ -12,8 +12,6 @@ import (
 )
 
 const (
-	// NonBlock is nothing: directories hold no pipes here.
-	NonBlock = 0
 	// RenamesOpen says that open files can be renamed and removed.
 	RenamesOpen = false
 )

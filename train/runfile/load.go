@@ -2,7 +2,6 @@ package runfile
 
 import (
 	"fmt"
-	"io"
 	"iter"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"gputrain/internal/stranger"
 	"gputrain/internal/suggest"
 )
 
@@ -60,9 +60,6 @@ func (c *Config) Origin(key string) Origin {
 	return c.origin["optimizer.parameters"]
 }
 
-// mostBytes is what a run file may have: far more than all keys with long lists take, and less than what else may be named by mistake.
-const mostBytes = 1 << 20
-
 // File lays the values of a YAML file over the present ones.
 func (c *Config) File(path string) error {
 	f, err := os.Open(path)
@@ -70,12 +67,9 @@ func (c *Config) File(path string) error {
 		return fmt.Errorf("run file: %w", err)
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
+	text, err := stranger.ReadFrom(f, RecordFile)
 	if err != nil {
-		return fmt.Errorf("run file: %w", err)
-	}
-	if len(text) > mostBytes {
-		return fmt.Errorf("run file: %s: found more than %d bytes, wanted a run file", path, mostBytes)
+		return fmt.Errorf("run file: %s: %w", path, err)
 	}
 	return c.Take(Text{path, text})
 }

@@ -102,8 +102,8 @@ func TestFilesThatAreNone(t *testing.T) {
 	large := filepath.Join(dir, "model.safetensors")
 	require.NoError(t, os.WriteFile(large, nil, 0o666))
 	require.NoError(t, os.Truncate(large, 1<<40)) // takes no room
-	require.EqualError(t, New().File(large), "run file: "+large+": found more than 1048576 bytes, wanted a run file")
-	require.ErrorContains(t, New().File(dir), "run file: read "+dir)
+	require.EqualError(t, New().File(large), "run file: "+large+": found 1099511627776 bytes, wanted at most 1048576")
+	require.ErrorContains(t, New().File(dir), "run file: "+dir+": is a directory")
 	require.ErrorIs(t, New().File(filepath.Join(dir, "absent.yaml")), os.ErrNotExist)
 }
 

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"gputrain/internal/atomicfile"
 	"gputrain/internal/stranger"
 	"gputrain/internal/svg"
 	"gputrain/train"
@@ -159,8 +160,8 @@ func (c *Comparison) Write(dir string) error {
 		return fmt.Errorf("compare: %w", err)
 	}
 	for i, text := range [][]byte{append(raw, '\n'), picture, c.markdown()} { // in the order of files
-		if err := train.ReplaceFile(filepath.Join(dir, files[i].name), text); err != nil {
-			return err
+		if err := atomicfile.Replace(filepath.Join(dir, files[i].name), text); err != nil {
+			return fmt.Errorf("compare: %w", err)
 		}
 	}
 	return nil
