@@ -56,7 +56,9 @@ func Open(ctx context.Context, c Config) (*Corpus, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	r := &reading{ctx: ctx, config: c}
+	r := &reading{config: c}
+	r.ctx, r.end = context.WithCancelCause(ctx)
+	defer r.end(nil)
 	done := make(chan opened, 1)
 	go func() {
 		var o opened

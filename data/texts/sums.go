@@ -110,7 +110,7 @@ func (r *reading) sample(f file, from io.ReaderAt) (uint64, error) {
 			hash.Write(block)
 			continue
 		}
-		_, err := r.do(f.path, -sampleBlock, func() (int, error) { return len(block), data.ReadBytes(from, block, at) }) // it gets nobody further
+		_, err := r.do(f.path, func() (int, error) { return 0, data.ReadBytes(from, block, at) }) // it gets nobody further
 		if err != nil {
 			return 0, fmt.Errorf("data: read %q: %w", f.path, err)
 		}

@@ -111,7 +111,7 @@ func bytesOf(f file, _ io.ReaderAt) (data.Stretch, error) {
 // reading opens the file for a while.
 func (t *textFile) reading(r *reading, read func(from io.ReaderAt) error) error {
 	var open diskFile
-	_, err := r.do(t.path, 0, func() (_ int, err error) {
+	_, err := r.do(t.path, func() (_ int, err error) {
 		open, err = openDisk(t.path, t.info)
 		return 0, err
 	})
