@@ -129,7 +129,7 @@ func (c *Corpus) load(r *reading, config Config, files []file) error {
 		return err
 	}
 	print := newFingerprint("data", fmt.Sprintf("%s %d %v", c.Tokens, len(files), config.Validation))
-	open := &openFiles{}
+	open := &openFiles{open: map[string]diskFile{}}
 	c.files = append(c.files, open)
 	segments := make([]data.Stretch, 0, len(files))
 	vocab := 0

@@ -24,12 +24,12 @@ func tree(t *testing.T, files map[string]string) string {
 	return root
 }
 
-func names(files []file) []string {
-	var n []string
+// below are the paths of files below a directory.
+func below(root string, files []file) (paths []string) {
 	for _, f := range files {
-		n = append(n, f.name)
+		paths = append(paths, strings.TrimPrefix(f.path, root+"/"))
 	}
-	return n
+	return paths
 }
 
 func TestFindFilesPatterns(t *testing.T) {
@@ -41,8 +41,8 @@ func TestFindFilesPatterns(t *testing.T) {
 		"*.txt":          {"a.txt", "b.txt", "odd[1].txt"},
 		"**/*.txt":       {"a.txt", "b.txt", "odd[1].txt", "sub/d.txt", "sub/deep/e.txt"},
 		"**":             {"a.txt", "b.txt", "c.md", "odd[1].txt", "sub/d.txt", "sub/deep/e.txt", "sub/deep/f.md", "txt/x"},
-		"sub/**/*.txt":   {"d.txt", "deep/e.txt"},
-		"sub/**/deep/*":  {"deep/e.txt", "deep/f.md"},
+		"sub/**/*.txt":   {"sub/d.txt", "sub/deep/e.txt"},
+		"sub/**/deep/*":  {"sub/deep/e.txt", "sub/deep/f.md"},
 		"s*/d*/[ef].txt": {"sub/deep/e.txt"},
 		"?.md":           {"c.md"},
 		"odd[1].txt":     {"odd[1].txt"},
@@ -51,13 +51,13 @@ func TestFindFilesPatterns(t *testing.T) {
 	} {
 		files, err := findFiles("", []string{root + "/" + pattern}, ofText)
 		require.NoError(t, err, pattern)
-		assert.Equal(t, want, names(files), pattern)
+		assert.Equal(t, want, below(root, files), pattern)
 	}
 	t.Run("relative", func(t *testing.T) {
 		t.Chdir(root)
 		files, err := findFiles("", []string{"sub/**/*.txt", "*.md", "./sub/d.txt"}, ofText)
 		require.NoError(t, err)
-		assert.Equal(t, []string{"c.md", "d.txt", "deep/e.txt"}, names(files), "path order, each once")
+		assert.Equal(t, []string{"c.md", "sub/d.txt", "sub/deep/e.txt"}, below("", files), "path order, each once")
 	})
 }
 
@@ -114,7 +114,7 @@ func TestGoSourceLeavesOutTestsAndGenerated(t *testing.T) {
 	})
 	files, err := goSourceBelow(&reading{ctx: t.Context()}, root)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"a.go", "fmt/print.go", "long/a.go", "long/d.go", "unicode/comment.go"}, names(files))
+	assert.Equal(t, []string{"a.go", "fmt/print.go", "long/a.go", "long/d.go", "unicode/comment.go"}, below(root+"/src", files))
 	_, err = goSourceBelow(&reading{ctx: t.Context()}, filepath.Join(root, "elsewhere"))
 	require.ErrorContains(t, err, "built-in text")
 }
@@ -132,7 +132,7 @@ func TestBuiltInWithoutToolchain(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(beside, "small.txt"), []byte("a small text"), 0o666))
 	files, name, note, err := builtIn(&reading{ctx: t.Context()})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"small.txt"}, names(files))
+	assert.Equal(t, []string{"small.txt"}, below(beside, files))
 	assert.Equal(t, "small.txt", name)
 	assert.Contains(t, note, "no Go toolchain found")
 }
