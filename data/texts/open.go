@@ -85,8 +85,7 @@ func (c *Corpus) encodeDocuments(r *reading, config Config, reader *jsonl, texts
 	tokens, kept, err := c.tokenFile(r, key, tokenWidth(reader.vocab), func(w *tokenWriter) error {
 		reader.to = w
 		err := r.readDocuments(reader, phase, texts)
-		w.account = reader.account
-		w.Unread = reader.keys.all()
+		w.account = reader.account.sorted()
 		return err
 	})
 	if err != nil {
