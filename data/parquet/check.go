@@ -13,8 +13,8 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// The library takes memory for what a file claims, and reads unknown fields by recursion: a few bytes of a stranger's file would end the process. What is
-// checked here is what it takes on trust (TestCraftedFiles).
+// The library takes memory for what a file claims, and reads unknown fields by recursion: a few bytes of a downloaded
+// file would end the process, by no panic that can be caught. What it takes on trust is checked here (TestCraftedFiles).
 
 // limits are how much of a file is held in memory.
 type limits struct {
@@ -201,9 +201,14 @@ func (f *File) checkPage(codec format.CompressionCodec, at, end int64) (next int
 			return 0, fmt.Errorf("%d values, wanted at most %d", values, f.most.values)
 		}
 	}
-	levels := int64(two.RepetitionLevelsByteLength) + int64(two.DefinitionLevelsByteLength)
-	if plain := two.IsCompressed; levels >= 0 && levels < packed && (plain.V || !plain.Valid) {
-		err = f.checkPacked(codec, at+levels, packed-levels)
+	if h.Type == format.DataPageV2 {
+		if is := two.IsCompressed; is.Valid && !is.V {
+			return next, nil
+		}
+		at += int64(two.RepetitionLevelsByteLength) + int64(two.DefinitionLevelsByteLength)
+	}
+	if at < next {
+		err = f.checkPacked(codec, at, next-at)
 	}
 	return next, err
 }

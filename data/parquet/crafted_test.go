@@ -64,6 +64,13 @@ func crafted(t *testing.T) map[string][]byte {
 			DictionaryPageHeader: thrift.New(format.DictionaryPageHeader{NumValues: values, Encoding: format.Plain}),
 		}, body)
 	}
+	plain := func(unpacked, packed int32, body string) []byte {
+		return page(format.PageHeader{
+			Type: format.DictionaryPage, UncompressedPageSize: unpacked, CompressedPageSize: packed,
+			DictionaryPageHeader: thrift.New(format.DictionaryPageHeader{NumValues: 1, Encoding: format.Plain}),
+			DataPageHeaderV2:     thrift.New(format.DataPageHeaderV2{IsCompressed: thrift.New(false)}),
+		}, body)
+	}
 	first := func(m *format.ColumnMetaData) { m.DictionaryPageOffset = int64(len(magic)) }
 	packedBy := func(codec format.CompressionCodec) func(m *format.ColumnMetaData) {
 		return func(m *format.ColumnMetaData) { first(m); m.Codec = codec }
@@ -80,30 +87,31 @@ func crafted(t *testing.T) map[string][]byte {
 	statistics := page(format.PageHeader{Type: format.DataPage, DataPageHeader: thrift.New(format.DataPageHeader{Statistics: format.Statistics{MaxValue: []byte("xyz")}})}, "")
 	at := bytes.Index(statistics, []byte("xyz"))
 	return map[string][]byte{
-		"a footer beyond the file":        withFooter("", []byte("\x15\x02\x00"), math.MaxUint32),
-		"a list of 2^31 schema elements":  whole([]byte("\x15\x02\x19\xfc" + claim)),
-		"a list of 2^31 row groups":       whole([]byte("\x15\x02\x19\x1c\x48\x01g\x15\x00\x00\x16\x00\x19\xfc" + claim)),
-		"a text of 2^31 bytes":            whole([]byte("\x15\x02\x19\x1c\x48" + claim + "g")),
-		"an unknown map of 2^31 structs":  whole([]byte("\x0b\xc8\x01" + claim + "\xcc\x00\x00")),
-		"structs deep in one another":     whole(bytes.Repeat([]byte{0x1c}, 8<<20)),
-		"lists deep in one another":       whole(append([]byte{0x09, 0xc8, 0x01, 0x19}, bytes.Repeat([]byte{0x19}, 8<<20)...)),
-		"a schema that is deep":           of(format.FileMetaData{Version: 1, Schema: deep}),
-		"a group that has itself":         of(format.FileMetaData{Version: 1, Schema: []format.SchemaElement{group(2), group(2), group(2)}}),
-		"a group of -1 children":          of(format.FileMetaData{Version: 1, Schema: []format.SchemaElement{group(1), group(-1)}}),
-		"row groups without columns":      of(format.FileMetaData{Version: 1, Schema: leaves, RowGroups: make([]format.RowGroup, 20_000)}),
-		"more rows than values":           column(nil, func(*format.ColumnMetaData) {}),
-		"a column of negative size":       column(nil, func(m *format.ColumnMetaData) { m.TotalCompressedSize = -1 }),
-		"a column before the file":        column(nil, func(m *format.ColumnMetaData) { m.DataPageOffset = math.MinInt64 }),
-		"a column that ends past int64":   column(nil, func(m *format.ColumnMetaData) { m.DataPageOffset, m.TotalCompressedSize = 5, math.MaxInt64 }),
-		"a page of 2^31 bytes":            column(dictionary(most, most, 1, ""), first),
-		"a page of -1 bytes":              column(dictionary(1, -1, 1, ""), first),
-		"a page that unpacks to 2^31":     column(dictionary(most, 3, 1, "abc"), packedBy(format.Gzip)),
-		"a dictionary of 2^31 values":     column(dictionary(4, 4, most, "\x00\x00\x00\x00"), first),
-		"a dictionary of -1 values":       column(dictionary(4, 4, -1, "\x00\x00\x00\x00"), first),
-		"a dictionary of snappy's 4 GiB":  column(dictionary(10, 6, 1, "\xff\xff\xff\xff\x0f\x00"), packedBy(format.Snappy)),
-		"a dictionary of zstd's 32 GiB":   column(dictionary(10, 16, 1, "\x28\xb5\x2f\xfd\xe0\x00\x00\x00\x00\x08\x00\x00\x00\x01\x00\x00"), packedBy(format.Zstd)),
-		"a statistic of 2^31 bytes":       column(append(append(statistics[:at-1:at-1], claim...), "xyz"...), func(*format.ColumnMetaData) {}),
-		"a page header of nested structs": column(bytes.Repeat([]byte{0x1c}, 8<<20), func(*format.ColumnMetaData) {}),
+		"a footer beyond the file":          withFooter("", []byte("\x15\x02\x00"), math.MaxUint32),
+		"a list of 2^31 schema elements":    whole([]byte("\x15\x02\x19\xfc" + claim)),
+		"a list of 2^31 row groups":         whole([]byte("\x15\x02\x19\x1c\x48\x01g\x15\x00\x00\x16\x00\x19\xfc" + claim)),
+		"a text of 2^31 bytes":              whole([]byte("\x15\x02\x19\x1c\x48" + claim + "g")),
+		"an unknown map of 2^31 structs":    whole([]byte("\x0b\xc8\x01" + claim + "\xcc\x00\x00")),
+		"structs deep in one another":       whole(bytes.Repeat([]byte{0x1c}, 8<<20)),
+		"lists deep in one another":         whole(append([]byte{0x09, 0xc8, 0x01, 0x19}, bytes.Repeat([]byte{0x19}, 8<<20)...)),
+		"a schema that is deep":             of(format.FileMetaData{Version: 1, Schema: deep}),
+		"a group that has itself":           of(format.FileMetaData{Version: 1, Schema: []format.SchemaElement{group(2), group(2), group(2)}}),
+		"a group of -1 children":            of(format.FileMetaData{Version: 1, Schema: []format.SchemaElement{group(1), group(-1)}}),
+		"row groups without columns":        of(format.FileMetaData{Version: 1, Schema: leaves, RowGroups: make([]format.RowGroup, 20_000)}),
+		"more rows than values":             column(nil, func(*format.ColumnMetaData) {}),
+		"a column of negative size":         column(nil, func(m *format.ColumnMetaData) { m.TotalCompressedSize = -1 }),
+		"a column before the file":          column(nil, func(m *format.ColumnMetaData) { m.DataPageOffset = math.MinInt64 }),
+		"a column that ends past int64":     column(nil, func(m *format.ColumnMetaData) { m.DataPageOffset, m.TotalCompressedSize = 5, math.MaxInt64 }),
+		"a page of 2^31 bytes":              column(dictionary(most, most, 1, ""), first),
+		"a page of -1 bytes":                column(dictionary(1, -1, 1, ""), first),
+		"a page that unpacks to 2^31":       column(dictionary(most, 3, 1, "abc"), packedBy(format.Gzip)),
+		"a dictionary of 2^31 values":       column(dictionary(4, 4, most, "\x00\x00\x00\x00"), first),
+		"a dictionary of -1 values":         column(dictionary(4, 4, -1, "\x00\x00\x00\x00"), first),
+		"a dictionary of snappy's 4 GiB":    column(dictionary(10, 6, 1, "\xff\xff\xff\xff\x0f\x00"), packedBy(format.Snappy)),
+		"a dictionary of zstd's 32 GiB":     column(dictionary(10, 16, 1, "\x28\xb5\x2f\xfd\xe0\x00\x00\x00\x00\x08\x00\x00\x00\x01\x00\x00"), packedBy(format.Zstd)),
+		"a packed page that says it is not": column(plain(10, 6, "\xff\xff\xff\xff\x0f\x00"), packedBy(format.Snappy)),
+		"a statistic of 2^31 bytes":         column(append(append(statistics[:at-1:at-1], claim...), "xyz"...), func(*format.ColumnMetaData) {}),
+		"a page header of nested structs":   column(bytes.Repeat([]byte{0x1c}, 8<<20), func(*format.ColumnMetaData) {}),
 	}
 }
 

@@ -5,8 +5,9 @@
 // map is null. Text is text, a column that is said to hold JSON is that JSON, and bytes that are not text are base64. Dates and times are text as ISO 8601
 // has it, and decimals are numbers with all their digits. JSON has no number that is not finite: NaN and the infinities are null.
 //
-// Rows are read one after the other, a page of each column at a time, so that memory does not grow with the file. Files come from strangers: what they
-// claim to be long is compared with what is there before memory is taken, and a panic of the library is an error.
+// Rows are read one after the other, a page of each column at a time, so that memory does not grow with the file. Files
+// come from strangers: what they claim to be long is compared with what is there before memory is taken, and a panic of
+// the library is an error.
 package parquet
 
 import (

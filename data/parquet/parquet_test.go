@@ -111,7 +111,8 @@ type wide struct {
 	N    int64  `parquet:"n"`
 }
 
-// A row longer than its limit, a page larger than its own and a file that is cut anywhere are errors; who has enough rows gets no more.
+// A row longer than its limit, a page larger than its own and a file that is cut anywhere are errors. Who has enough
+// rows gets no more.
 func TestWhatIsRefused(t *testing.T) {
 	rows := make([]wide, 3000)
 	for i := range rows {

@@ -55,7 +55,8 @@ func goSourceBelow(r *reading, goroot string) ([]file, error) {
 			src, err = os.ReadFile(f.path)
 			return 0, err
 		})
-		tree, _ := parser.ParseFile(token.NewFileSet(), f.path, src, parser.PackageClauseOnly|parser.ParseComments) // one that is no Go is not generated
+		// What is no Go is not generated.
+		tree, _ := parser.ParseFile(token.NewFileSet(), f.path, src, parser.PackageClauseOnly|parser.ParseComments)
 		return looked{f, tree == nil || !ast.IsGenerated(tree)}, err
 	}, func(l looked) error {
 		if l.written {

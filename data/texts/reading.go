@@ -29,10 +29,11 @@ type opened struct {
 	err    error
 }
 
-// How often a reading tells how far it is.
+// readingTick is how often a reading tells how far it is.
 const readingTick = 100 * time.Millisecond
 
-// wait takes the outcome, unless the reading ends before it, which a disk that hangs may not see: it is then left behind, and closes what it opens.
+// wait takes the outcome of opening. A reading whose context ends before that may hang in a read: it is left behind, and
+// closes what it opens.
 func (r *reading) wait(done <-chan opened) (*Corpus, error) {
 	begun, tick := time.Now(), time.NewTicker(readingTick)
 	defer tick.Stop()
@@ -84,8 +85,8 @@ func (r *reading) begin(phase string, files []file) {
 	r.tell(func(p *Progress) { *p = begun })
 }
 
-// do makes one read of a file, unless the reading is over, and counts the bytes that it has got further. A read that takes longer than Config.Timeout ends
-// the reading.
+// do makes one read of a file, unless the reading is over, and counts the bytes that it has got further. A read that
+// takes longer than Config.Timeout ends the reading: its disk hangs.
 func (r *reading) do(name string, read func() (int, error)) (int, error) {
 	if r.ctx.Err() != nil {
 		return 0, context.Cause(r.ctx)

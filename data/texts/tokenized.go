@@ -180,7 +180,8 @@ func (c *Corpus) noteTokens(texts []textFile, kept bool, tokens int64, took time
 	c.Notes = append(c.Notes, fmt.Sprintf("%s: %d tokens of %d bytes, %s", c.Name, tokens, size, how))
 }
 
-// encodeTexts writes the tokens of all files. Short ones are encoded as a whole, several at once; a long one is read and encoded in parts when its turn comes.
+// encodeTexts writes the tokens of all files. Short ones are encoded as a whole, several at once; a long one is read and
+// encoded in parts when its turn comes.
 func (r *reading) encodeTexts(config Config, texts []textFile, w *tokenWriter) error {
 	r.begin("tokenizing", filesOf(texts))
 	t := &texting{tokenWriter: w, between: config.between(), limit: config.limit()}
