@@ -8,8 +8,13 @@ import (
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
+
+// The library takes memory for what a file claims, and reads unknown fields by recursion: a few bytes of a downloaded
+// file would end the process, by no panic that can be caught. What it takes on trust is checked here (TestCraftedFiles).
 
 // limits are how much of a file is held in memory.
 type limits struct {
@@ -22,7 +27,10 @@ type limits struct {
 // usual are the limits of files: pages have a mebibyte where their writer is not told otherwise.
 var usual = limits{footer: 256 << 20, page: 512 << 20, values: 1 << 26, row: 64 << 20}
 
-// checkFooter reads what a file says of itself, and looks through it before the library takes memory for what it claims.
+// mostDepth is how deep structs and lists may stand in one another: those of Parquet stand seven deep.
+const mostDepth = 32
+
+// checkFooter reads what a file says of itself.
 func checkFooter(r io.ReaderAt, size int64) error {
 	const ends = len(magic) + 4
 	if size < int64(len(magic)+ends) {
@@ -43,10 +51,95 @@ func checkFooter(r io.ReaderAt, size int64) error {
 	if _, err := r.ReadAt(footer, size-int64(ends)-length); err != nil {
 		return err
 	}
-	if _, err := skim(footer, nil); err != nil {
+	var m format.FileMetaData
+	if _, err := decode(footer, &m); err != nil {
 		return fmt.Errorf("footer: %w", err)
 	}
+	var open []int32 // how many children the groups around an element still have
+	leaves := 0
+	for _, e := range m.Schema {
+		if len(open) > parquet.MaxColumnDepth {
+			return fmt.Errorf("columns stand more than %d deep in one another", parquet.MaxColumnDepth)
+		}
+		if e.Type.Valid {
+			leaves++
+		}
+		if e.NumChildren.V > 0 {
+			open = append(open, e.NumChildren.V)
+			continue
+		}
+		for last := len(open) - 1; last >= 0; last-- {
+			if open[last]--; open[last] > 0 {
+				break
+			}
+			open = open[:last]
+		}
+	}
+	for i, g := range m.RowGroups {
+		if len(g.Columns) != leaves {
+			return fmt.Errorf("row group %d: %d columns, the file has %d", i+1, len(g.Columns), leaves)
+		}
+	}
 	return nil
+}
+
+// decode reads a struct of Thrift's compact protocol, and returns how many bytes it has.
+func decode(raw []byte, to any) (int, error) {
+	protocol := &thrift.CompactProtocol{}
+	r := protocol.NewReaderFromBytes(raw)
+	switch err := skim(r, thrift.STRUCT, len(raw), 0); {
+	case errors.Is(err, io.EOF):
+		return 0, io.ErrUnexpectedEOF
+	case err != nil:
+		return 0, err
+	}
+	return r.BytesRead(), thrift.NewDecoder(protocol.NewReaderFromBytes(raw)).Decode(to)
+}
+
+// skim goes over a value, and holds what a list claims to what is there.
+func skim(r thrift.Reader, kind thrift.Type, size, depth int) (err error) {
+	if depth > mostDepth {
+		return fmt.Errorf("structs stand more than %d deep in one another", mostDepth)
+	}
+	var n int32
+	var elements []thrift.Type
+	switch kind {
+	case thrift.TRUE, thrift.FALSE, thrift.I8:
+		_, err = r.ReadInt8()
+	case thrift.I16, thrift.I32, thrift.I64:
+		_, err = r.ReadInt64()
+	case thrift.DOUBLE:
+		_, err = r.ReadFloat64()
+	case thrift.BINARY:
+		_, err = r.ReadBytes()
+	case thrift.LIST, thrift.SET:
+		var l thrift.List
+		l, err = r.ReadList()
+		n, elements = l.Size, []thrift.Type{l.Type}
+	case thrift.MAP:
+		var m thrift.Map
+		m, err = r.ReadMap()
+		n, elements = m.Size, []thrift.Type{m.Key, m.Value}
+	case thrift.STRUCT:
+		var f thrift.Field
+		for f, err = r.ReadField(); err == nil && f != (thrift.Field{}); f, err = r.ReadField() {
+			if f.Type == thrift.TRUE || f.Type == thrift.FALSE { // their type is all they have
+				continue
+			}
+			if err = skim(r, f.Type, size, depth+1); err != nil {
+				return err
+			}
+		}
+	default:
+		return fmt.Errorf("byte %d: a field of type %d, wanted 1 to 12", r.BytesRead(), kind)
+	}
+	if err == nil && int(n) > size-r.BytesRead() {
+		err = io.ErrUnexpectedEOF
+	}
+	for i := 0; i < int(n)*len(elements) && err == nil; i++ {
+		err = skim(r, elements[i%len(elements)], size, depth+1)
+	}
+	return err
 }
 
 // headerWindow is how much of a page is read at first for its header.
@@ -68,90 +161,80 @@ func (f *File) checkPages(group, column int) error {
 		return fmt.Errorf("bytes [%d, %d) of %d", at, end, f.size)
 	}
 	for at < end {
-		h, err := f.header(at, end)
+		next, err := f.checkPage(chunk.Codec, at, end)
 		if err != nil {
 			return fmt.Errorf("page at byte %d: %w", at, err)
 		}
-		body := at + h.length
-		switch {
-		case h.packed < 0 || body+h.packed > end:
-			return fmt.Errorf("page at byte %d: %d bytes, the column has %d more", at, h.packed, end-body)
-		case h.unpacked < 0 || h.unpacked > f.most.page:
-			return fmt.Errorf("page at byte %d: %d bytes unpacked, wanted at most %d", at, h.unpacked, f.most.page)
-		case h.values < 0 || h.values > f.most.values:
-			return fmt.Errorf("page at byte %d: %d values, wanted at most %d", at, h.values, f.most.values)
-		}
-		if err := f.checkPacked(chunk.Codec, body+h.levels, h); err != nil {
-			return fmt.Errorf("page at byte %d: %w", at, err)
-		}
-		at = body + h.packed
+		at = next
 	}
 	return nil
 }
 
-// pageHeader is what counts of one.
-type pageHeader struct {
-	length, packed, unpacked, values int64
-	levels                           int64 // bytes before those that are packed, in pages of the second form
-}
-
-// header reads the header of the page at a byte.
-func (f *File) header(at, end int64) (h pageHeader, err error) {
+// checkPage looks at the page at a byte, and returns the byte behind it.
+func (f *File) checkPage(codec format.CompressionCodec, at, end int64) (next int64, err error) {
+	var h format.PageHeader
 	for window := int64(headerWindow); ; window *= 16 {
 		raw := make([]byte, min(window, end-at))
 		if _, err := f.from.ReadAt(raw, at); err != nil {
-			return h, err
+			return 0, err
 		}
-		h = pageHeader{}
-		n, err := skim(raw, func(path [2]int16, value int64) {
-			switch path {
-			case [2]int16{2, 0}:
-				h.unpacked = value
-			case [2]int16{3, 0}:
-				h.packed = value
-			case [2]int16{5, 1}, [2]int16{7, 1}, [2]int16{8, 1}:
-				h.values = value
-			case [2]int16{8, 5}, [2]int16{8, 6}:
-				h.levels += value
-			}
-		})
+		h = format.PageHeader{}
+		n, err := decode(raw, &h)
 		if err == nil {
-			h.length = int64(n)
-			return h, nil
+			at += int64(n)
+			break
 		}
 		if !errors.Is(err, io.ErrUnexpectedEOF) || int64(len(raw)) == end-at || window > f.most.page {
-			return h, err
+			return 0, err
 		}
 	}
+	one, two, of := h.DataPageHeader.V, h.DataPageHeaderV2.V, h.DictionaryPageHeader.V
+	packed, unpacked := int64(h.CompressedPageSize), int64(h.UncompressedPageSize)
+	switch next = at + packed; {
+	case packed < 0 || next > end:
+		return 0, fmt.Errorf("%d bytes, the column has %d more", packed, end-at)
+	case unpacked < 0 || unpacked > f.most.page:
+		return 0, fmt.Errorf("%d bytes unpacked, wanted at most %d", unpacked, f.most.page)
+	}
+	for _, values := range []int32{one.NumValues, two.NumValues, of.NumValues} {
+		if values < 0 || int64(values) > f.most.values {
+			return 0, fmt.Errorf("%d values, wanted at most %d", values, f.most.values)
+		}
+	}
+	if h.Type == format.DataPageV2 {
+		if is := two.IsCompressed; is.Valid && !is.V {
+			return next, nil
+		}
+		at += int64(two.RepetitionLevelsByteLength) + int64(two.DefinitionLevelsByteLength)
+	}
+	if at < next {
+		err = f.checkPacked(codec, at, next-at)
+	}
+	return next, err
 }
 
-// checkPacked compares what a packed page says that it unpacks to with its header, as far as its packing says so.
-func (f *File) checkPacked(codec format.CompressionCodec, at int64, h pageHeader) error {
-	if codec != format.Snappy && codec != format.Zstd || h.levels < 0 || h.levels >= h.packed {
-		return nil
-	}
-	begin := make([]byte, min(h.packed-h.levels, zstd.HeaderMaxSize))
+// checkPacked looks at what packed bytes say that they unpack to, as far as their packing says so.
+func (f *File) checkPacked(codec format.CompressionCodec, at, size int64) error {
+	begin := make([]byte, min(size, zstd.HeaderMaxSize))
 	if _, err := f.from.ReadAt(begin, at); err != nil {
 		return err
 	}
-	claims := int64(0)
+	claims := uint64(0)
 	switch codec {
 	case format.Snappy:
 		n, err := snappy.DecodedLen(begin)
 		if err != nil {
 			return err
 		}
-		claims = int64(n)
+		claims = uint64(n)
 	case format.Zstd:
 		var of zstd.Header
 		if err := of.Decode(begin); err != nil {
 			return err
 		}
-		if of.HasFCS {
-			claims = int64(min(of.FrameContentSize, 1<<62))
-		}
+		claims = of.FrameContentSize
 	}
-	if claims > f.most.page {
+	if claims > uint64(f.most.page) {
 		return fmt.Errorf("packed from %d bytes, wanted at most %d", claims, f.most.page)
 	}
 	return nil

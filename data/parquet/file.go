@@ -5,8 +5,9 @@
 // map is null. Text is text, a column that is said to hold JSON is that JSON, and bytes that are not text are base64. Dates and times are text as ISO 8601
 // has it, and decimals are numbers with all their digits. JSON has no number that is not finite: NaN and the infinities are null.
 //
-// Row groups are read several at once, a page of each column at a time, so that memory does not grow with the file. Files come from strangers: what they
-// claim to be long is compared with what is there before memory is taken, and a panic of the library is an error.
+// Rows are read one after the other, a page of each column at a time, so that memory does not grow with the file. Files
+// come from strangers: what they claim to be long is compared with what is there before memory is taken, and a panic of
+// the library is an error.
 package parquet
 
 import (
@@ -36,7 +37,7 @@ type File struct {
 	size   int64
 	file   *parquet.File
 	root   *node
-	leaves []string // their paths
+	leaves []string // paths of columns
 	most   limits
 }
 
@@ -75,7 +76,44 @@ func said(err error) error {
 func (f *File) Columns() []string {
 	var names []string
 	for _, child := range f.root.children {
-		names = append(names, child.name)
+		names = append(names, child.Name())
 	}
 	return names
+}
+
+// Rows hands on all rows, in order, until yield has enough. The next row overwrites what yield got.
+func (f *File) Rows(yield func(row []byte) bool) error {
+	number, more := 1, true
+	for i, group := range f.file.RowGroups() {
+		err := caught.Do(func() error {
+			return f.group(i, group, func(row []byte) bool { number++; more = yield(row); return more })
+		})
+		if err != nil {
+			return said(fmt.Errorf("row %d: %w", number, err))
+		}
+		if !more {
+			break
+		}
+	}
+	return nil
+}
+
+// group hands on the rows of a row group.
+func (f *File) group(index int, group parquet.RowGroup, yield func(row []byte) bool) error {
+	a := &assembler{most: f.most.row}
+	for i, chunk := range group.ColumnChunks() {
+		if err := f.checkPages(index, i); err != nil {
+			return fmt.Errorf("column %q: %w", f.leaves[i], err)
+		}
+		from := parquet.NewColumnChunkValueReader(chunk)
+		defer from.Close()
+		a.columns = append(a.columns, &cursor{name: f.leaves[i], from: from})
+	}
+	for range group.NumRows() {
+		a.out = a.out[:0]
+		if a.body(f.root); a.err != nil || !yield(a.out) {
+			return a.err
+		}
+	}
+	return nil
 }

@@ -20,38 +20,34 @@ const (
 
 // node is a column, or what has columns below it.
 type node struct {
-	name               string
-	shape              shape
-	optional, repeated bool
-	rep, def           int // the levels of a value that this node has
-	children           []*node
-	first, last        int // the leaves below it are [first, last)
-	write              writer
+	*parquet.Column
+	shape       shape
+	children    []*node
+	first, last int // the leaves below it are [first, last)
+	write       writer
 }
 
 // nodeOf makes a tree of nodes.
 func (f *File) nodeOf(c *parquet.Column) (*node, error) {
-	first := len(f.leaves)
-	n := &node{
-		name: c.Name(), optional: c.Optional(), repeated: c.Repeated(), rep: c.MaxRepetitionLevel(), def: c.MaxDefinitionLevel(), first: first, last: first + 1,
-	}
+	n := &node{Column: c, first: len(f.leaves)}
 	if c.Leaf() {
 		n.write, f.leaves = writerOf(c.Type()), append(f.leaves, strings.Join(c.Path(), "."))
+		n.last = len(f.leaves)
 		return n, nil
 	}
-	n.shape, n.last = object, first
+	n.shape = object
 	for _, child := range c.Columns() {
 		below, err := f.nodeOf(child)
 		if err != nil {
 			return nil, err
 		}
-		n.children, n.last = append(n.children, below), below.last
+		n.children = append(n.children, below)
 	}
-	if n.last == first {
-		return nil, fmt.Errorf("column %q: a struct without fields, wanted one or more", n.name)
+	if n.last = len(f.leaves); n.last == n.first {
+		return nil, fmt.Errorf("column %q: a struct without fields, wanted one or more", c.Name())
 	}
 	switch only := n.children[0]; {
-	case len(n.children) > 1 || !only.repeated:
+	case len(n.children) > 1 || !only.Repeated():
 	case annotated(c, deprecated.List):
 		n.shape = list
 	case annotated(c, deprecated.Map) && only.shape == object && len(only.children) == 2 && only.children[0].shape == leaf:
@@ -70,7 +66,7 @@ func annotated(c *parquet.Column, as deprecated.ConvertedType) bool {
 // https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#backward-compatibility-rules
 func (n *node) element() (of *node, itself bool) {
 	repeated := n.children[0]
-	if repeated.shape != object || len(repeated.children) > 1 || repeated.name == "array" || repeated.name == n.name+"_tuple" {
+	if repeated.shape != object || len(repeated.children) > 1 || repeated.Name() == "array" || repeated.Name() == n.Name()+"_tuple" {
 		return repeated, true
 	}
 	return repeated.children[0], false

@@ -2,7 +2,6 @@ package parquet
 
 import (
 	"bytes"
-	"context"
 	"math"
 	"os"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/format"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -19,22 +17,15 @@ import (
 )
 
 // all are the rows of a file, a line each.
-func all(ctx context.Context, raw []byte, most limits) (string, error) {
+func all(raw []byte, most limits) (string, error) {
 	f, err := open(bytes.NewReader(raw), int64(len(raw)), most)
 	if err != nil {
 		return "", err
 	}
 	var out strings.Builder
-	count := 0
-	err = f.Rows(ctx, func(first int, rows [][]byte) bool {
-		if first != count+1 {
-			panic("rows are left out")
-		}
-		count += len(rows)
-		for _, row := range rows {
-			out.Write(row)
-			out.WriteByte('\n')
-		}
+	err = f.Rows(func(row []byte) bool {
+		out.Write(row)
+		out.WriteByte('\n')
 		return true
 	})
 	return out.String(), err
@@ -48,7 +39,7 @@ func TestFilesOfArrow(t *testing.T) {
 		raw, err := os.ReadFile(filepath.Join("testdata", name+".parquet"))
 		require.NoError(t, err)
 		assert.True(t, Is(bytes.NewReader(raw)))
-		got, err := all(t.Context(), raw, usual)
+		got, err := all(raw, usual)
 		require.NoError(t, err, name)
 		assert.Equal(t, string(want), got, name)
 		f, err := Open(bytes.NewReader(raw), int64(len(raw)))
@@ -103,7 +94,7 @@ func TestKindsOfColumns(t *testing.T) {
 		B []int64 `parquet:"b,list"`
 	}{{&text, []int64{255}}, {}}
 	two := kinds{JSON: "null", UUID: one.UUID, At: time.Unix(0, 0), Price: 12345, Float: 1e300, Raw: []byte("text")}
-	got, err := all(t.Context(), written(t, []kinds{one, two}), usual)
+	got, err := all(written(t, []kinds{one, two}), usual)
 	require.NoError(t, err)
 	want := []string{
 		`{"nested": [1, -2], "listed": ["", "b"], "mapped": {"k": true}, "numbers": {"-7": "seven"}, "inner": {"deep": [{"a": "\"\\\u0001é", "b": [255]}, {"b": []}]}, ` +
@@ -120,7 +111,8 @@ type wide struct {
 	N    int64  `parquet:"n"`
 }
 
-// A row longer than its limit, a page larger than its own and a file that is cut or altered anywhere are errors, and so is the end of the context.
+// A row longer than its limit, a page larger than its own and a file that is cut anywhere are errors. Who has enough
+// rows gets no more.
 func TestWhatIsRefused(t *testing.T) {
 	rows := make([]wide, 3000)
 	for i := range rows {
@@ -132,28 +124,18 @@ func TestWhatIsRefused(t *testing.T) {
 		"bytes unpacked, wanted at most ": {usual.footer, 500, usual.values, usual.row},
 		"values, wanted at most 9":        {usual.footer, usual.page, 9, usual.row},
 	} {
-		_, err := all(t.Context(), whole, most)
+		_, err := all(whole, most)
 		assert.ErrorContains(t, err, name)
 	}
 	for n := 0; n < len(whole); n += 97 {
-		_, err := all(t.Context(), whole[:n], usual)
+		_, err := all(whole[:n], usual)
 		assert.ErrorContains(t, err, "parquet: ", "of the first %d bytes", n)
 	}
-	ended, end := context.WithCancelCause(t.Context())
-	end(assert.AnError)
-	_, err := all(ended, whole, usual)
-	assert.ErrorIs(t, err, assert.AnError)
-}
-
-// A packed page that says that it unpacks to more than its header does is not unpacked.
-func TestPackedPages(t *testing.T) {
-	for codec, begin := range map[format.CompressionCodec]string{
-		format.Snappy: "\xff\xff\xff\xff\x0f\x00",
-		format.Zstd:   "\x28\xb5\x2f\xfd\xe0\x00\x00\x00\x00\x00\x01\x00\x00\x01\x00\x00",
-	} {
-		f := &File{from: strings.NewReader(begin), size: int64(len(begin)), most: usual}
-		assert.ErrorContains(t, f.checkPacked(codec, 0, pageHeader{packed: int64(len(begin)), unpacked: 10}), "packed from", codec)
-	}
+	f, err := Open(bytes.NewReader(whole), int64(len(whole)))
+	require.NoError(t, err)
+	count := 0
+	require.NoError(t, f.Rows(func([]byte) bool { count++; return count < 1500 }))
+	assert.Equal(t, 1500, count, "two row groups")
 }
 
 func FuzzParquet(f *testing.F) {
@@ -166,7 +148,7 @@ func FuzzParquet(f *testing.F) {
 	f.Add(written(f, []kinds{{JSON: "{}", UUID: [16]byte{1}}}, parquet.Compression(&parquet.Zstd)))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		frugal.Parse(t, len(raw), func() {
-			_, _ = all(t.Context(), raw, limits{footer: 1 << 16, page: 1 << 16, values: 1 << 12, row: 1 << 16}) // that it ends is what is wanted
+			_, _ = all(raw, limits{footer: 1 << 16, page: 1 << 16, values: 1 << 12, row: 1 << 16}) // that it ends is what is wanted
 		})
 	})
 }

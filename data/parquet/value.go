@@ -2,7 +2,6 @@ package parquet
 
 import (
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -142,8 +141,7 @@ func uuid(dst []byte, v *parquet.Value) ([]byte, error) {
 	if len(raw) != 16 {
 		return dst, fmt.Errorf("a UUID of %d bytes, wanted 16", len(raw))
 	}
-	text := hex.EncodeToString(raw)
-	return quoted(dst, []byte(text[:8]+"-"+text[8:12]+"-"+text[12:16]+"-"+text[16:20]+"-"+text[20:])), nil
+	return fmt.Appendf(dst, `"%x-%x-%x-%x-%x"`, raw[:4], raw[4:6], raw[6:8], raw[8:10], raw[10:]), nil
 }
 
 // mostScale is that of the decimals that are read: Parquet's widest have 76 digits.
@@ -170,18 +168,8 @@ func decimal(dst []byte, v *parquet.Value, scale int) ([]byte, error) {
 			n.Sub(n, new(big.Int).Lsh(big.NewInt(1), uint(8*len(raw))))
 		}
 	}
-	digits, sign := new(big.Int).Abs(n).String(), ""
-	if n.Sign() < 0 {
-		sign = "-"
-	}
-	if scale == 0 {
-		return append(append(dst, sign...), digits...), nil
-	}
-	if missing := scale + 1 - len(digits); missing > 0 {
-		digits = strings.Repeat("0", missing) + digits
-	}
-	point := len(digits) - scale
-	return fmt.Appendf(dst, "%s%s.%s", sign, digits[:point], digits[point:]), nil
+	ten := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(scale)), nil)
+	return append(dst, new(big.Rat).SetFrac(n, ten).FloatString(scale)...), nil
 }
 
 // clock is a time in a unit, from midnight or from 1970 on.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"gputrain/internal/terminal"
 )
@@ -14,7 +13,7 @@ import (
 type account struct {
 	Forms     form      `json:"forms"`
 	Otherwise *otherRow `json:"otherwise,omitempty"` // the first of them
-	Unread    []string  `json:"unread,omitempty"`    // keys that nothing reads, as far as keys has noted them
+	Unread    []string  `json:"unread,omitempty"`    // keys that nothing reads, the first keysNoted
 }
 
 // otherRow is a row that has other tokens than earlier programs made of it.
@@ -30,6 +29,17 @@ func (a *account) add(file int, d document) {
 	if a.Otherwise == nil && d.otherwise != "" {
 		a.Otherwise = &otherRow{file, d.row, d.otherwise}
 	}
+	for _, key := range d.unread {
+		if key = cutName(key); len(a.Unread) < keysNoted && !slices.Contains(a.Unread, key) {
+			a.Unread = append(a.Unread, key)
+		}
+	}
+}
+
+// sorted has the shortest of the keys that nothing reads first: many long ones are data, not names.
+func (a account) sorted() account {
+	slices.SortFunc(a.Unread, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	return a
 }
 
 // in names the row among the files that it was read from.
@@ -44,40 +54,9 @@ const (
 	keyLength = 40 // bytes of each
 )
 
-// keys notes the keys of rows that nothing reads. Several goroutines may.
-type keys struct {
-	mu    sync.Mutex
-	noted map[string]bool
-}
-
-func (k *keys) note(names []string) {
-	if len(names) == 0 {
-		return
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, name := range names {
-		if len(k.noted) < keysNoted && !k.noted[name] {
-			k.noted[strings.Clone(name)] = true
-		}
-	}
-}
-
-// all are those noted, the shortest first: many long ones are data, not names.
-func (k *keys) all() []string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	var all []string
-	for name := range k.noted {
-		all = append(all, cutName(name))
-	}
-	slices.SortFunc(all, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
-	return slices.Compact(all)
-}
-
 func cutName(name string) string {
 	if len(name) <= keyLength {
-		return name
+		return strings.Clone(name) // and not its row
 	}
 	return strings.ToValidUTF8(name[:keyLength], "") + "..."
 }

@@ -54,7 +54,6 @@ func (j *jsonl) conversation(line []byte, format string) (d document, err error)
 	if err != nil {
 		return d, err
 	}
-	defer func() { j.keys.note(c.Unread) }()
 	if !c.Plain() && j.lacking != nil {
 		return d, j.lacking
 	}
@@ -72,7 +71,7 @@ func (j *jsonl) conversation(line []byte, format string) (d document, err error)
 		}
 		d.tokens = append(d.tokens, token)
 	}
-	d.form, d.masked, d.otherwise = formOf(format), slices.Contains(learned, false), c.Otherwise
+	d.form, d.masked, d.otherwise, d.unread = formOf(format), slices.Contains(learned, false), c.Otherwise, c.Unread
 	if j.format == data.FormatPairs && c.Variables.Len() > 0 && d.otherwise == "" {
 		d.otherwise = c.Variables.Keys()[0] + ": templates have it also in pairs"
 	}

@@ -56,7 +56,9 @@ func Open(ctx context.Context, c Config) (*Corpus, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	r := &reading{ctx: ctx, config: c}
+	r := &reading{config: c}
+	r.ctx, r.end = context.WithCancelCause(ctx)
+	defer r.end(nil)
 	done := make(chan opened, 1)
 	go func() {
 		var o opened
@@ -127,7 +129,7 @@ func (c *Corpus) load(r *reading, config Config, files []file) error {
 		return err
 	}
 	print := newFingerprint("data", fmt.Sprintf("%s %d %v", c.Tokens, len(files), config.Validation))
-	open := &openFiles{}
+	open := &openFiles{open: map[string]diskFile{}}
 	c.files = append(c.files, open)
 	segments := make([]data.Stretch, 0, len(files))
 	vocab := 0
@@ -202,30 +204,30 @@ const (
 
 // contentHash hashes a file, and holds the tokens of one that it reads as a whole to their vocabulary.
 func contentHash(r *reading, s data.Stretch, size int64) ([]byte, error) {
-	hash := sha256.New()
-	if size > hashLimit {
-		block := make([]byte, hashBlock)
-		for i := range int64(hashBlocks) {
-			at := (size - hashBlock) / (hashBlocks - 1) * i
-			if i == hashBlocks-1 {
-				at = size - hashBlock
-			}
-			if err := r.at(s.Name, s.Bytes, block, at); err != nil {
-				return nil, fmt.Errorf("data: read %q: %w", s.Name, err)
-			}
-			hash.Write(block)
-		}
-		return hash.Sum(nil), nil
+	whole := size <= hashLimit
+	block, blocks := make([]byte, min(size, 1<<20)), (size+1<<20-1)>>20
+	if !whole {
+		block, blocks = block[:hashBlock], hashBlocks
 	}
-	block := make([]byte, min(size, 1<<20))
-	for at := int64(0); at < size; at += int64(len(block)) {
-		block = block[:min(int64(len(block)), size-at)]
+	hash := sha256.New()
+	for i := range blocks {
+		at := i << 20
+		switch {
+		case whole:
+			block = block[:min(int64(len(block)), size-at)]
+		case i == hashBlocks-1:
+			at = size - hashBlock
+		default:
+			at = (size - hashBlock) / (hashBlocks - 1) * i
+		}
 		if err := r.at(s.Name, s.Bytes, block, at); err != nil {
 			return nil, fmt.Errorf("data: read %q: %w", s.Name, err)
 		}
 		hash.Write(block)
-		if err := s.Check(block, at); err != nil {
-			return nil, err
+		if whole {
+			if err := s.Check(block, at); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return hash.Sum(nil), nil

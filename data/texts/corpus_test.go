@@ -315,21 +315,20 @@ func TestOpeningEnds(t *testing.T) {
 	require.ErrorContains(t, err, "signal interrupt")
 
 	hang, left := make(chan struct{}), make(chan struct{})
-	r := &reading{ctx: t.Context(), config: Config{Timeout: time.Millisecond}}
+	r := &reading{config: Config{Timeout: 200 * time.Millisecond}}
+	r.ctx, r.end = context.WithCancelCause(t.Context())
 	var told int64
 	r.config.Progress = func(p Progress) { told = p.Bytes }
 	done := make(chan opened, 1)
 	go func() {
-		for range 2 { // for its fingerprint too, which is no more of the text
-			_, _ = r.do("a", 0, func() (int, error) { return 7, nil })
-		}
-		_, err := r.do("disk", 0, func() (int, error) { <-hang; return 0, nil })
+		_, _ = r.do("a", func() (int, error) { return 7, nil })
+		_, err := r.do("disk", func() (int, error) { <-hang; return 0, nil })
 		done <- opened{&Corpus{files: []io.Closer{closed(left)}}, err}
 	}()
 	_, err = r.wait(done)
 	var late *data.TimeoutError
 	require.ErrorAs(t, err, &late)
-	require.ErrorContains(t, err, `data: open "disk": nothing read within 1ms`)
+	require.ErrorContains(t, err, `data: open "disk": nothing read within 200ms`)
 	assert.EqualValues(t, 7, told)
 	close(hang)
 	<-left // what it has opened in the end is closed

@@ -64,7 +64,6 @@ const mostOpen = 512
 type openFiles struct {
 	mu     sync.Mutex
 	open   map[string]diskFile
-	order  []string // of opening
 	closed bool
 }
 
@@ -93,25 +92,23 @@ func (f openFile) ReadAt(dst []byte, offset int64) (int, error) {
 func (o *openFiles) take(path string, info fs.FileInfo) (diskFile, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if f, there := o.open[path]; there {
-		return f, nil
-	}
 	if o.closed {
 		return diskFile{}, fmt.Errorf("data: read %q: the corpus is closed", path)
+	}
+	if f, there := o.open[path]; there {
+		return f, nil
 	}
 	f, err := openDisk(path, info)
 	if err != nil {
 		return f, err
 	}
-	if len(o.order) == mostOpen {
-		_ = o.open[o.order[0]].Close() // it was only read
-		delete(o.open, o.order[0])
-		o.order = o.order[1:]
+	for other, old := range o.open { // any of them
+		if len(o.open) == mostOpen {
+			_ = old.Close() // it was only read
+			delete(o.open, other)
+		}
 	}
-	if o.open == nil {
-		o.open = map[string]diskFile{}
-	}
-	o.open[path], o.order = f, append(o.order, path)
+	o.open[path] = f
 	return f, nil
 }
 
@@ -123,6 +120,6 @@ func (o *openFiles) Close() error {
 	for _, f := range o.open {
 		errs = append(errs, f.Close())
 	}
-	o.open, o.order, o.closed = nil, nil, true
+	o.open, o.closed = nil, true
 	return errors.Join(errs...)
 }

@@ -13,10 +13,9 @@ import (
 	"gputrain/internal/stranger"
 )
 
-// file is one input file: where it is, what it is called in messages (its path below the fixed part of the pattern), and its size.
+// file is one input file.
 type file struct {
 	path string
-	name string
 	size int64
 }
 
@@ -33,22 +32,16 @@ var suffixes = map[string]string{ofText: ".txt", ofRows: ".jsonl"}
 // directories. A pattern that names an existing file is taken literally. A
 // pattern that finds nothing, or only directories, is an error that names it. Relative ones begin in dir.
 func findFiles(dir string, patterns []string, kind string) ([]file, error) {
-	seen := map[string]bool{}
 	var files []file
 	for _, p := range patterns {
 		found, err := expand(dir, p, kind)
 		if err != nil {
 			return nil, err
 		}
-		for _, f := range found {
-			if !seen[f.path] {
-				seen[f.path] = true
-				files = append(files, f)
-			}
-		}
+		files = append(files, found...)
 	}
 	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
-	return files, nil
+	return slices.CompactFunc(files, func(a, b file) bool { return a.path == b.path }), nil
 }
 
 func expand(dir, pattern, kind string) ([]file, error) {
@@ -69,7 +62,7 @@ func expand(dir, pattern, kind string) ([]file, error) {
 			return nil, fmt.Errorf("data: %s %q: found a directory, wanted files: write %q for all below it or %q for those in it",
 				kind, pattern, hint+"/**/*"+suffixes[kind], hint+"/*"+suffixes[kind])
 		}
-		f, err := regular(in(slashed), path.Base(slashed), kind, info)
+		f, err := regular(in(slashed), kind, info)
 		return []file{f}, err
 	}
 	root, rest := splitPattern(slashed)
@@ -79,8 +72,8 @@ func expand(dir, pattern, kind string) ([]file, error) {
 	if _, err := path.Match(strings.Join(rest, "/"), ""); err != nil {
 		return nil, fmt.Errorf("data: %s %q: %w", kind, pattern, err)
 	}
-	w := walker{root: in(root), kind: kind}
-	if err := w.walk("", rest); err != nil {
+	w := walker{kind: kind}
+	if err := w.walk(in(root), rest); err != nil {
 		return nil, fmt.Errorf("data: %s %q: %w", kind, pattern, err)
 	}
 	if len(w.files) == 0 && len(w.dirs) > 0 {
@@ -108,9 +101,9 @@ func cause(err error) error {
 // the remaining elements.
 func splitPattern(pattern string) (root string, rest []string) {
 	elements := strings.Split(pattern, "/")
-	fixed := 0
-	for fixed < len(elements) && !strings.ContainsAny(elements[fixed], `*?[\`) {
-		fixed++
+	fixed := slices.IndexFunc(elements, func(e string) bool { return strings.ContainsAny(e, `*?[\`) })
+	if fixed < 0 {
+		fixed = len(elements)
 	}
 	root = strings.Join(elements[:fixed], "/")
 	switch {
@@ -119,29 +112,23 @@ func splitPattern(pattern string) (root string, rest []string) {
 	case root == "":
 		root = "."
 	}
-	for _, e := range elements[fixed:] {
-		if e != "" {
-			rest = append(rest, e)
-		}
-	}
-	return root, rest
+	return root, slices.DeleteFunc(elements[fixed:], func(e string) bool { return e == "" })
 }
 
-// walker collects what matches below root; paths are slash separated.
+// walker collects what matches; paths are slash separated.
 type walker struct {
 	kind  string
-	root  string
 	files []file
 	dirs  []string
 }
 
-func (w *walker) walk(below string, elements []string) error {
-	dir := path.Join(w.root, below)
+// walk goes through what matches elements of a pattern below a directory.
+func (w *walker) walk(dir string, elements []string) error {
 	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
-		if os.IsNotExist(err) {
-			return nil
-		}
 		return err
 	}
 	head, last := elements[0], len(elements) == 1
@@ -149,12 +136,12 @@ func (w *walker) walk(below string, elements []string) error {
 		if last { // a/** means every file below a
 			elements = append(elements, "*")
 		}
-		if err := w.walk(below, elements[1:]); err != nil {
+		if err := w.walk(dir, elements[1:]); err != nil {
 			return err
 		}
 		for _, e := range entries {
 			if e.IsDir() { // links to directories are not followed: they may loop
-				if err := w.walk(path.Join(below, e.Name()), elements); err != nil {
+				if err := w.walk(path.Join(dir, e.Name()), elements); err != nil {
 					return err
 				}
 			}
@@ -162,39 +149,36 @@ func (w *walker) walk(below string, elements []string) error {
 		return nil
 	}
 	for _, e := range entries {
-		if ok, err := path.Match(head, e.Name()); err != nil || !ok {
-			if err != nil {
-				return err
-			}
+		switch ok, err := path.Match(head, e.Name()); {
+		case err != nil:
+			return err
+		case !ok:
 			continue
 		}
-		name := path.Join(below, e.Name())
-		info, err := os.Stat(path.Join(w.root, name))
+		found := path.Join(dir, e.Name())
+		info, err := os.Stat(found)
+		switch {
+		case err != nil:
+		case info.IsDir() && last:
+			w.dirs = append(w.dirs, found)
+		case info.IsDir():
+			err = w.walk(found, elements[1:])
+		case last:
+			var f file
+			f, err = regular(found, w.kind, info)
+			w.files = append(w.files, f)
+		}
 		if err != nil {
 			return err
-		}
-		switch {
-		case info.IsDir() && last:
-			w.dirs = append(w.dirs, path.Join(w.root, name))
-		case info.IsDir():
-			if err := w.walk(name, elements[1:]); err != nil {
-				return err
-			}
-		case last:
-			f, err := regular(path.Join(w.root, name), name, w.kind, info)
-			if err != nil {
-				return err
-			}
-			w.files = append(w.files, f)
 		}
 	}
 	return nil
 }
 
 // regular refuses devices, pipes and sockets: reading them may never end.
-func regular(p, name, kind string, info fs.FileInfo) (file, error) {
+func regular(p, kind string, info fs.FileInfo) (file, error) {
 	if err := stranger.Regular(info); err != nil {
 		return file{}, fmt.Errorf("data: %s %q: %w: copy what it gives into one", kind, p, err)
 	}
-	return file{path: path.Clean(p), name: name, size: info.Size()}, nil
+	return file{path.Clean(p), info.Size()}, nil
 }

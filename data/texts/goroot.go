@@ -1,21 +1,17 @@
 package texts
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-
-	"gputrain/data"
 )
-
-// generated is the line by which generated Go files are known (go help generate).
-var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.\r?$`)
 
 // builtIn lists the built-in corpus: the Go source of the toolchain at hand. Without a toolchain it is the text that the archives of the program have beside
 // it, and the note says so.
@@ -54,9 +50,14 @@ func goSourceBelow(r *reading, goroot string) ([]file, error) {
 	var kept []file
 	source := slices.DeleteFunc(files, func(f file) bool { return strings.HasSuffix(f.path, "_test.go") })
 	err = inOrder(r.ctx, slices.Values(source), func(f file) (looked, error) {
-		text, err := r.header(f)
-		made := bytes.Contains(text, []byte("// Code generated ")) && generated.Match(text) // the first is much quicker, and hardly any has it
-		return looked{f, !made}, err
+		var src []byte
+		_, err := r.do(f.path, func() (_ int, err error) {
+			src, err = os.ReadFile(f.path)
+			return 0, err
+		})
+		// What is no Go is not generated.
+		tree, _ := parser.ParseFile(token.NewFileSet(), f.path, src, parser.PackageClauseOnly|parser.ParseComments)
+		return looked{f, tree == nil || !ast.IsGenerated(tree)}, err
 	}, func(l looked) error {
 		if l.written {
 			kept = append(kept, l.file)
@@ -67,54 +68,4 @@ func goSourceBelow(r *reading, goroot string) ([]file, error) {
 		return nil, fmt.Errorf("data: built-in text: %w", err)
 	}
 	return kept, nil
-}
-
-// headerBytes of a file nearly always have its header.
-const headerBytes = 4 << 10
-
-// header reads the header of a file: more than headerBytes of it only where these have no line of code.
-func (r *reading) header(f file) ([]byte, error) {
-	if f.size > headerBytes {
-		start := make([]byte, headerBytes)
-		_, err := r.do(f.path, -headerBytes, func() (int, error) { // it gets nobody further
-			from, err := os.Open(f.path)
-			if err != nil {
-				return 0, err
-			}
-			defer from.Close()
-			return len(start), data.ReadBytes(from, start, 0)
-		})
-		if err != nil {
-			return nil, err
-		}
-		start = start[:bytes.LastIndexByte(start, '\n')+1] // in whole lines
-		if text := header(start); len(text) < len(start) {
-			return text, nil
-		}
-	}
-	content, err := r.file(f.path)
-	return header(content), err
-}
-
-// header returns the comments and blank lines before the first line of code:
-// only there does the line count, so that a generator's own template does not.
-func header(src []byte) []byte {
-	rest := src
-	for len(rest) > 0 {
-		line, after, _ := bytes.Cut(rest, []byte("\n"))
-		trimmed := bytes.TrimSpace(line)
-		switch {
-		case len(trimmed) == 0, bytes.HasPrefix(trimmed, []byte("//")):
-			rest = after
-		case bytes.HasPrefix(trimmed, []byte("/*")):
-			_, closed, ok := bytes.Cut(rest, []byte("*/"))
-			if !ok {
-				return src
-			}
-			rest = closed
-		default:
-			return src[:len(src)-len(rest)]
-		}
-	}
-	return src
 }

@@ -46,7 +46,6 @@ type jsonl struct {
 	learn     int // documents with a label that counts
 	files     int // that have been read
 	account
-	keys    *keys  // that nothing reads
 	rowDone func() // is called after each row; may be nil
 }
 
@@ -54,7 +53,7 @@ type jsonl struct {
 func newJSONL(config Config) (*jsonl, error) {
 	j := &jsonl{
 		fields: config.Fields, end: config.Layout.End, vocab: config.Vocab, ofText: 256, text: config.kind() == "bytes" || config.tokenizes(),
-		replace: config.Invalid == InvalidReplace, limit: maxRow, keys: &keys{noted: map[string]bool{}},
+		replace: config.Invalid == InvalidReplace, limit: maxRow,
 	}
 	if config.tokenizes() {
 		j.ofText, j.around = config.limit(), config.border()
@@ -83,7 +82,8 @@ type document struct {
 	masked bool // some of them are no labels
 	form   form // of its row
 
-	row, otherwise string // where it has other tokens than earlier programs made of it: which it is, and why
+	row, otherwise string   // where it has other tokens than earlier programs made of it: which it is, and why
+	unread         []string // keys of its row that nothing reads
 }
 
 // learns tells whether a token of a document is to be predicted: the first never is.
@@ -133,7 +133,8 @@ func (j *jsonl) document(line []byte) (d document, err error) {
 		return j.conversation(line, format)
 	}
 	name, err := j.fieldOf(object)
-	if refused := j.look(object, name, err == nil && object[name][0] == '['); refused != nil { // it says more than that there is no such field
+	var refused error // which says more than that there is no such field
+	if d.unread, refused = j.look(object, name, err == nil && object[name][0] == '['); refused != nil {
 		return d, refused
 	}
 	if err != nil {

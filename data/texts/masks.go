@@ -11,8 +11,8 @@ import (
 	"gputrain/data"
 )
 
-// look refuses keys of a row that is no conversation for what they say, and notes those that nothing reads.
-func (j *jsonl) look(object map[string]json.RawMessage, name string, tokens bool) error {
+// look refuses keys of a row that is no conversation for what they say, and returns those that nothing reads.
+func (j *jsonl) look(object map[string]json.RawMessage, name string, tokens bool) (unread []string, err error) {
 	var names []string
 	own := []string{name, j.fields.Prompt, j.fields.Mask}
 	for key, raw := range object {
@@ -23,9 +23,7 @@ func (j *jsonl) look(object map[string]json.RawMessage, name string, tokens bool
 	slices.Sort(names)
 	value := func(key string) (any, error) { return template.Decode(object[key]) }
 	asked := j.fields != data.Fields{} || j.format != "" && j.format != data.FormatAuto
-	unread, err := chat.Document(names, value, tokens, asked)
-	j.keys.note(unread)
-	return err
+	return chat.Document(names, value, tokens, asked)
 }
 
 const followed = "labels or masks beside the tokens are followed"

@@ -38,7 +38,7 @@ func (n numbers) each(r *reading, take func(i int64, number uint64) (more bool, 
 	some := make([]uint64, min(n.count, numbersAtOnce))
 	for i := int64(0); i < n.count; i += int64(len(some)) {
 		some = some[:min(int64(len(some)), n.count-i)]
-		if _, err := r.do(n.name, n.at+8*i, func() (int, error) { return 8 * len(some), n.read(some, i) }); err != nil {
+		if _, err := r.do(n.name, func() (int, error) { return 8 * len(some), n.read(some, i) }); err != nil {
 			return err
 		}
 		for j, number := range some {

@@ -61,8 +61,8 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 // readDocuments reads all files.
 func (r *reading) readDocuments(reader *jsonl, phase string, texts []textFile) error {
 	r.begin(phase, filesOf(texts))
-	r.beginRows()
-	reader.rowDone = r.row
+	r.tell(func(p *Progress) { p.OfRows = true })
+	reader.rowDone = func() { r.tell(func(p *Progress) { p.Rows++ }) }
 	for _, t := range texts {
 		err := t.reading(r, func(from io.ReaderAt) error {
 			return reader.file(r.ctx, t.path, countedReader{r, t.path, from}, t.size)
@@ -85,8 +85,7 @@ func (c *Corpus) encodeDocuments(r *reading, config Config, reader *jsonl, texts
 	tokens, kept, err := c.tokenFile(r, key, tokenWidth(reader.vocab), func(w *tokenWriter) error {
 		reader.to = w
 		err := r.readDocuments(reader, phase, texts)
-		w.account = reader.account
-		w.Unread = reader.keys.all()
+		w.account = reader.account.sorted()
 		return err
 	})
 	if err != nil {
@@ -129,7 +128,7 @@ type countedReader struct {
 
 // ReadAt is a read that may hang.
 func (c countedReader) ReadAt(p []byte, at int64) (int, error) {
-	return c.do(c.name, at, func() (int, error) { return c.from.ReadAt(p, at) })
+	return c.do(c.name, func() (int, error) { return c.from.ReadAt(p, at) })
 }
 
 // splitDocuments parts the documents and lays each part into windows.

@@ -10,70 +10,54 @@ import (
 )
 
 // inOrder does work on all items, several at once, and takes the results in the order of the items. The first error, in that order, ends it.
-func inOrder[I, O any](ctx context.Context, items iter.Seq[I], work func(I) (O, error), take func(O) error) error {
-	type job struct {
-		item I
-		out  O
-		err  error
-		done chan struct{}
+func inOrder[I, O any](ctx context.Context, items iter.Seq[I], work func(I) (O, error), take func(O) error) (err error) {
+	type result struct {
+		out O
+		err error
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	workers := runtime.GOMAXPROCS(0)
-	todo, order := make(chan *job), make(chan *job, 2*workers)
+	order := make(chan chan result, 2*runtime.GOMAXPROCS(0))
 	var all sync.WaitGroup
 	var failed error
 	all.Go(func() {
 		defer close(order)
-		defer close(todo)
 		failed = caught.Do(func() error {
 			for item := range items {
-				j := &job{item: item, done: make(chan struct{})}
-				for _, to := range []chan<- *job{order, todo} {
-					select {
-					case to <- j:
-					case <-ctx.Done():
-						return context.Cause(ctx)
-					}
+				done := make(chan result, 1)
+				select {
+				case order <- done:
+				case <-ctx.Done():
+					return context.Cause(ctx)
 				}
+				all.Go(func() {
+					var r result
+					r.err = caught.Do(func() (err error) {
+						r.out, err = work(item)
+						return err
+					})
+					done <- r
+				})
 			}
 			return nil
 		})
 	})
-	for range workers {
-		all.Go(func() {
-			for j := range todo {
-				j.err = caught.Do(func() (err error) {
-					j.out, err = work(j.item)
-					return err
-				})
-				close(j.done)
-			}
-		})
-	}
-	err := takeAll(order, func(j *job) error {
+	for done := range order {
 		select {
-		case <-j.done:
+		case r := <-done:
+			if err = r.err; err == nil {
+				err = take(r.out)
+			}
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			err = context.Cause(ctx)
 		}
-		if j.err != nil {
-			return j.err
+		if err != nil {
+			break
 		}
-		return take(j.out)
-	})
+	}
 	cancel()
 	all.Wait()
 	if err == nil {
 		err = failed
 	}
 	return err
-}
-
-func takeAll[T any](from <-chan T, take func(T) error) error {
-	for one := range from {
-		if err := take(one); err != nil {
-			return err
-		}
-	}
-	return nil
 }

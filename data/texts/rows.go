@@ -45,7 +45,9 @@ func rowsOf(ctx context.Context, name string, from io.ReaderAt, size int64, limi
 			return rowFile{}, err
 		}
 		return rowFile{"row", file.Columns(), func(yield func(rowRun) bool) error {
-			return file.Rows(ctx, func(first int, rows [][]byte) bool { return yield(rowRun{first, rows}) })
+			g := gathering{some: rowRun{first: 1}, yield: yield}
+			defer func() { g.end() }()
+			return file.Rows(func(row []byte) bool { return g.add(bytes.Clone(row)) })
 		}}, nil
 	}
 	var r io.Reader = io.NewSectionReader(from, 0, size)

@@ -60,7 +60,7 @@ func TestBadRows(t *testing.T) {
 	require.ErrorContains(t, reader.file(t.Context(), "x", strings.NewReader(long), int64(len(long))), "row 2: longer than 100 bytes")
 
 	r := &reading{} // which counts rows as they become tokens
-	reader.limit, reader.rowDone = maxRow, r.row
+	reader.limit, reader.rowDone = maxRow, func() { r.tell(func(p *Progress) { p.Rows++ }) }
 	three := good + "\n\n" + good + "\n" + good
 	require.NoError(t, reader.file(t.Context(), "x", strings.NewReader(three), int64(len(three))))
 	assert.EqualValues(t, 3, r.progress.Rows)

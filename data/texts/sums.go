@@ -8,6 +8,7 @@ import (
 	"hash"
 	"io"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"gputrain/data"
@@ -35,16 +36,14 @@ func (c *Corpus) hashFiles(r *reading, files []file, look func(f file, from io.R
 		return nil, err
 	}
 	known := r.keptSums(key, len(files))
-	texts, sums, changed := make([]textFile, 0, len(files)), make([]uint64, 0, sumParts*len(files)), false
-	numbers := func(yield func(int) bool) {
-		for i := range files {
-			if !yield(i) {
-				return
-			}
-		}
+	todo := make([]hashed, len(files))
+	for i, f := range files {
+		todo[i].file, todo[i].kept = f, [sumParts]uint64(known[sumParts*i:])
 	}
-	err = inOrder(r.ctx, numbers, func(i int) (t hashed, err error) {
-		return r.hash(files[i], known[sumParts*i:][:sumParts], look)
+	texts, sums, changed := make([]textFile, 0, len(files)), make([]uint64, 0, sumParts*len(files)), false
+	err = inOrder(r.ctx, slices.Values(todo), func(h hashed) (hashed, error) {
+		err := r.hash(&h, look)
+		return h, err
 	}, func(t hashed) error {
 		texts, sums, changed = append(texts, t.textFile), append(sums, t.kept[:]...), changed || t.fresh
 		return nil
@@ -60,44 +59,39 @@ func (c *Corpus) hashFiles(r *reading, files []file, look func(f file, from io.R
 // hashed is a file and what is kept of it.
 type hashed struct {
 	textFile
-	kept  [sumParts]uint64 // zero: nothing
+	kept  [sumParts]uint64 // before and after; zero: nothing
 	fresh bool             // its content was read
 }
 
-func (r *reading) hash(f file, known []uint64, look func(f file, from io.ReaderAt) (data.Stretch, error)) (h hashed, err error) {
-	h.file = f
-	err = h.reading(r, func(from io.ReaderAt) (err error) {
-		if h.Stretch, err = look(f, from); err != nil {
+// hash sees what a file is, and hashes it where it is not what it was.
+func (r *reading) hash(h *hashed, look func(f file, from io.ReaderAt) (data.Stretch, error)) error {
+	return h.reading(r, func(from io.ReaderAt) (err error) {
+		if h.Stretch, err = look(h.file, from); err != nil {
 			return err
 		}
-		h.Bytes = from
-		defer func() { h.Bytes = nil }()
-		sample, err := r.sample(f, from)
+		sample, err := r.sample(h.file, from)
 		if err != nil {
 			return err
 		}
-		h.kept = [sumParts]uint64{uint64(f.size), uint64(h.info.ModTime().UnixNano()), sample}
-		if [3]uint64(known) == [3]uint64(h.kept[:]) {
-			copy(h.kept[3:], known[3:])
-			for _, word := range known[3:] {
+		now := [3]uint64{uint64(h.size), uint64(h.info.ModTime().UnixNano()), sample}
+		if now == [3]uint64(h.kept[:]) {
+			for _, word := range h.kept[3:] {
 				h.sum = binary.LittleEndian.AppendUint64(h.sum, word)
 			}
 			return nil
 		}
-		young := time.Since(h.info.ModTime()) < settled
-		if h.sum, err = contentHash(r, h.Stretch, f.size); err != nil {
+		of := h.Stretch
+		of.Bytes = from
+		h.fresh, h.kept = time.Since(h.info.ModTime()) >= settled, [sumParts]uint64{}
+		if h.sum, err = contentHash(r, of, h.size); err != nil || !h.fresh {
 			return err
 		}
-		h.fresh = !young
+		copy(h.kept[:], now[:])
 		for i := range h.kept[3:] {
 			h.kept[3+i] = binary.LittleEndian.Uint64(h.sum[8*i:])
 		}
-		if young {
-			h.kept = [sumParts]uint64{}
-		}
 		return nil
 	})
-	return h, err
 }
 
 // sample hashes some bytes of a file.
@@ -106,11 +100,7 @@ func (r *reading) sample(f file, from io.ReaderAt) (uint64, error) {
 	block := make([]byte, min(f.size, sampleBlock))
 	for i := range int64(sampleBlocks) {
 		at := (f.size - int64(len(block))) * i / (sampleBlocks - 1)
-		if i > 0 && f.size == int64(len(block)) { // it is there already
-			hash.Write(block)
-			continue
-		}
-		_, err := r.do(f.path, -sampleBlock, func() (int, error) { return len(block), data.ReadBytes(from, block, at) }) // it gets nobody further
+		_, err := r.do(f.path, func() (int, error) { return 0, data.ReadBytes(from, block, at) }) // it gets nobody further
 		if err != nil {
 			return 0, fmt.Errorf("data: read %q: %w", f.path, err)
 		}

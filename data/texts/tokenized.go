@@ -111,7 +111,7 @@ func bytesOf(f file, _ io.ReaderAt) (data.Stretch, error) {
 // reading opens the file for a while.
 func (t *textFile) reading(r *reading, read func(from io.ReaderAt) error) error {
 	var open diskFile
-	_, err := r.do(t.path, 0, func() (_ int, err error) {
+	_, err := r.do(t.path, func() (_ int, err error) {
 		open, err = openDisk(t.path, t.info)
 		return 0, err
 	})
@@ -180,63 +180,52 @@ func (c *Corpus) noteTokens(texts []textFile, kept bool, tokens int64, took time
 	c.Notes = append(c.Notes, fmt.Sprintf("%s: %d tokens of %d bytes, %s", c.Name, tokens, size, how))
 }
 
-// encodeTexts writes the tokens of all files, short ones several at once.
+// encodeTexts writes the tokens of all files. Short ones are encoded as a whole, several at once; a long one is read and
+// encoded in parts when its turn comes.
 func (r *reading) encodeTexts(config Config, texts []textFile, w *tokenWriter) error {
 	r.begin("tokenizing", filesOf(texts))
 	t := &texting{tokenWriter: w, between: config.between(), limit: config.limit()}
-	encode := func(one textFile) (encodedText, error) { return r.encodeShort(config, one) }
-	take := func(e encodedText) error {
+	type encoded struct {
+		textFile
+		ids []int32
+	}
+	err := inOrder(r.ctx, slices.Values(texts), func(f textFile) (e encoded, err error) {
+		if e.textFile = f; f.size <= wholeLimit {
+			e.ids, err = r.encodeShort(config, f)
+		}
+		return e, textError(f.path, err)
+	}, func(e encoded) error {
 		if err := t.begin(); err != nil {
 			return err
+		}
+		if e.size > wholeLimit {
+			return textError(e.path, r.encodeLong(config, e.textFile, t.ids))
 		}
 		return textError(e.path, t.ids(e.ids))
-	}
-	for rest := texts; len(rest) > 0; {
-		short := slices.IndexFunc(rest, func(t textFile) bool { return t.size > wholeLimit })
-		if short < 0 {
-			short = len(rest)
-		}
-		if err := inOrder(r.ctx, slices.Values(rest[:short]), encode, take); err != nil {
-			return err
-		}
-		if rest = rest[short:]; len(rest) == 0 {
-			break
-		}
-		if err := t.begin(); err != nil {
-			return err
-		}
-		if err := r.encodeLong(config, rest[0], t.ids); err != nil {
-			return err
-		}
-		rest = rest[1:]
+	})
+	if err != nil {
+		return err
 	}
 	return t.end()
 }
 
-// encodedText is what became of a short file.
-type encodedText struct {
-	path string
-	ids  []int32
-}
-
-func (r *reading) encodeShort(config Config, one textFile) (e encodedText, err error) {
-	e.path = one.path
-	err = one.reading(r, func(from io.ReaderAt) error {
-		text := make([]byte, one.size)
-		if err := r.at(one.path, from, text, 0); err != nil {
+func (r *reading) encodeShort(config Config, f textFile) (ids []int32, err error) {
+	err = f.reading(r, func(from io.ReaderAt) error {
+		text := make([]byte, f.size)
+		if err := r.at(f.path, from, text, 0); err != nil {
 			return err
 		}
-		e.ids, err = config.Tokenizer.Encode(string(text), config.options())
+		ids, err = config.Tokenizer.Encode(string(text), config.options())
 		return err
 	})
-	return e, textError(one.path, err)
+	return ids, err
 }
 
-func (r *reading) encodeLong(config Config, one textFile, emit func([]int32) error) error {
-	return textError(one.path, one.reading(r, func(from io.ReaderAt) error {
-		in := io.NewSectionReader(countedReader{r, one.path, from}, 0, one.size)
+func (r *reading) encodeLong(config Config, f textFile, emit func([]int32) error) error {
+	return f.reading(r, func(from io.ReaderAt) error {
+		in := io.NewSectionReader(countedReader{r, f.path, from}, 0, f.size)
 		return config.Tokenizer.EncodeReader(r.ctx, in, tokenizer.StreamOptions{Options: config.options()}, emit)
-	}))
+	})
 }
 
 // textError says which file cannot be encoded.

@@ -68,7 +68,7 @@ func TestShortTextOfATokenizer(t *testing.T) {
 	for _, content := range []string{"", "package main"} {
 		got, err := r.encodeShort(Config{Tokens: "tokenizer", Tokenizer: tok}, textFile{file: file{path: tree(t, map[string]string{"x": content}) + "/x", size: int64(len(content))}})
 		require.NoError(t, err)
-		assert.Equal(t, encoded(t, tok, content), got.ids)
+		assert.Equal(t, encoded(t, tok, content), got)
 	}
 }
 
