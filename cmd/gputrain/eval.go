@@ -14,6 +14,7 @@ import (
 	"gputrain/data/texts"
 	"gputrain/hub"
 	"gputrain/model"
+	"gputrain/train/plan"
 	"gputrain/train/runfile"
 	"gputrain/train/setup"
 )
@@ -122,7 +123,7 @@ func (c *evalCmd) window(run *runfile.Config, def model.Definition) (int, error)
 	most := def.Context()
 	window := min(most, strangersWindow)
 	if run != nil {
-		window = setup.Context(run, def)
+		window = plan.Context(run, def)
 	}
 	if c.Limit > 0 {
 		window = min(window, c.Limit)

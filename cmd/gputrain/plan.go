@@ -178,10 +178,11 @@ func (c *planCmd) open(ctx context.Context, cfg *runfile.Config) (devices []*gpu
 
 // plannedState is what a run trains, with what it needs beside steps.
 func plannedState(ctx context.Context, cfg *runfile.Config, out io.Writer) (state.Config, error) {
-	st, err := setup.Plan(cfg, out)
+	p, err := setup.Plan(cfg, out)
 	if err != nil {
-		return st, err
+		return state.Config{}, err
 	}
+	cfg, st := p.Spec, p.State
 	st.Sampling = cfg.Train.Sample.Tokens > 0
 	if cfg.Data.Validation > 0 && cfg.Train.EvalEvery > 0 {
 		st.Evaluation = train.EvaluationRows(ctx, st, cfg.Train.EvalTokens)

@@ -72,7 +72,7 @@ func (c *planCmd) runStep(ctx context.Context, cfg *runfile.Config) error {
 
 // planStep takes the kernels of the adapter that --adapter names, and measures what that can do; else those of a discrete card.
 func (c *planCmd) planStep(ctx context.Context, cfg *runfile.Config) (*plannedStep, error) {
-	st, err := setup.Plan(cfg, told)
+	p, err := setup.Plan(cfg, told)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (c *planCmd) planStep(ctx context.Context, cfg *runfile.Config) (*plannedSt
 		}
 		all = append(all, measured)
 	}
-	return stepOf(ctx, st, on, options.SubmitLimit, all)
+	return stepOf(ctx, p.State, on, options.SubmitLimit, all)
 }
 
 // someCard is an adapter like the discrete cards of the last years: they bind 2 GiB, and more buffers than a kernel has.

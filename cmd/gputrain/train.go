@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -157,35 +158,27 @@ func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string) 
 	if c.Fresh {
 		return setup.Train(ctx, cfg, c.out)
 	}
-	from, adapters, tokenizer := cfg.Model.From, cfg.LoRA.From, cfg.Data.Tokenizer
-	if !gone(from) && !gone(adapters) && !gone(tokenizer) {
-		return setup.Train(ctx, cfg, c.out)
-	}
+	places := map[string]string{"model.from": cfg.Model.From, "lora.from": cfg.LoRA.From, "data.tokenizer": cfg.Data.Tokenizer}
+	maps.DeleteFunc(places, func(_, place string) bool { return !gone(place) })
 	found, err := setup.Checkpoints(dir).Newest()
-	if err != nil || found.Path == "" {
+	if len(places) == 0 || err != nil || found.Path == "" {
 		return setup.Train(ctx, cfg, c.out)
 	}
 	begin := found.Path
-	if gone(from) {
+	if places["model.from"] != "" {
 		if begin, err = c.beginning(cfg, dir, begin); err != nil {
 			return train.Config{}, nil, err
 		}
 	}
-	for key, place := range map[string]*string{"model.from": &cfg.Model.From, "lora.from": &cfg.LoRA.From, "data.tokenizer": &cfg.Data.Tokenizer} {
-		if gone(*place) {
-			fmt.Fprintf(c.out, "gputrain: %s (%s): %s is not there any more; the run goes on without it\n", key, cfg.Origin(key), *place)
-			*place = found.Path
-		}
+	for key, place := range places {
+		fmt.Fprintf(c.out, "gputrain: %s: %s is not there any more; the run goes on without it\n", cfg.At(key), place)
+		places[key] = found.Path
 	}
-	if gone(from) {
-		cfg.Model.From = begin
+	at := setup.Places{Adapters: places["lora.from"], Tokenizer: places["data.tokenizer"]}
+	if places["model.from"] != "" {
+		at.Model = begin
 	}
-	run, release, err := setup.Train(ctx, cfg, c.out)
-	cfg.Model.From, cfg.LoRA.From, cfg.Data.Tokenizer = from, adapters, tokenizer
-	if run.Settings != nil {
-		run.Settings = setup.Settings(cfg, run.State.Definition)
-	}
-	return run, release, err
+	return setup.TrainAt(ctx, cfg, at, c.out)
 }
 
 // beginning is where a run whose model.from is gone has its model from: its newest checkpoint or, if that leaves parameters to a base, that.
@@ -193,7 +186,7 @@ func (c *trainCmd) beginning(cfg *runfile.Config, dir, newest string) (string, e
 	from := cfg.Model.From
 	was, err := runfile.OfRun(dir)
 	if err == nil && was.Model.From != "" && !gone(was.Model.From) { // training says what is wrong with it
-		return "", usageError{fmt.Errorf("model.from (%s): found %s, which is not there, wanted %s, with which the run in %s goes on", cfg.Origin("model.from"), from, was.Model.From, dir)}
+		return "", usageError{fmt.Errorf("%s: found %s, which is not there, wanted %s, with which the run in %s goes on", cfg.At("model.from"), from, was.Model.From, dir)}
 	}
 	base, err := hub.ReadBase(newest)
 	switch {
@@ -202,7 +195,7 @@ func (c *trainCmd) beginning(cfg *runfile.Config, dir, newest string) (string, e
 	case base == nil:
 		return newest, nil
 	case gone(base.Directory):
-		return "", usageError{fmt.Errorf("model.from (%s): %s is not there any more, and what is frozen is in it: say where it is now, such as --set model.from=DIR", cfg.Origin("model.from"), from)}
+		return "", usageError{fmt.Errorf("%s: %s is not there any more, and what is frozen is in it: say where it is now, such as --set model.from=DIR", cfg.At("model.from"), from)}
 	}
 	return base.Directory, nil
 }

@@ -61,7 +61,7 @@ func Resolve(spec *runfile.Config, w World) (*Plan, error) {
 			return nil, err
 		}
 	}
-	def, err := network(p.Spec, w)
+	def, err := Network(p.Spec, w)
 	if err != nil {
 		return nil, err
 	}

@@ -15,14 +15,17 @@ import (
 	"gputrain/train/runfile"
 )
 
-// Network is the model of a run file but for the adapters of lora.from, which are made for it.
-func Network(spec *runfile.Config, w World) (model.Definition, error) {
-	w.Adapters = nil
-	return network(spec, w)
+// Base is the model of a run file without adapters: what those of lora.from are read for.
+func Base(spec *runfile.Config, w World) (model.Definition, error) {
+	def, err := model.WithDropout(w.Model.Definition, spec.Model.Dropout)
+	if err == nil {
+		def, err = quantized(spec, def)
+	}
+	return def, err
 }
 
-// network is the model that is trained.
-func network(spec *runfile.Config, w World) (def model.Definition, err error) {
+// Network is the model of a run file.
+func Network(spec *runfile.Config, w World) (def model.Definition, err error) {
 	m := spec.Model
 	if w.Model == nil {
 		if m.Vocab == 0 {
@@ -36,10 +39,7 @@ func network(spec *runfile.Config, w World) (def model.Definition, err error) {
 		}
 		return quantized(spec, def)
 	}
-	if def, err = model.WithDropout(w.Model.Definition, m.Dropout); err == nil {
-		def, err = quantized(spec, def)
-	}
-	if err == nil {
+	if def, err = Base(spec, w); err == nil {
 		def, err = adapted(spec, def, w.Adapters)
 	}
 	if err == nil {

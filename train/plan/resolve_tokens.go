@@ -11,7 +11,7 @@ import (
 
 // Values of data.tokens.
 const (
-	autoTokens      = "auto"
+	AutoTokens      = "auto"
 	ByteTokens      = "bytes"
 	TokenizerTokens = "tokenizer"
 )
@@ -31,7 +31,7 @@ func TokensOf(spec *runfile.Config, own string) (t Tokens, err error) {
 	if t.Path == "" && own != "" {
 		t.Path, t.Own = own, true
 	}
-	if t.Kind == autoTokens {
+	if t.Kind == AutoTokens {
 		t.Kind = TokenizerTokens
 		if t.Path == "" {
 			t.Kind = ByteTokens
@@ -48,13 +48,10 @@ func TokensOf(spec *runfile.Config, own string) (t Tokens, err error) {
 	return t, err
 }
 
-// Opens tells whether a tokenizer is to be opened.
-func (t Tokens) Opens() bool { return t.Kind != ByteTokens && t.Path != "" }
-
 // layTokens lays what was found over data.tokens and data.tokenizer_fingerprint: a run records it, and is held to it.
 func (p *Plan) layTokens(t Tokens) error {
 	from := p.Spec.Origin("data.tokens")
-	if p.Spec.Data.Tokens == autoTokens && t.Kind == TokenizerTokens {
+	if p.Spec.Data.Tokens == AutoTokens && t.Kind == TokenizerTokens {
 		from = "model.from"
 		if !t.Own {
 			from = "data.tokenizer"

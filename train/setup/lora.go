@@ -1,44 +1,16 @@
 package setup
 
 import (
-	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"gputrain/buffers"
 	"gputrain/model"
 	"gputrain/train/runfile"
 )
 
-// adapted is def with the adapters that a run file describes, and w with their parameters; without any both are as they were.
-func adapted(cfg *runfile.Config, def model.Definition, w *Weights, out io.Writer) (model.Definition, error) {
-	switch {
-	case cfg.LoRA.From != "":
-		return continued(cfg, def, w, out)
-	case cfg.LoRA.Rank == 0:
-		return def, nil
-	}
-	def, err := model.WithLoRA(def, cfg.LoRA.LoRA)
-	if err != nil {
-		return nil, ofLoRA(cfg, err)
-	}
-	w.fresh(def, cfg.Train.Seed)
-	return def, nil
-}
-
-// ofLoRA names the key that an error of the package model is about, "model: lora: target: ...", and where that has its value from.
-func ofLoRA(cfg *runfile.Config, err error) error {
-	said, _ := strings.CutPrefix(err.Error(), "model: lora: ")
-	key, _, _ := strings.Cut(said, ":")
-	if key = "lora." + key; runfile.IsKey(key) {
-		return fmt.Errorf("run file: %s (%s): %w", key, cfg.Origin(key), err)
-	}
-	return fmt.Errorf("run file: lora (%s): %w", cfg.Origin("lora.rank"), err)
-}
-
-// continued is adapted with the adapters in a directory.
-func continued(cfg *runfile.Config, def model.Definition, w *Weights, out io.Writer) (model.Definition, error) {
+// readAdapters is def with the adapters of lora.from, whose parameters are among those that training begins with.
+func (w *Weights) readAdapters(cfg *runfile.Config, def model.Definition, out io.Writer) (model.Definition, error) {
 	b, err := Open(cfg.LoRA.From, out)
 	if err != nil {
 		return nil, err
@@ -60,6 +32,13 @@ func continued(cfg *runfile.Config, def model.Definition, w *Weights, out io.Wri
 		w.LoRA.Named = base.Path(".")
 	}
 	return def, nil
+}
+
+// adapt gives def, which a run file describes, the parameters of its new adapters, if it has any.
+func (w *Weights) adapt(cfg *runfile.Config, def model.Definition) {
+	if cfg.LoRA.On() && w.LoRA.From == "" {
+		w.fresh(def, cfg.Train.Seed)
+	}
 }
 
 // fresh gives def, a network with adapters around that of w, the parameters of that and new ones of its adapters.

@@ -6,6 +6,7 @@ import (
 
 	"gputrain/data/texts"
 	"gputrain/train"
+	"gputrain/train/plan"
 	"gputrain/train/runfile"
 )
 
@@ -23,7 +24,7 @@ func ask(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens Toke
 	if end := cfg.Data.Layout.End; end != nil && *end >= 0 {
 		s.Stop = with(s.Stop, int32(*end))
 	}
-	if run.Tokenizer == nil || tokens.Tokenizer == nil && text.Tokens != byteTokens { // nothing makes text of tokens
+	if run.Tokenizer == nil || tokens.Tokenizer == nil && text.Tokens != plan.ByteTokens { // nothing makes text of tokens
 		s.Tokens = 0
 	}
 	if s.Tokens == 0 || cfg.Train.Sample.Prompt != "" {

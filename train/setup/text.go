@@ -6,14 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"time"
 
 	"gputrain/data"
 	"gputrain/data/texts"
 	"gputrain/gpu"
 	"gputrain/model"
-	"gputrain/state"
+	"gputrain/train/plan"
 	"gputrain/train/runfile"
 )
 
@@ -32,7 +31,7 @@ func Data(cfg *runfile.Config, tokens Tokens, def model.Definition, context int)
 	if cfg.Preference.On() {
 		out.Format = data.FormatPairs
 	}
-	if tokens.Kind == tokenizerTokens {
+	if tokens.Kind == plan.TokenizerTokens {
 		out.Tokenizer = tokens.Tokenizer
 	}
 	for _, s := range d.Mixture {
@@ -54,15 +53,20 @@ func within(cfg *runfile.Config, c texts.Config) texts.Config {
 
 // Text is what the run of a run file reads, in windows of context tokens: with the tokenizer, but without the weights of its model.
 func Text(ctx context.Context, cfg *runfile.Config, out io.Writer) (text *texts.Corpus, tokens Tokens, context int, err error) {
-	def, begin, err := definition(cfg, out, onPaper)
+	w, begin, err := look(cfg, out, onPaper)
 	if err != nil {
 		return nil, tokens, 0, err
 	}
 	defer begin.Release()
-	if err := cfg.FitContext(def.Context()); err != nil {
+	def, err := plan.Network(cfg, w)
+	if err == nil {
+		cfg = cfg.Clone()
+		err = cfg.FitContext(def.Context())
+	}
+	if err != nil {
 		return nil, tokens, 0, &UsageError{err}
 	}
-	context = Context(cfg, def)
+	context = plan.Context(cfg, def)
 	from := within(cfg, Data(cfg, begin.Tokens, def, context))
 	text, err = OpenText(ctx, from, out)
 	return text, begin.Tokens, context, err
@@ -109,20 +113,4 @@ func FitsMachine(what string, count, rows, columns int) error {
 		return fmt.Errorf("%s: %s wanted, the machine has %s: %w", what, runfile.FormatBytes(uint64(wanted)), runfile.FormatBytes(free), gpu.ErrOutOfMemory)
 	}
 	return nil
-}
-
-// layEpochs puts the steps that data.epochs come to into train.steps.
-func layEpochs(cfg *runfile.Config, text *texts.Corpus, c state.Config) error {
-	if cfg.Data.Epochs == 0 {
-		return nil
-	}
-	steps, err := data.Steps(text.Train, c.Sequence, c.Batch*c.Microbatches, c.Seed, cfg.Data.Epochs)
-	if err != nil {
-		return err
-	}
-	if from := cfg.Origin("train.steps"); !from.IsDefault() && cfg.Train.Steps != steps {
-		return fmt.Errorf("run file: train.steps (%s): found %d, wanted nothing beside data.epochs (%s): %d epochs are %d steps",
-			from, cfg.Train.Steps, cfg.Origin("data.epochs"), cfg.Data.Epochs, steps)
-	}
-	return cfg.Lay("train.steps", strconv.FormatInt(steps, 10), "data.epochs")
 }

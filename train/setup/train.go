@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,14 +13,32 @@ import (
 	"gputrain/data"
 	"gputrain/data/texts"
 	"gputrain/train"
+	"gputrain/train/plan"
 	"gputrain/train/runfile"
 )
+
+// Places are where a run file's model.from, lora.from and data.tokenizer are that are no longer where it says; "": they are there.
+type Places struct{ Model, Adapters, Tokenizer string }
+
+// over puts places into a run file, and gives back what it said.
+func (at Places) over(cfg *runfile.Config) (said Places) {
+	said = Places{cfg.Model.From, cfg.LoRA.From, cfg.Data.Tokenizer}
+	cfg.Model.From, cfg.LoRA.From, cfg.Data.Tokenizer = cmp.Or(at.Model, said.Model), cmp.Or(at.Adapters, said.Adapters), cmp.Or(at.Tokenizer, said.Tokenizer)
+	return said
+}
 
 // Train turns a run file into a run: its text is opened until release, its model and optimizer are checked. Nothing is taken of a device yet.
 // The caller says where the run is kept (Dir), and what else a run file does not. What there is to say meanwhile is written to out.
 func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.Config, release func(), err error) {
+	return TrainAt(ctx, cfg, Places{}, out)
+}
+
+// TrainAt is Train with what the run file names in other places.
+func TrainAt(ctx context.Context, spec *runfile.Config, at Places, out io.Writer) (run train.Config, release func(), err error) {
 	begun := time.Now()
-	c, begin, err := State(cfg, out)
+	spec = spec.Clone()
+	said := at.over(spec)
+	p, w, begin, err := described(spec, out, from)
 	if err != nil {
 		return run, nil, err
 	}
@@ -29,10 +48,11 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 			undo()
 		}
 	}()
+	cfg, c := p.Spec, p.State
 	if err := train.CheckNames(cfg.Train.HistogramMatch, c); err != nil {
 		return run, nil, &UsageError{cfg.Wrong("train.histogram_match", err)}
 	}
-	ahead := fmt.Sprintf("run file: data.prefetch (%s): %d batches of %d sequences of %d tokens", cfg.Origin("data.prefetch"), cfg.Data.Prefetch, c.Batch*c.Microbatches, c.Sequence)
+	ahead := fmt.Sprintf("run file: %s: %d batches of %d sequences of %d tokens", cfg.At("data.prefetch"), cfg.Data.Prefetch, c.Batch*c.Microbatches, c.Sequence)
 	if err := FitsMachine(ahead, cfg.Data.Prefetch, c.Batch*c.Microbatches, c.Sequence); err != nil {
 		return run, nil, err
 	}
@@ -48,23 +68,25 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 		_ = text.Close()
 	}
 	if found, rows := text.Train.Vocab(), c.Definition.Vocab(); found > rows {
-		return run, nil, &UsageError{fmt.Errorf("run file: data.tokens (%s): found %s, a vocabulary of %d, wanted at most %d, the rows of the model",
-			cfg.Origin("data.tokens"), cfg.Data.Tokens, found, rows)}
+		return run, nil, &UsageError{cfg.Wrong("data.tokens", fmt.Errorf("found %s, a vocabulary of %d, wanted at most %d, the rows of the model",
+			cfg.Data.Tokens, found, rows))}
 	}
 	if err := begin.Tokens.sayEnds(&c, text, begin.from()); err != nil {
 		return run, nil, err
 	}
+	w.Text = &plan.Text{Ends: c.Ends}
 	if cfg.Data.Epochs > 0 {
-		if err := layEpochs(cfg, text, c); err != nil {
-			return run, nil, &UsageError{err}
-		}
-		if err := layEvaluations(cfg, c, out); err != nil {
-			return run, nil, err
-		}
-		if c.Optimizer, err = fittingOptimizer(cfg, c.Definition); err != nil { // its schedule ends with the run
+		if w.Text.Steps, err = data.Steps(text.Train, c.Sequence, c.Batch*c.Microbatches, c.Seed, cfg.Data.Epochs); err != nil {
 			return run, nil, &UsageError{err}
 		}
 	}
+	told := len(p.Told)
+	if p, err = plan.Resolve(spec, w); err != nil {
+		return run, nil, &UsageError{err}
+	}
+	tell(out, p.Told[told:])
+	p.State.Companions = c.Companions
+	cfg, c = p.Spec, p.State
 	bucket, err := runfile.ParseBytes(cfg.Cluster.Bucket)
 	if err != nil {
 		return run, nil, &UsageError{err}
@@ -76,12 +98,14 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 		Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Earlier: text.Earlier, Prefetch: cfg.Data.Prefetch,
 		Before:      []train.Span{{Name: "read the model's description", Spent: described.Sub(begun)}, {Name: "read the text", Spent: read.Sub(described)}},
 		DataTimeout: from.Timeout, Data: amounts(cfg, text), Notes: append([]string{provenance(text, begin.Tokens)}, text.Notes...),
-		Settings: begin.Tokens.explain(Settings(cfg, c.Definition)), Given: given(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
+		Given: given(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
 	}
 	run.Tokenizer = begin.Tokens.Text()
 	if err := ask(&run, cfg, text, begin.Tokens); err != nil {
 		return run, nil, err
 	}
+	said.over(cfg) // a run records what its run file says
+	run.Settings = begin.Tokens.explain(Settings(cfg, c.Definition))
 	return run, undo, nil
 }
 

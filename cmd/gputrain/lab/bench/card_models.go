@@ -84,7 +84,11 @@ func (c cardModel) config() (st state.Config, err error) {
 	if err := cfg.Validate(); err != nil {
 		return st, err
 	}
-	return setup.Plan(cfg, io.Discard)
+	p, err := setup.Plan(cfg, io.Discard)
+	if err != nil {
+		return st, err
+	}
+	return p.State, nil
 }
 
 // model measures steps of a model, with what passes are made of on another device, as timing them lengthens a step.

@@ -80,10 +80,11 @@ func newPipelineBench(ctx context.Context, devices []*gpu.Device, ahead int) (*p
 func (b *pipelineBench) config(layers int) (state.Config, float64, error) {
 	cfg := runfile.New()
 	cfg.Model.Layers, cfg.Train.Batch = layers, benchRows
-	c, err := setup.Plan(cfg, os.Stderr)
+	p, err := setup.Plan(cfg, os.Stderr)
 	if err != nil {
-		return c, 0, err
+		return state.Config{}, 0, err
 	}
+	c := p.State
 	c.Microbatches = benchMicrobatches
 	perToken, err := model.FLOPsPerToken(c.Definition, c.Sequence)
 	return c, perToken * float64(c.Batch*c.Microbatches*c.Sequence), err
