@@ -175,8 +175,9 @@ func TestEvalAgreesWithTheRun(t *testing.T) {
 	// The sums are made in the same order, batch by batch: the same bits.
 	cfg := runfile.New()
 	require.NoError(t, cfg.Parse("run.yaml", []byte(read(t, p.path("whole", "run.yaml")))))
-	c, err := setup.Plan(cfg, io.Discard)
+	planned, err := setup.Plan(cfg, io.Discard)
 	require.NoError(t, err)
+	c := planned.State
 	rows := train.EvaluationRows(t.Context(), c, cfg.Train.EvalTokens)
 	require.Greater(t, rows, c.Batch)
 	same := eval("--batch", strconv.Itoa(rows), "--limit", "200")

@@ -96,10 +96,10 @@ func TestSubmitsOfGPT2OnACard(t *testing.T) {
 	}}}
 	cfg, err := c.load()
 	require.NoError(t, err)
-	st, err := setup.Plan(cfg, io.Discard)
+	planned, err := setup.Plan(cfg, io.Discard)
 	require.NoError(t, err)
 	const limit = time.Second / 2
-	p, err := stepOf(t.Context(), st, someCard(), limit, []card{{Name: "ten", Speed: gpu.Speed{BytesPerSecond: 360e9, FLOPS: 10e12}}})
+	p, err := stepOf(t.Context(), planned.State, someCard(), limit, []card{{Name: "ten", Speed: gpu.Speed{BytesPerSecond: 360e9, FLOPS: 10e12}}})
 	require.NoError(t, err)
 	on := p.Cards[0]
 	assert.Empty(t, on.TooLong)

@@ -40,8 +40,9 @@ func manyRanks(b *testing.B, set []string, ranks int) (row string) {
 	c := planCmd{runFlags: runFlags{Set: set}}
 	cfg, err := c.load()
 	require.NoError(b, err)
-	st, err := setup.Plan(cfg, b.Output())
+	p, err := setup.Plan(cfg, b.Output())
 	require.NoError(b, err)
+	st := p.State
 	units, err := setup.Units(cfg, st)
 	require.NoError(b, err)
 	a, rated := someCard(), cards[0]

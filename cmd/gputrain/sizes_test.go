@@ -123,8 +123,9 @@ func TestSizes(t *testing.T) {
 			}
 			cfg, err := (&runFlags{Set: set}).load()
 			require.NoError(t, err)
-			st, err := setup.Plan(cfg, io.Discard)
+			planned, err := setup.Plan(cfg, io.Discard)
 			require.NoError(t, err)
+			st := planned.State
 			a := someCard()
 			step, err := stepOf(t.Context(), st, a, -1, rated())
 			require.NoError(t, err)

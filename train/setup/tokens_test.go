@@ -80,23 +80,26 @@ func TestWhichTokenizer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := configOf(t, c.sets...)
 			var said bytes.Buffer
-			def, begin, err := Definition(cfg, &said)
+			w, begin, err := look(cfg, &said, from)
 			require.NoError(t, err)
+			p, err := plan.Resolve(cfg, w)
+			require.NoError(t, err)
+			def := p.State.Definition
 			assert.Equal(t, c.vocab, def.Vocab())
 			assert.Equal(t, c.kind, begin.Tokens.Kind)
-			assert.Equal(t, c.kind, cfg.Data.Tokens, "as it is recorded")
+			assert.Equal(t, c.kind, p.Spec.Data.Tokens, "as it is recorded")
 			if c.size == 0 {
 				assert.Nil(t, begin.Tokens.Tokenizer)
 				assert.Empty(t, begin.Tokens.Companions)
-				assert.Empty(t, cfg.Data.TokenizerFingerprint)
+				assert.Empty(t, p.Spec.Data.TokenizerFingerprint)
 				return
 			}
 			require.NotNil(t, begin.Tokens.Tokenizer)
 			assert.Equal(t, c.size, begin.Tokens.Tokenizer.VocabSize())
 			assert.NotEmpty(t, begin.Tokens.Companions)
-			assert.Equal(t, begin.Tokens.Tokenizer.Fingerprint(), cfg.Data.TokenizerFingerprint)
+			assert.Equal(t, begin.Tokens.Tokenizer.Fingerprint(), p.Spec.Data.TokenizerFingerprint)
 			assert.Contains(t, said.String(), begin.Tokens.Path)
-			_, _, err = Definition(cfg, io.Discard)
+			_, _, err = Definition(p.Spec, io.Discard)
 			require.NoError(t, err, "again, with what was laid")
 		})
 	}
