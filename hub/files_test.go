@@ -106,7 +106,7 @@ func TestRefusedIndexes(t *testing.T) {
 		for range 5 {
 			dir := t.TempDir()
 			write("model.safetensors.index.json", text)(t, dir)
-			_, err := openFiles(dir)
+			_, err := opened(t, dir).openWeights()
 			require.ErrorContains(t, err, says)
 			assert.Less(t, len(err.Error()), 1000)
 		}
