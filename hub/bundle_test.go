@@ -24,7 +24,9 @@ func TestBundleIsAFileSystem(t *testing.T) {
 	}
 	var raw bytes.Buffer
 	require.NoError(t, gguf.Write(&raw, []gguf.Key{
-		{Name: "general.architecture", Value: "llama"}, {Name: "tokenizer.ggml.model", Value: "gpt2"}, {Name: "tokenizer.ggml.tokens", Value: []string{"a"}},
+		{Name: "general.architecture", Value: "llama"},
+		{Name: "tokenizer.ggml.model", Value: "gpt2"},
+		{Name: "tokenizer.ggml.tokens", Value: []string{"a"}},
 		{Name: "tokenizer.chat_template", Value: "said"},
 	}, nil))
 	require.NoError(t, os.WriteFile(at("model"), raw.Bytes(), 0o666))

@@ -85,10 +85,10 @@ func (c *exportCmd) Run(ctx context.Context) error {
 		return err
 	}
 	begun, like, err := setup.Original(m.Bundle, c.Base, told)
-	defer begun.Close()
 	if err != nil {
 		return err
 	}
+	defer begun.Close()
 	def := m.def
 	if like == nil || len(model.AdapterParams(def)) > 0 {
 		like = m.weights

@@ -31,11 +31,7 @@ type Weights struct {
 }
 
 // Release closes the files that the parameters are read from; a second call does nothing.
-func (w Weights) Release() {
-	for _, b := range w.files {
-		_ = b.Close() // nothing was written
-	}
-}
+func (w Weights) Release() { closeAll(w.files) }
 
 // from is the model that the run begins with; nil: none.
 func (w Weights) from() *hub.Bundle {

@@ -23,7 +23,7 @@ func Original(b *hub.Bundle, moved string, out io.Writer) (from *hub.Bundle, wei
 	for range mostOriginals {
 		next, err := beganWith(dir)
 		if err != nil {
-			return from, nil, err
+			return nil, nil, errors.Join(err, from.Close())
 		}
 		if next == "" {
 			break
@@ -44,7 +44,7 @@ func Original(b *hub.Bundle, moved string, out io.Writer) (from *hub.Bundle, wei
 		return nil, nil, nil
 	}
 	if _, weights, err = from.Partial([]string{""}); err != nil {
-		return from, nil, &ModelError{err}
+		return nil, nil, errors.Join(&ModelError{err}, from.Close())
 	}
 	return from, weights, nil
 }
