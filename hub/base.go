@@ -65,8 +65,8 @@ func (b *Bundle) baseAt(path string) *Bundle {
 	return b.base
 }
 
-// Base is the model that adapters stand on: what On gave or, in this order, what base.json and adapter_config.json say, the
-// latter a directory as it stands there or beside b. nil: b has no adapters.
+// Base is the model that adapters stand on: what On gave or, in this order, what base.json and adapter_config.json say,
+// the latter a directory as it stands there or beside b. nil: b has no adapters.
 func (b *Bundle) Base() (*Bundle, error) {
 	if is, err := b.HasAdapters(); err != nil || !is {
 		return nil, err
@@ -126,7 +126,8 @@ func (b *Bundle) directoryOf(name string) (found string, tried []string) {
 	return "", tried
 }
 
-// BaseOnHub is what the hub calls the base of adapters, where their configuration has such a name and no directory; else "".
+// BaseOnHub is what the hub calls the base of adapters, where their configuration has such a name and no directory;
+// else "".
 func (b *Bundle) BaseOnHub() string {
 	_, name, err := b.adapterConfig()
 	if err != nil || !IsHubName(name) { // reading the model says what is wrong
@@ -220,8 +221,8 @@ func ReadBase(path string) (*model.Base, error) {
 	return left, errors.Join(err, b.Close())
 }
 
-// Bases are the directories that a directory has its parameters from besides itself: its base, the base of that, and so on. Those
-// that cannot be read any more end the list: opening them says why.
+// Bases are the directories that a directory has its parameters from besides itself: its base, the base of that, and so
+// on. Those that cannot be read any more end the list: opening them says why.
 func Bases(path string) (paths []string) {
 	for range mostBases {
 		left, err := ReadBase(path)
@@ -237,9 +238,9 @@ func Bases(path string) (paths []string) {
 // anything lets every parameter be missing.
 var anything = regexp.MustCompile("")
 
-// Weights opens the weights of def, to be read until Close. To read one that is not finite is a *model.NotFiniteError. Every
-// parameter must be there with its shape, and nothing else but known constants and, with a tied head, a copy of the embedding.
-// Parameters that the directory leaves out are read in its base, whose fingerprint is compared.
+// Weights opens the weights of def, to be read until Close. To read one that is not finite is a *model.NotFiniteError.
+// Every parameter must be there with its shape, and nothing else but known constants and, with a tied head, a copy of
+// the embedding. Parameters that the directory leaves out are read in its base, whose fingerprint is compared.
 func (b *Bundle) Weights(def model.Definition) (*model.Stored, error) {
 	return b.weights(def, nil, nil)
 }
@@ -371,9 +372,9 @@ func (e *PatternError) Error() string {
 	return fmt.Sprintf("model: read weights: allowed to be missing: %v", e.err)
 }
 
-// Partial is Definition and Weights of a model that may lack parameters: those of whose paths one of allowed, regular expressions,
-// matches. Stored.Params draws them. An expression that matches no parameter of the model is a *PatternError; another shape and a
-// tensor that is no parameter are errors whatever is allowed.
+// Partial is Definition and Weights of a model that may lack parameters: those of whose paths one of allowed, regular
+// expressions, matches. Stored.Params draws them. An expression that matches no parameter of the model is a
+// *PatternError; another shape and a tensor that is no parameter are errors whatever is allowed.
 func (b *Bundle) Partial(allowed []string) (model.Definition, *model.Stored, error) {
 	def, err := b.Definition()
 	if err != nil {

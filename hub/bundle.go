@@ -26,9 +26,9 @@ import (
 	"gputrain/model"
 )
 
-// Bundle is an open model: an fs.FS of its small files, such as config.json and those of its tokenizer, with its weights and
-// the base that has those it lacks. Nothing is read before it is asked for. It is used from one goroutine; its weights are read
-// from several.
+// Bundle is an open model: an fs.FS of its small files, such as config.json and those of its tokenizer, with its
+// weights and the base that has those it lacks. Nothing is read before it is asked for. It is used from one goroutine;
+// its weights are read from several.
 type Bundle struct {
 	path    string
 	alone   string // "": path is a model; else it is a file of a tokenizer alone, of this name
@@ -40,7 +40,8 @@ type Bundle struct {
 	closers []func() error // of what was opened, in this order
 }
 
-// Open opens a directory, or a GGUF file. As os.DirFS it says nothing of a path that is not there: who reads its files does.
+// Open opens a directory, or a GGUF file. As os.DirFS it says nothing of a path that is not there: who reads its files
+// does.
 func Open(path string) *Bundle { return &Bundle{path: path, isGGUF: gguf.Is(path)} }
 
 // OpenOn is Open, with the base in at and no longer where the path says; "": where it says.
@@ -52,8 +53,8 @@ func OpenOn(path, at string) *Bundle {
 	return b
 }
 
-// OpenTokenizer opens a tokenizer: as Open, or a file of one with what lies beside it. Whatever that file is called, it is the
-// tokenizer.json of the bundle, or its tokenizer.model where the name ends so.
+// OpenTokenizer opens a tokenizer: as Open, or a file of one with what lies beside it. Whatever that file is called, it
+// is the tokenizer.json of the bundle, or its tokenizer.model where the name ends so.
 func OpenTokenizer(path string) (*Bundle, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("tokenizer: open %q: %w%s", path, err, Download(path))
@@ -185,8 +186,8 @@ type file struct {
 func (f file) Stat() (fs.FileInfo, error) { return f.info, nil }
 func (f file) Close() error               { return nil }
 
-// Stat tells whether there is something of a name, whatever it is: who reads it says what is wrong with it. Links are not
-// followed, and of what a GGUF file stands for it is the file itself.
+// Stat tells whether there is something of a name, whatever it is: who reads it says what is wrong with it. Links are
+// not followed, and of what a GGUF file stands for it is the file itself.
 func (b *Bundle) Stat(name string) (fs.FileInfo, error) {
 	if err := b.known("stat", name); err != nil {
 		return nil, err
@@ -211,8 +212,8 @@ func (b *Bundle) ReadDir(name string) ([]fs.DirEntry, error) {
 	return os.ReadDir(b.Path(name))
 }
 
-// Definition is the model's: of a directory with adapters, with these, upon its own config.json or, where it has none, that of
-// the base.
+// Definition is the model's: of a directory with adapters, with these, upon its own config.json or, where it has none,
+// that of the base.
 func (b *Bundle) Definition() (model.Definition, error) {
 	is, err := b.HasAdapters()
 	switch {

@@ -24,8 +24,9 @@ const (
 	indexFile  = singleFile + ".index.json"
 )
 
-// WeightFiles are the files with the weights: model.safetensors, or those that model.safetensors.index.json names, sorted. Where there are both,
-// they must have the same tensors. Of adapters it is adapter_model.safetensors, of a GGUF file the file itself.
+// WeightFiles are the files with the weights: model.safetensors, or those that model.safetensors.index.json names,
+// sorted. Where there are both, they must have the same tensors. Of adapters it is adapter_model.safetensors, of a GGUF
+// file the file itself.
 func (b *Bundle) WeightFiles() ([]string, error) {
 	if is, err := b.HasAdapters(); err != nil || is {
 		return []string{b.Path(model.AdapterWeightsFile)}, err
@@ -84,7 +85,8 @@ func indexOf(dir string) (map[string]string, error) {
 	return nil, nil
 }
 
-// differentWeights says what the tensors of a file and those of several have not in common; "" where they are the same, bit by bit.
+// differentWeights says what the tensors of a file and those of several have not in common; "" where they are the same,
+// bit by bit.
 func differentWeights(single string, shards []string) (differ string, err error) {
 	var in [2]map[string]*safetensors.File
 	for i, names := range [][]string{{single}, shards} {

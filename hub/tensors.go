@@ -16,8 +16,8 @@ import (
 	"gputrain/model"
 )
 
-// Tensors are those of the weights, by the names that Hugging Face's files have for them. They are read, and widened, until
-// Close. A matrix in nf4 of bitsandbytes is one, with what lies beside it to say what it stands for.
+// Tensors are those of the weights, by the names that Hugging Face's files have for them. They are read, and widened,
+// until Close. A matrix in nf4 of bitsandbytes is one, with what lies beside it to say what it stands for.
 func (b *Bundle) Tensors() (_ []array.Tensor, err error) {
 	if b.tensors == nil {
 		if b.isGGUF {
@@ -66,8 +66,8 @@ func (b *Bundle) openAdapters() ([]*safetensors.File, error) {
 // wholeTypes are the names of bitsandbytes.DTypes in files.
 var wholeTypes = map[string]string{"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 
-// TensorsOf are the tensors of open files, sorted by name. Those that only say what a matrix in nf4 stands for are none of their
-// own.
+// TensorsOf are the tensors of open files, sorted by name. Those that only say what a matrix in nf4 stands for are none
+// of their own.
 func TensorsOf(files ...*safetensors.File) (tensors []array.Tensor, err error) {
 	in, all, packed := map[string]*safetensors.File{}, map[string]array.Tensor{}, map[string]bool{}
 	for _, f := range files {
@@ -100,7 +100,8 @@ func TensorsOf(files ...*safetensors.File) (tensors []array.Tensor, err error) {
 	return tensors, nil
 }
 
-// openWeights opens the files of weights, and compares them with their index. After an error it returns those that are open.
+// openWeights opens the files of weights, and compares them with their index. After an error it returns those that are
+// open.
 func (b *Bundle) openWeights() (files []*safetensors.File, err error) {
 	index, err := indexOf(b.path)
 	if err != nil {

@@ -79,8 +79,9 @@ func verified(fs checkpoint.FileSystem, dir string) (checkpoint.Record, error) {
 	return checkpoint.ReadRecord(fs, dir)
 }
 
-// OpenWeights verifies the parameters alone and opens their files, to be read until these are closed, of a checkpoint or of any
-// model on disk, whatever trained it. The definition may be left out of the configuration: the model's own is used.
+// OpenWeights verifies the parameters alone and opens their files, to be read until these are closed, of a checkpoint
+// or of any model on disk, whatever trained it. The definition may be left out of the configuration: the model's own is
+// used.
 func OpenWeights(c Config, path string) (Config, *model.Stored, io.Closer, error) {
 	if err := checkpoint.VerifyModel(checkpoint.OS, path); err != nil {
 		return c, nil, nil, err

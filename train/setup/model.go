@@ -15,8 +15,9 @@ import (
 	"gputrain/tokenizer"
 )
 
-// Open opens a model: path itself where it is a GGUF file, or holds a config.json or an adapter_config.json, the newest whole
-// checkpoint where it is a run directory; out is told of damaged ones. A training run that goes on leaves the checkpoint until Close.
+// Open opens a model: path itself where it is a GGUF file, or holds a config.json or an adapter_config.json, the newest
+// whole checkpoint where it is a run directory; out is told of damaged ones. A training run that goes on leaves the
+// checkpoint until Close.
 func Open(path string, out io.Writer) (*hub.Bundle, error) {
 	b := hub.Open(path)
 	if b.IsGGUF() {

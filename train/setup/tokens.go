@@ -38,8 +38,8 @@ type Tokens struct {
 	files *hub.Bundle // at Path; nil: there are none
 }
 
-// tokensOf finds the tokenizer of a run file, with what its model is from (nil: from none), and lays what it has found over data.tokens
-// and data.tokenizer_fingerprint: a run records it, and is held to it.
+// tokensOf finds the tokenizer of a run file, with what its model is from (nil: from none), and lays what it has found
+// over data.tokens and data.tokenizer_fingerprint: a run records it, and is held to it.
 func tokensOf(cfg *runfile.Config, from *hub.Bundle, out io.Writer) (Tokens, error) {
 	d := cfg.Data
 	t := Tokens{Kind: d.Tokens, Path: d.Tokenizer}
@@ -147,8 +147,8 @@ func (t Tokens) explain(settings []train.Setting) []train.Setting {
 	return settings
 }
 
-// Companions are the files that go where a model goes, byte for byte, under the names by which other programs know them: of the
-// first of some models or tokenizers that has any; nil is none.
+// Companions are the files that go where a model goes, byte for byte, under the names by which other programs know
+// them: of the first of some models or tokenizers that has any; nil is none.
 func Companions(models ...*hub.Bundle) (out []checkpoint.Source, err error) {
 	for _, b := range models {
 		for _, name := range checkpoint.Companions {
