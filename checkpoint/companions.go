@@ -5,8 +5,8 @@ import "slices"
 // GenerationFile says how text is drawn from a model.
 const GenerationFile = "generation_config.json"
 
-// Companions are the names of what goes where a model goes, byte for byte: the files of its tokenizer, and how text is drawn from
-// it.
+// Companions are the names of what goes where a model goes, byte for byte: the files of its tokenizer, and how text is
+// drawn from it.
 var Companions = []string{
 	"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
 	"chat_template.jinja", "chat_template.json", GenerationFile,

@@ -31,8 +31,8 @@ func (e *BaseError) Error() string {
 // Unwrap gives the cause.
 func (e *BaseError) Unwrap() error { return e.Err }
 
-// whole is an error about what a file says, or what lies in its place where it was not downloaded.
-func whole(raw []byte, err error) error {
+// inPlace is an error about what a file says, or what lies in its place where it was not downloaded.
+func inPlace(raw []byte, err error) error {
 	if what := placeholder.What(raw); what != "" {
 		return errors.New(what)
 	}
@@ -41,7 +41,7 @@ func whole(raw []byte, err error) error {
 
 // HasAdapters tells whether the directory has adapters: a PEFT directory, or a checkpoint of them.
 func (b *Bundle) HasAdapters() (bool, error) {
-	if b.as != nil {
+	if b.isGGUF {
 		return false, nil
 	}
 	_, err := b.Stat(model.AdapterConfigFile)
@@ -54,18 +54,19 @@ func (b *Bundle) HasAdapters() (bool, error) {
 // On says where the base is, in place of what the directory says: it is closed with b.
 func (b *Bundle) On(base *Bundle) {
 	b.base = base
-	b.below = append(b.below, base)
+	b.AtClose(base.Close)
 }
 
-// open opens a base, to be closed with b.
-func (b *Bundle) open(path string) *Bundle {
-	base := Open(path)
-	b.below = append(b.below, base)
-	return base
+// baseAt is the base, which the directory says is at a path.
+func (b *Bundle) baseAt(path string) *Bundle {
+	if b.base == nil {
+		b.On(Open(path))
+	}
+	return b.base
 }
 
-// Base is the model that adapters stand on: what On gave or, in this order, what base.json and adapter_config.json say, the
-// latter a directory as it stands there or beside b. nil: b has no adapters.
+// Base is the model that adapters stand on: what On gave or, in this order, what base.json and adapter_config.json say,
+// the latter a directory as it stands there or beside b. nil: b has no adapters.
 func (b *Bundle) Base() (*Bundle, error) {
 	if is, err := b.HasAdapters(); err != nil || !is {
 		return nil, err
@@ -75,7 +76,7 @@ func (b *Bundle) Base() (*Bundle, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.base = b.open(named)
+		b.baseAt(named)
 	}
 	is, err := b.base.HasAdapters()
 	if is {
@@ -96,11 +97,7 @@ func (b *Bundle) namedBase() (string, error) {
 	if left != nil {
 		return left.Directory, nil
 	}
-	raw, err := b.adapterConfig()
-	if err != nil {
-		return "", err
-	}
-	name, err := b.adapterBase(raw)
+	_, name, err := b.adapterConfig()
 	if err != nil {
 		return "", err
 	}
@@ -129,14 +126,11 @@ func (b *Bundle) directoryOf(name string) (found string, tried []string) {
 	return "", tried
 }
 
-// BaseOnHub is what the hub calls the base of adapters, where their configuration has such a name and no directory; else "".
+// BaseOnHub is what the hub calls the base of adapters, where their configuration has such a name and no directory;
+// else "".
 func (b *Bundle) BaseOnHub() string {
-	raw, err := b.adapterConfig()
-	if err != nil {
-		return "" // reading the model says what is wrong
-	}
-	name, err := b.adapterBase(raw)
-	if err != nil || !IsHubName(name) {
+	_, name, err := b.adapterConfig()
+	if err != nil || !IsHubName(name) { // reading the model says what is wrong
 		return ""
 	}
 	if found, _ := b.directoryOf(name); found != "" {
@@ -145,31 +139,21 @@ func (b *Bundle) BaseOnHub() string {
 	return name
 }
 
-// adapterConfig is adapter_config.json.
-func (b *Bundle) adapterConfig() ([]byte, error) {
-	raw, err := b.ReadFile(model.AdapterConfigFile)
-	if err != nil {
-		return nil, fmt.Errorf("model: read adapter %w", err)
+// adapterConfig is adapter_config.json, and what it calls the base.
+func (b *Bundle) adapterConfig() (raw []byte, base string, err error) {
+	if raw, err = b.ReadFile(model.AdapterConfigFile); err != nil {
+		return nil, "", fmt.Errorf("model: read adapter %w", err)
 	}
-	return raw, nil
-}
-
-// adapterBase is what adapter_config.json calls the base.
-func (b *Bundle) adapterBase(raw []byte) (string, error) {
-	name, err := model.AdapterBase(raw)
-	if err != nil {
-		return "", fmt.Errorf("model: read adapter %q: %w", b.Path(model.AdapterConfigFile), whole(raw, err))
+	if base, err = model.AdapterBase(raw); err != nil {
+		return nil, "", fmt.Errorf("model: read adapter %q: %w", b.Path(model.AdapterConfigFile), inPlace(raw, err))
 	}
-	return name, nil
+	return raw, base, nil
 }
 
 // adapted is the definition of adapters, on their base.
 func (b *Bundle) adapted() (model.Definition, error) {
-	raw, err := b.adapterConfig()
+	raw, _, err := b.adapterConfig()
 	if err != nil {
-		return nil, err
-	}
-	if _, err := b.adapterBase(raw); err != nil { // it is read before the base is looked for
 		return nil, err
 	}
 	def, err := b.config()
@@ -237,8 +221,8 @@ func ReadBase(path string) (*model.Base, error) {
 	return left, errors.Join(err, b.Close())
 }
 
-// Bases are the directories that a directory has its parameters from besides itself: its base, the base of that, and so on. Those
-// that cannot be read any more end the list: opening them says why.
+// Bases are the directories that a directory has its parameters from besides itself: its base, the base of that, and so
+// on. Those that cannot be read any more end the list: opening them says why.
 func Bases(path string) (paths []string) {
 	for range mostBases {
 		left, err := ReadBase(path)
@@ -254,96 +238,84 @@ func Bases(path string) (paths []string) {
 // anything lets every parameter be missing.
 var anything = regexp.MustCompile("")
 
-// Weights opens the weights of def, to be read until Close. To read one that is not finite is a *model.NotFiniteError. Every
-// parameter must be there with its shape, and nothing else but known constants and, with a tied head, a copy of the embedding.
-// Parameters that the directory leaves out are read in its base, whose fingerprint is compared.
+// Weights opens the weights of def, to be read until Close. To read one that is not finite is a *model.NotFiniteError.
+// Every parameter must be there with its shape, and nothing else but known constants and, with a tied head, a copy of
+// the embedding. Parameters that the directory leaves out are read in its base, whose fingerprint is compared.
 func (b *Bundle) Weights(def model.Definition) (*model.Stored, error) {
 	return b.weights(def, nil, nil)
 }
 
 // weights is Weights of what may lack parameters; above are the directories whose bases led to b, without links.
 func (b *Bundle) weights(def model.Definition, allowed []*regexp.Regexp, above []string) (*model.Stored, error) {
-	if len(model.AdapterParams(def)) > 0 {
-		return b.adapters(def, above)
+	what, adapters := "weights", len(model.AdapterParams(def)) > 0
+	if adapters {
+		what = "adapter"
 	}
 	left, err := b.LeftOut()
-	if err != nil {
-		return nil, fmt.Errorf("model: read weights: %w (%s)", err, b.path)
-	}
-	if left == nil && b.base != nil {
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("model: read %s: %w (%s)", what, err, b.path)
+	case left != nil:
+		allowed = []*regexp.Regexp{anything}
+	case !adapters && b.base != nil:
 		return nil, fmt.Errorf("model: read weights: base %q: found all parameters in %s, wanted some that are left to a base", b.base.path, b.path)
 	}
-	if left != nil {
-		allowed = []*regexp.Regexp{anything}
+	s, err := b.bind(def, what, allowed)
+	switch {
+	case err != nil:
+		return nil, err
+	case left != nil:
+		return s, b.lay(s, model.BaseOf(def), *left, above)
+	case adapters:
+		return s, b.stand(s, model.BaseOf(def))
 	}
-	tensors, err := b.Tensors()
-	if err != nil {
-		return nil, fmt.Errorf("model: read weights: %w", err)
-	}
-	s, err := model.Bind(def, b.path, tensors, allowed...)
-	if err != nil {
-		return nil, fmt.Errorf("%w (%s)", err, b.path)
-	}
-	if left != nil {
-		err = b.lay(s, def, *left, above)
-	}
-	return s, err
+	return s, nil
 }
 
-// adapters opens the adapters of def, and the weights of their base.
-func (b *Bundle) adapters(def model.Definition, above []string) (*model.Stored, error) {
-	s, err := b.bindAdapters(def)
+// bind finds the parameters of def among the tensors.
+func (b *Bundle) bind(def model.Definition, what string, allowed []*regexp.Regexp) (*model.Stored, error) {
+	tensors, err := b.Tensors()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("model: read %s: %w", what, err)
 	}
-	left, err := b.LeftOut()
-	if err != nil {
-		return nil, fmt.Errorf("model: read adapter: %w (%s)", err, b.path)
+	s, err := model.Bind(def, b.path, tensors, allowed...)
+	switch {
+	case err != nil && what == "adapter":
+		return nil, fmt.Errorf("model: read adapter %q: %w", b.Path(model.AdapterWeightsFile), err)
+	case err != nil:
+		return nil, fmt.Errorf("%w (%s)", err, b.path)
 	}
-	if left != nil {
-		return s, b.lay(s, model.BaseOf(def), *left, above)
-	}
+	return s, nil
+}
+
+// stand puts the adapters of s upon the weights of their base, def.
+func (b *Bundle) stand(s *model.Stored, def model.Definition) error {
 	base, err := b.Base()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	upon, err := b.readBase(model.FingerprintFile)
 	if err != nil {
-		return nil, fmt.Errorf("model: read adapter: %w (%s)", err, b.path)
+		return fmt.Errorf("model: read adapter: %w (%s)", err, b.path)
 	}
-	below, err := base.Weights(model.BaseOf(def))
+	below, err := base.Weights(def)
 	if err != nil {
-		return nil, &BaseError{Dir: b.path, Base: base.path, Err: err}
+		return &BaseError{Dir: b.path, Base: base.path, Err: err}
 	}
 	s.StandOn(below, upon)
-	return s, nil
-}
-
-func (b *Bundle) bindAdapters(def model.Definition) (*model.Stored, error) {
-	tensors, err := b.Tensors()
-	if err != nil {
-		return nil, fmt.Errorf("model: read adapter: %w", err)
-	}
-	s, err := model.Bind(def, b.path, tensors)
-	if err != nil {
-		return nil, fmt.Errorf("model: read adapter %q: %w", b.Path(model.AdapterWeightsFile), err)
-	}
-	return s, nil
+	return nil
 }
 
 // Adapters is def with the adapters of b, and these alone: nothing is read of their base.
 func (b *Bundle) Adapters(def model.Definition) (model.Definition, *model.Stored, error) {
-	raw, err := b.adapterConfig()
+	raw, _, err := b.adapterConfig()
+	if err == nil {
+		def, err = b.adapt(raw, def)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := b.adapterBase(raw); err != nil {
-		return nil, nil, err
-	}
-	if def, err = b.adapt(raw, def); err != nil {
-		return nil, nil, err
-	}
-	s, err := b.bindAdapters(def)
+	s, err := b.bind(def, "adapter", nil)
 	return def, s, err
 }
 
@@ -378,11 +350,7 @@ func (b *Bundle) lay(s *model.Stored, def model.Definition, left model.Base, abo
 	case len(above) > mostBases:
 		return failed(fmt.Errorf("found more than %d bases behind each other", mostBases))
 	}
-	base := b.base
-	if base == nil {
-		base = b.open(left.Directory)
-		b.base = base
-	}
+	base := b.baseAt(left.Directory)
 	if config, err := base.config(); err == nil && config.Kind() != def.Kind() {
 		return failed(fmt.Errorf("found a model of kind %s, wanted %s: it is not what was trained upon", config.Kind(), def.Kind()))
 	}
@@ -404,9 +372,9 @@ func (e *PatternError) Error() string {
 	return fmt.Sprintf("model: read weights: allowed to be missing: %v", e.err)
 }
 
-// Partial is Definition and Weights of a model that may lack parameters: those of whose paths one of allowed, regular expressions,
-// matches. Stored.Params draws them. An expression that matches no parameter of the model is a *PatternError; another shape and a
-// tensor that is no parameter are errors whatever is allowed.
+// Partial is Definition and Weights of a model that may lack parameters: those of whose paths one of allowed, regular
+// expressions, matches. Stored.Params draws them. An expression that matches no parameter of the model is a
+// *PatternError; another shape and a tensor that is no parameter are errors whatever is allowed.
 func (b *Bundle) Partial(allowed []string) (model.Definition, *model.Stored, error) {
 	def, err := b.Definition()
 	if err != nil {

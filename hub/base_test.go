@@ -50,7 +50,8 @@ func fingerprint(t *testing.T, params []array.Host) string {
 	return sum
 }
 
-// A directory that lacks parameters has them from its base, which may have a base of its own; another base is refused by its name.
+// A directory that lacks parameters has them from its base, which may have a base of its own; another base is refused
+// by its name.
 func TestWeightsWithABase(t *testing.T) {
 	def, err := NewGPT2(GPT2Config{Layers: 2, Heads: 1, Width: 8, Vocab: 16, Context: 4})
 	require.NoError(t, err)

@@ -12,9 +12,10 @@ import (
 	. "gputrain/model"
 )
 
-// Other programs load what is proposed. Transformers refuses heads whose number does not divide the width (LlamaConfig, Gemma2Config).
-// llama.cpp makes queries and outputs as wide as the model in the families that are named here, has room for 512 layers, and scales the
-// scores of a gemma2 of 46 layers and a gemma3 of 62 by width over heads (src/models/*.cpp).
+// Other programs load what is proposed. Transformers refuses heads whose number does not divide the width (LlamaConfig,
+// Gemma2Config). llama.cpp makes queries and outputs as wide as the model in the families that are named here, has room
+// for 512 layers, and scales the scores of a gemma2 of 46 layers and a gemma3 of 62 by width over heads
+// (src/models/*.cpp).
 func TestSizedIsLoadedByOthers(t *testing.T) {
 	square := []string{"qwen2", "olmo2", "phi3"}
 	sizes := []float64{2e5, 2e6, 2e7, 1.24e8, 1e9}

@@ -32,7 +32,8 @@ func both(t *testing.T, def Definition, single, several []array.Host) (dir strin
 	return dir
 }
 
-// Of one file of weights and several, which transformers leaves behind of a model that another was saved over, neither is taken unless they say the same.
+// Of one file of weights and several, which transformers leaves behind of a model that another was saved over, neither
+// is taken unless they say the same.
 func TestSingleFileBesideAnIndex(t *testing.T) {
 	def := smallDefinitions(t)[0]
 	old, tuned := Init(def, 1), Init(def, 2)
@@ -106,7 +107,7 @@ func TestRefusedIndexes(t *testing.T) {
 		for range 5 {
 			dir := t.TempDir()
 			write("model.safetensors.index.json", text)(t, dir)
-			_, err := openFiles(dir)
+			_, err := opened(t, dir).openWeights()
 			require.ErrorContains(t, err, says)
 			assert.Less(t, len(err.Error()), 1000)
 		}

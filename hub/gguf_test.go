@@ -55,7 +55,8 @@ func writeGGUF(t *testing.T, path string, config []byte, as gguf.Type) (Definiti
 	return def, params
 }
 
-// A GGUF file is the directory that it was made of: the same network, the same numbers, in whatever pieces they are read.
+// A GGUF file is the directory that it was made of: the same network, the same numbers, in whatever pieces they are
+// read.
 func TestGGUFIsItsDirectory(t *testing.T) {
 	decoder := `"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "num_hidden_layers": 2, "intermediate_size": 96, "vocab_size": 13, "max_position_embeddings": 64`
 	for name, config := range map[string]string{

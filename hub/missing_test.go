@@ -13,7 +13,8 @@ import (
 	. "gputrain/model"
 )
 
-// A model that got a layer and a head of its own after it was saved: what is not stored is what a new model of that seed has, the rest as stored.
+// A model that got a layer and a head of its own after it was saved: what is not stored is what a new model of that
+// seed has, the rest as stored.
 func TestPartial(t *testing.T) {
 	def := smallDefinitions(t)[2]
 	trained, fresh := Init(def, 9), Init(def, 4)

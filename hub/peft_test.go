@@ -16,7 +16,8 @@ import (
 	. "gputrain/model"
 )
 
-// A PEFT directory that is read and written again has the same bytes, whatever its type, with its base's head tied and not.
+// A PEFT directory that is read and written again has the same bytes, whatever its type, with its base's head tied and
+// not.
 func TestAdapterDirectory(t *testing.T) {
 	for k, base := range smallDefinitions(t)[:4] {
 		for i, l := range []LoRA{

@@ -1,7 +1,7 @@
 package hub
 
 import (
-	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,8 +24,9 @@ const (
 	indexFile  = singleFile + ".index.json"
 )
 
-// WeightFiles are the files with the weights: model.safetensors, or those that model.safetensors.index.json names, sorted. Where there are both,
-// they must have the same tensors. Of adapters it is adapter_model.safetensors, of a GGUF file the file itself.
+// WeightFiles are the files with the weights: model.safetensors, or those that model.safetensors.index.json names,
+// sorted. Where there are both, they must have the same tensors. Of adapters it is adapter_model.safetensors, of a GGUF
+// file the file itself.
 func (b *Bundle) WeightFiles() ([]string, error) {
 	if is, err := b.HasAdapters(); err != nil || is {
 		return []string{b.Path(model.AdapterWeightsFile)}, err
@@ -84,26 +85,25 @@ func indexOf(dir string) (map[string]string, error) {
 	return nil, nil
 }
 
-// differentWeights says what the tensors of a file and those of several have not in common; "" where they are the same, bit by bit.
+// differentWeights says what the tensors of a file and those of several have not in common; "" where they are the same,
+// bit by bit.
 func differentWeights(single string, shards []string) (differ string, err error) {
-	one, err := safetensors.Open(single)
-	if err != nil {
-		return "", err
-	}
-	defer one.Close()
-	in := map[string]*safetensors.File{}
-	for _, shard := range shards {
-		f, err := safetensors.Open(shard)
-		if err != nil {
-			return "", err
-		}
-		defer f.Close()
-		for _, name := range f.Names() {
-			in[name] = f
+	var in [2]map[string]*safetensors.File
+	for i, names := range [][]string{{single}, shards} {
+		in[i] = map[string]*safetensors.File{}
+		for _, name := range names {
+			f, err := safetensors.Open(name)
+			if err != nil {
+				return "", err
+			}
+			defer f.Close()
+			for _, tensor := range f.Names() {
+				in[i][tensor] = f
+			}
 		}
 	}
-	for _, name := range one.Names() {
-		other := in[name]
+	for _, name := range slices.Sorted(maps.Keys(in[0])) {
+		one, other := in[0][name], in[1][name]
 		if other == nil {
 			return fmt.Sprintf("only the former has %q", name), nil
 		}
@@ -114,9 +114,9 @@ func differentWeights(single string, shards []string) (differ string, err error)
 		if !same {
 			return fmt.Sprintf("first in %q", name), nil
 		}
-		delete(in, name)
+		delete(in[1], name)
 	}
-	for _, name := range slices.Sorted(maps.Keys(in)) {
+	for _, name := range slices.Sorted(maps.Keys(in[1])) {
 		return fmt.Sprintf("only the latter has %q", name), nil
 	}
 	return "", nil
@@ -128,29 +128,19 @@ func sameTensor(a, b *safetensors.File, name string) (bool, error) {
 	if d, s, _ := b.Info(name); d != dtype || !slices.Equal(s, shape) {
 		return false, nil
 	}
-	one, err := a.Bytes(name)
-	if err != nil {
-		return false, err
-	}
-	other, err := b.Bytes(name)
-	if err != nil {
-		return false, err
-	}
-	left, right := make([]byte, 1<<20), make([]byte, 1<<20)
-	for {
-		n, err := io.ReadFull(one, left)
-		m, failed := io.ReadFull(other, right[:n])
-		switch {
-		case errors.Is(err, io.EOF):
-			return true, nil
-		case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+	var sums [2][sha256.Size]byte
+	for i, f := range []*safetensors.File{a, b} {
+		raw, err := f.Bytes(name)
+		if err != nil {
 			return false, err
-		case failed != nil:
-			return false, failed
-		case !bytes.Equal(left[:n], right[:m]):
-			return false, nil
 		}
+		sum := sha256.New()
+		if _, err := io.Copy(sum, raw); err != nil {
+			return false, err
+		}
+		sum.Sum(sums[i][:0])
 	}
+	return sums[0] == sums[1], nil
 }
 
 // readIndex returns the file that holds each tensor. Files must lie in the same directory.

@@ -23,9 +23,10 @@ type Stored struct {
 	finite finiteness
 }
 
-// Bind finds the parameters of def among the tensors of files, which are open: from names them in messages. Every parameter must
-// be there with its shape, but for those whose paths one of missing matches, and nothing else but known constants and, with a tied
-// head, a copy of the embedding. Of a network with adapters the tensors are these alone: StandOn or TakeFrom give the rest.
+// Bind finds the parameters of def among the tensors of files, which are open: from names them in messages. Every
+// parameter must be there with its shape, but for those whose paths one of missing matches, and nothing else but known
+// constants and, with a tied head, a copy of the embedding. Of a network with adapters the tensors are these alone:
+// StandOn or TakeFrom give the rest.
 func Bind(def Definition, from string, tensors []array.Tensor, missing ...*regexp.Regexp) (_ *Stored, err error) {
 	s := &Stored{params: laidOut(def), in: weights{}, dir: from}
 	for _, t := range tensors {
@@ -82,8 +83,8 @@ func (s *Stored) Read(path string) ([]float32, error) {
 	return data, s.check(name, data)
 }
 
-// Params are all parameters, in canonical order, to be read from the files when they are used. Those that are not stored are drawn as Init
-// draws them from seed, and drawn names them.
+// Params are all parameters, in canonical order, to be read from the files when they are used. Those that are not
+// stored are drawn as Init draws them from seed, and drawn names them.
 func (s *Stored) Params(seed uint64) (hosts []array.Host, drawn []string) {
 	return s.hosts(s.params, seed)
 }

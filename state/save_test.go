@@ -152,7 +152,11 @@ func TestLoadOfOtherFactors(t *testing.T) {
 
 func mustWeights(t *testing.T, dir string, def model.Definition) []buffers.Host {
 	t.Helper()
-	hosts, err := hub.ReadWeights(dir, def)
+	files := hub.Open(dir)
+	defer files.Close()
+	weights, err := files.Weights(def)
+	require.NoError(t, err)
+	hosts, err := weights.All()
 	require.NoError(t, err)
 	return hosts
 }

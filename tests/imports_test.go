@@ -83,8 +83,9 @@ func TestTrainedWithoutReaders(t *testing.T) {
 // opensModels are the packages that may import hub; what else trains takes values.
 var opensModels = []string{"gputrain/hub", "gputrain/state", "gputrain/train", "gputrain/cmd", "gputrain/tests"}
 
-// TestOnlyHubOpensModels: a model on disk is opened in hub, which alone knows GGUF but for the command that writes such files; and hub is asked by the loader of
-// checkpoints and by what makes a run, so that each model is opened once and closed by who has opened it.
+// TestOnlyHubOpensModels: a model on disk is opened in hub, which alone knows GGUF but for the command that writes such
+// files; and hub is asked by the loader of checkpoints and by what makes a run, so that each model is opened once and
+// closed by who has opened it.
 func TestOnlyHubOpensModels(t *testing.T) {
 	out, err := exec.Command("go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "gputrain/...").Output()
 	require.NoError(t, err)

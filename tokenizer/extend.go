@@ -131,8 +131,8 @@ func (t *Tokenizer) Since(fingerprint string) string {
 // Padding is the token that fills batches up; "" for none.
 func (t *Tokenizer) Padding() string { return t.roles["pad_token"] }
 
-// Read reads a file of the tokenizer's directory, with the tokens in it that other files there add: for programs that read one file alone, while they
-// are open. Where there is none, the error is fs.ErrNotExist.
+// Read reads a file of the tokenizer's directory, with the tokens in it that other files there add: for programs that
+// read one file alone, while they are open. Where there is none, the error is fs.ErrNotExist.
 func (t *Tokenizer) Read(name string) ([]byte, error) {
 	raw, err := fs.ReadFile(t.from, name)
 	var with map[string]any

@@ -11,8 +11,8 @@ import (
 	"gputrain/internal/stranger"
 )
 
-// Open reads the tokenizer of a directory, or of what stands for one, such as a hub.Bundle: its tokenizer.json, else its
-// tokenizer.model, with what other files there say of tokens.
+// Open reads the tokenizer of a directory, or of what stands for one, such as a hub.Bundle: its tokenizer.json, else
+// its tokenizer.model, with what other files there say of tokens.
 func Open(files stranger.Files) (*Tokenizer, error) {
 	t, err := open(files)
 	if err != nil {

@@ -45,8 +45,8 @@ func (t *opening) noteOrigin() (err error) {
 	return err
 }
 
-// Adapters are those of a directory that are among the parameters of a run: what they were trained upon is compared with what
-// the run begins with.
+// Adapters are those of a directory that are among the parameters of a run: what they were trained upon is compared
+// with what the run begins with.
 type Adapters struct {
 	From  string      // the directory; "": there are none
 	Upon  *model.Base // what they were trained upon; nil: the directory does not say

@@ -30,7 +30,8 @@ type writeFlags struct {
 	ShardSize string `help:"Largest size of a weights file; larger models are split into several files with an index." default:"5GB" placeholder:"SIZE"`
 }
 
-// options are those of an export with the files for other programs of the first of some models that has any, which go where the model goes.
+// options are those of an export with the files for other programs of the first of some models that has any, which go
+// where the model goes.
 func (f writeFlags) options(command string, models ...*hub.Bundle) (o model.ExportOptions, err error) {
 	o = model.ExportOptions{Companions: map[string]func(io.Writer) error{}, Tell: func(what string) { say("gputrain: %s: %s\n", command, what) }}
 	if o.ShardBytes, err = runfile.ParseBytes(f.ShardSize); err != nil || o.ShardBytes == 0 {
@@ -85,10 +86,10 @@ func (c *exportCmd) Run(ctx context.Context) error {
 		return err
 	}
 	begun, like, err := setup.Original(m.Bundle, c.Base, told)
-	defer begun.Close()
 	if err != nil {
 		return err
 	}
+	defer begun.Close()
 	def := m.def
 	if like == nil || len(model.AdapterParams(def)) > 0 {
 		like = m.weights

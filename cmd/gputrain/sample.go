@@ -36,8 +36,8 @@ type samplingFlags struct {
 	RepetitionPenalty *float64 `help:"Penalty on tokens already in the text: it divides their positive logits and multiplies negative ones; 1 = none." placeholder:"1"`
 }
 
-// sampling is how text is drawn from a model: as the flags say, else its generation_config.json, which standard error names. Of no
-// model yet, nil, it is as the flags say alone.
+// sampling is how text is drawn from a model: as the flags say, else its generation_config.json, which standard error
+// names. Of no model yet, nil, it is as the flags say alone.
 func (c *samplingFlags) sampling(command string, of *hub.Bundle, prompt string, tokens int) (train.SampleConfig, error) {
 	s := train.SampleConfig{Prompt: prompt, Tokens: tokens, Temperature: 0.8, TopK: 40, Seed: c.Seed}
 	if of != nil {

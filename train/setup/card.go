@@ -71,8 +71,8 @@ func runOf(dir string, tell func(string)) *train.Summary {
 	return s
 }
 
-// bases are the models that the model began with, the nearest first: that of its adapters' base, what its run began with, what the run of that began
-// with. last is where the last is, or was: that one may be gone.
+// bases are the models that the model began with, the nearest first: that of its adapters' base, what its run began
+// with, what the run of that began with. last is where the last is, or was: that one may be gone.
 func (e Exporting) bases() (models []*hub.Bundle, last string) {
 	next := ""
 	base, err := e.From.Base()

@@ -28,11 +28,7 @@ type Weights struct {
 }
 
 // Release closes the files that the parameters are read from; a second call does nothing.
-func (w Weights) Release() {
-	for _, b := range w.files {
-		_ = b.Close() // nothing was written
-	}
-}
+func (w Weights) Release() { closeAll(w.files) }
 
 // from is the model that the run begins with; nil: none.
 func (w Weights) from() *hub.Bundle {
@@ -89,42 +85,55 @@ func look(cfg *runfile.Config, out io.Writer, open opener) (w plan.World, begin 
 
 // onPaper reads what the directory of model.from says of its model, and its tokenizer; weights need not be there.
 func onPaper(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, error) {
-	return begin(cfg, out, func(*hub.Bundle) error { return nil }, func(b *hub.Bundle, _ *Weights) (model.Definition, error) {
-		return b.Definition()
-	})
+	return begin(cfg, out, false)
 }
 
-// begin opens model.from, checks it, and reads its tokenizer and then of it what read does.
-func begin(
-	cfg *runfile.Config, out io.Writer, check func(*hub.Bundle) error, read func(*hub.Bundle, *Weights) (model.Definition, error),
-) (def model.Definition, w Weights, err error) {
+// from opens model.from, a whole model.
+func from(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, error) {
+	return begin(cfg, out, true)
+}
+
+// begin opens model.from and its tokenizer, with weights or without.
+func begin(cfg *runfile.Config, out io.Writer, weights bool) (def model.Definition, w Weights, err error) {
 	b, err := Open(cfg.Model.From, out)
 	if err != nil {
 		return nil, w, err
 	}
 	w = Weights{Dir: b.Path("."), files: []*hub.Bundle{b}}
-	if err = check(b); err == nil {
-		w.Tokens, err = tokensOf(cfg, b, out)
-	}
-	if err == nil {
-		if def, err = read(b, &w); err != nil {
-			err = modelError(err)
+	defer func() {
+		if err != nil {
+			w.Release()
+			w = Weights{}
+		}
+	}()
+	if weights {
+		switch base, err := b.Base(); {
+		case err != nil:
+			return nil, w, &ModelError{err}
+		case base != nil:
+			return nil, w, &UsageError{cfg.Wrong("model.from", fmt.Errorf("found adapters in %s, wanted a model: model.from=%s with lora.from=%s goes on with them",
+				w.Dir, base.Path("."), cfg.Model.From))}
 		}
 	}
-	if err != nil {
-		w.Release()
-		return nil, Weights{}, err
+	if w.Tokens, err = tokensOf(cfg, b, out); err != nil {
+		return nil, w, err
 	}
+	if !weights {
+		if def, err = b.Definition(); err != nil {
+			return nil, w, &ModelError{err}
+		}
+		return def, w, nil
+	}
+	def, w.stored, err = b.Partial(cfg.Model.AllowMissing)
+	var pattern *hub.PatternError
+	switch {
+	case errors.As(err, &pattern):
+		return nil, w, &UsageError{cfg.Wrong("model.allow_missing", err)}
+	case err != nil:
+		return nil, w, &ModelError{err}
+	}
+	w.Params, w.Drawn = w.stored.Params(cfg.Train.Seed)
 	return def, w, nil
-}
-
-// modelError says that an error is the model's, unless it is known to be another's.
-func modelError(err error) error {
-	var usage *UsageError
-	if errors.As(err, &usage) {
-		return err
-	}
-	return &ModelError{err}
 }
 
 // planned is from for a run that is not to be trained: of that, config.json is enough.
@@ -139,31 +148,6 @@ func planned(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, err
 	}
 	fmt.Fprintf(out, "gputrain: %v; this is by its config.json alone\n", err)
 	return def, Weights{Dir: cfg.Model.From, Params: model.Drawn(def, cfg.Train.Seed)}, nil
-}
-
-// from opens model.from, a whole model.
-func from(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, error) {
-	return begin(cfg, out, func(b *hub.Bundle) error {
-		base, err := b.Base()
-		switch {
-		case err != nil:
-			return &ModelError{err}
-		case base != nil:
-			return &UsageError{cfg.Wrong("model.from", fmt.Errorf("found adapters in %s, wanted a model: model.from=%s with lora.from=%s goes on with them",
-				b.Path("."), base.Path("."), cfg.Model.From))}
-		}
-		return nil
-	}, func(b *hub.Bundle, w *Weights) (def model.Definition, err error) {
-		def, w.stored, err = b.Partial(cfg.Model.AllowMissing)
-		var pattern *hub.PatternError
-		if errors.As(err, &pattern) {
-			err = &UsageError{cfg.Wrong("model.allow_missing", err)}
-		}
-		if err == nil {
-			w.Params, w.Drawn = w.stored.Params(cfg.Train.Seed)
-		}
-		return def, err
-	})
 }
 
 // State is what a run trains: its model, with the parameters that it begins with where it takes them from a directory, its optimizer,

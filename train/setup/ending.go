@@ -18,10 +18,10 @@ import (
 	"gputrain/state"
 )
 
-// sayEnds makes checkpoints of a run on conversations say where the model ends its answers, for programs that generate text: transformers and vLLM
-// read generation_config.json, and config.json where that is missing. The tokens that end a text there stay in the list; eos_token of
-// tokenizer_config.json is the tokenizer's own. Files that say it already stay as they are. from is the model that training began with; nil:
-// none.
+// sayEnds makes checkpoints of a run on conversations say where the model ends its answers, for programs that generate
+// text: transformers and vLLM read generation_config.json, and config.json where that is missing. The tokens that end a
+// text there stay in the list; eos_token of tokenizer_config.json is the tokenizer's own. Files that say it already
+// stay as they are. from is the model that training began with; nil: none.
 func (t Tokens) sayEnds(c *state.Config, text *texts.Corpus, from *hub.Bundle) error {
 	ends, err := t.answerEnds(text)
 	if err != nil || len(ends) == 0 {

@@ -25,8 +25,8 @@ type generation struct {
 	Ends stranger.IDs `json:"eos_token_id"`
 }
 
-// Sampling lays what generation_config.json of a model says of sampling over c, and names it; "" where it says nothing. do_sample: false
-// is a temperature of 0. Where it has no eos_token_id, that of config.json ends a text.
+// Sampling lays what generation_config.json of a model says of sampling over c, and names it; "" where it says nothing.
+// do_sample: false is a temperature of 0. Where it has no eos_token_id, that of config.json ends a text.
 func Sampling(b *hub.Bundle, c *train.SampleConfig) (says string, err error) {
 	var g generation
 	ends, err := stranger.Ends(b, "config.json")

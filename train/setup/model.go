@@ -15,25 +15,32 @@ import (
 	"gputrain/tokenizer"
 )
 
-// Open opens a model: path itself where it is a GGUF file, or holds a config.json or an adapter_config.json, the newest whole
-// checkpoint where it is a run directory; out is told of damaged ones. A training run that goes on leaves the checkpoint until Close.
+// Open opens a model: path itself where it is a GGUF file, or holds a config.json or an adapter_config.json, the newest
+// whole checkpoint where it is a run directory; out is told of damaged ones. A training run that goes on leaves the
+// checkpoint until Close.
 func Open(path string, out io.Writer) (*hub.Bundle, error) {
-	if hub.Is(path) {
-		if b := hub.Open(path); b.IsGGUF() {
-			return b, nil
-		}
-	} else if info, err := os.Stat(path); err == nil {
+	b := hub.Open(path)
+	if b.IsGGUF() {
+		return b, nil
+	}
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		return nil, &UsageError{fmt.Errorf("%s: found %s, wanted a run directory, a checkpoint, a model directory or a GGUF file",
 			path, stranger.Kind(info))}
 	}
 	for _, name := range []string{"config.json", model.AdapterConfigFile} {
-		if _, err := os.Stat(filepath.Join(path, name)); err == nil {
+		if _, err := os.Stat(b.Path(name)); err == nil {
 			unlock, err := checkpoint.Hold(checkpoint.OS, path)
-			return held(path, unlock, err)
+			if err != nil {
+				return nil, err
+			}
+			return b.AtClose(unlock), nil
 		}
 	}
 	found, unlock, err := Checkpoints(path).Hold()
-	if err == nil && found.Path == "" {
+	if err != nil {
+		return nil, err
+	}
+	if found.Path == "" {
 		what := ""
 		if files, _ := filepath.Glob(filepath.Join(path, "*.gguf")); len(files) > 0 {
 			what = fmt.Sprintf("; name the GGUF file in it, such as %s", filepath.Base(files[0]))
@@ -44,17 +51,7 @@ func Open(path string, out io.Writer) (*hub.Bundle, error) {
 	for _, r := range found.Rejected {
 		fmt.Fprintf(out, "gputrain: %s\n", r)
 	}
-	return held(found.Path, unlock, err)
-}
-
-// held is the model in a directory that is held until Close.
-func held(dir string, unlock func() error, err error) (*hub.Bundle, error) {
-	if err != nil {
-		return nil, err
-	}
-	b := hub.Open(dir)
-	b.AtClose(unlock)
-	return b, nil
+	return hub.Open(found.Path).AtClose(unlock), nil
 }
 
 // OpenTokenizer opens the tokenizer at a path, a directory, a file of one, or a GGUF file.

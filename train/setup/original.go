@@ -15,15 +15,15 @@ import (
 // mostOriginals is how many runs may have begun with one another.
 const mostOriginals = 8
 
-// Original opens the model that training began with, if b is a checkpoint of a run that began with a directory, and that directory, if it
-// was a checkpoint itself, likewise; nil where training began from scratch. A directory that is gone is told on out, and is nil, unless it is
-// where the first has moved to ("": nobody knows).
+// Original opens the model that training began with, if b is a checkpoint of a run that began with a directory, and
+// that directory, if it was a checkpoint itself, likewise; nil where training began from scratch. A directory that is
+// gone is told on out, and is nil, unless it is where the first has moved to ("": nobody knows).
 func Original(b *hub.Bundle, moved string, out io.Writer) (from *hub.Bundle, weights *model.Stored, err error) {
 	dir := b.Path(".")
 	for range mostOriginals {
 		next, err := beganWith(dir)
 		if err != nil {
-			return from, nil, err
+			return nil, nil, errors.Join(err, from.Close())
 		}
 		if next == "" {
 			break
@@ -44,7 +44,7 @@ func Original(b *hub.Bundle, moved string, out io.Writer) (from *hub.Bundle, wei
 		return nil, nil, nil
 	}
 	if _, weights, err = from.Partial([]string{""}); err != nil {
-		return from, nil, &ModelError{err}
+		return nil, nil, errors.Join(&ModelError{err}, from.Close())
 	}
 	return from, weights, nil
 }

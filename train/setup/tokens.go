@@ -55,7 +55,7 @@ func tokensOf(cfg *runfile.Config, from *hub.Bundle, out io.Writer) (t Tokens, e
 		return Tokens{}, &UsageError{err}
 	}
 	if t.Path == "" && from != nil { // what is there all the same
-		if t.Companions, err = companions(from); err != nil {
+		if t.Companions, err = Companions(from); err != nil {
 			return Tokens{}, &UsageError{err}
 		}
 	}
@@ -85,7 +85,7 @@ func (t *Tokens) open(cfg *runfile.Config, out io.Writer) (err error) {
 		fmt.Fprintf(out, "gputrain: tokenizer %s: %s, %d tokens, fingerprint %.12s\n", t.Path, tok.Kind(), tok.VocabSize(), tok.Fingerprint())
 		t.Tokenizer = tok
 	}
-	if t.Companions, err = companions(t.files); err != nil {
+	if t.Companions, err = Companions(t.files); err != nil {
 		return &UsageError{err}
 	}
 	return nil
@@ -111,30 +111,25 @@ func (t Tokens) explain(settings []train.Setting) []train.Setting {
 	return settings
 }
 
-// companions are the files of a model or a tokenizer that go where it goes, byte for byte, under the names by which other programs
-// know them.
-func companions(b *hub.Bundle) (out []checkpoint.Source, err error) {
-	for _, name := range checkpoint.Companions {
-		raw, err := b.ReadFile(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+// Companions are the files that go where a model goes, byte for byte, under the names by which other programs know
+// them: of the first of some models or tokenizers that has any; nil is none.
+func Companions(models ...*hub.Bundle) (out []checkpoint.Source, err error) {
+	for _, b := range models {
+		for _, name := range checkpoint.Companions {
+			raw, err := b.ReadFile(name)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, checkpoint.TextFile(name, raw))
 		}
-		if err != nil {
-			return nil, err
+		if len(out) > 0 {
+			break
 		}
-		out = append(out, checkpoint.TextFile(name, raw))
 	}
 	return out, nil
-}
-
-// Companions are the files for other programs of the first of some models that has any; nil is none.
-func Companions(models ...*hub.Bundle) ([]checkpoint.Source, error) {
-	for _, b := range models {
-		if all, err := companions(b); err != nil || len(all) > 0 {
-			return all, err
-		}
-	}
-	return nil, nil
 }
 
 // Text is the tokenizer that writes what a model draws; nil: none is known to.

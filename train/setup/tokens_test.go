@@ -20,6 +20,7 @@ import (
 	"gputrain/model"
 	"gputrain/tokenizer"
 	"gputrain/train"
+	"gputrain/train/plan"
 	"gputrain/train/runfile"
 )
 

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
 	"maps"
 	"math"
@@ -11,7 +10,6 @@ import (
 	"strings"
 
 	"gputrain/buffers"
-	"gputrain/buffers/safetensors"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/optim"
@@ -80,7 +78,7 @@ func (l *loraCase) readAdapter(dir fs.FS) error {
 
 // read reads the base and the adapter.
 func (l *loraCase) read(dir fs.FS) ([]buffers.Host, error) {
-	base, params, err := readModel(dir, "base")
+	base, weights, err := openModel(dir, "base")
 	if err != nil {
 		return nil, err
 	}
@@ -91,15 +89,12 @@ func (l *loraCase) read(dir fs.FS) ([]buffers.Host, error) {
 	if l.def, err = model.ParseAdapter(config, base); err != nil {
 		return nil, err
 	}
-	data, err := fs.ReadFile(dir, path.Join("adapter", model.AdapterWeightsFile))
+	adapters, err := bound(dir, path.Join("adapter", model.AdapterWeightsFile), l.def)
 	if err != nil {
 		return nil, err
 	}
-	f, err := safetensors.Parse(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", model.AdapterWeightsFile, err)
-	}
-	return model.AdapterWeights(l.def, params, f.Tensors())
+	adapters.StandOn(weights, nil)
+	return adapters.All()
 }
 
 // merged compares scales and rates with those of the case, and the matrices that it has of the merged model.

@@ -100,6 +100,15 @@ func loadModel(c *goldenCase, dir fs.FS) (*modelCase, error) {
 
 // readModel reads config.json and model.safetensors at a path from dir.
 func readModel(dir fs.FS, at string) (def model.Definition, params []buffers.Host, err error) {
+	def, stored, err := openModel(dir, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	params, err = stored.All()
+	return def, params, err
+}
+
+func openModel(dir fs.FS, at string) (def model.Definition, stored *model.Stored, err error) {
 	config, err := fs.ReadFile(dir, path.Join(at, "config.json"))
 	if err != nil {
 		return nil, nil, err
@@ -107,24 +116,25 @@ func readModel(dir fs.FS, at string) (def model.Definition, params []buffers.Hos
 	if def, err = model.ParseConfig(config); err != nil {
 		return nil, nil, err
 	}
-	data, err := fs.ReadFile(dir, path.Join(at, "model.safetensors"))
+	stored, err = bound(dir, path.Join(at, "model.safetensors"), def)
+	return def, stored, err
+}
+
+// bound are the weights of def in a file of dir.
+func bound(dir fs.FS, at string, def model.Definition) (*model.Stored, error) {
+	data, err := fs.ReadFile(dir, at)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	weights, err := safetensors.Parse(data)
+	f, err := safetensors.Parse(data)
 	if err != nil {
-		return nil, nil, fmt.Errorf("model.safetensors: %w", err)
+		return nil, fmt.Errorf("%s: %w", path.Base(at), err)
 	}
-	tensors, err := hub.TensorsOf(weights)
+	tensors, err := hub.TensorsOf(f)
 	if err != nil {
-		return nil, nil, fmt.Errorf("model: weights: %w", err)
+		return nil, fmt.Errorf("model: weights: %w", err)
 	}
-	stored, err := model.Bind(def, at, tensors)
-	if err != nil {
-		return nil, nil, err
-	}
-	params, err = stored.All()
-	return def, params, err
+	return model.Bind(def, at, tensors)
 }
 
 // path is what package model calls the tensor name.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"gputrain/buffers/array"
 	"gputrain/hub/gguf"
 )
 
@@ -21,16 +22,7 @@ type Directory struct {
 	kind    string // model_type
 	family  family
 	stated  facts
-	tensors []Parameter
-}
-
-// Parameter is a tensor under Hugging Face's name, with the shape and the order of rows that it has there.
-type Parameter struct {
-	Name  string
-	Shape []int
-	Type  gguf.Type // as it is stored
-	// Read gives elements from one on, widened.
-	Read func(dst []float32, first int) error
+	tensors []array.Tensor
 }
 
 // New finds a place for each tensor of a file, which stays the caller's.
@@ -42,8 +34,9 @@ func New(file *gguf.File) (*Directory, error) {
 	return d, nil
 }
 
-// Parameters are all tensors, in the order of the file.
-func (d *Directory) Parameters() []Parameter { return slices.Clone(d.tensors) }
+// Tensors are all tensors under Hugging Face's names, with the shapes and the order of rows that they have there, in the order of
+// the file.
+func (d *Directory) Tensors() []array.Tensor { return slices.Clone(d.tensors) }
 
 // kinds are the model types of llama.cpp's architectures.
 var kinds = func() map[string]string {

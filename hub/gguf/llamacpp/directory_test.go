@@ -216,7 +216,7 @@ func FuzzDirectory(f *testing.F) {
 			for _, name := range []string{"config.json", "generation_config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json"} {
 				_, _ = d.Read(name)
 			}
-			for _, p := range d.Parameters() {
+			for _, p := range d.Tensors() {
 				_ = p.Read(make([]float32, 3), 0)
 			}
 		})

@@ -1,10 +1,12 @@
 package llamacpp
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
 
+	"gputrain/buffers/array"
 	"gputrain/hub/gguf"
 )
 
@@ -33,9 +35,14 @@ func (f family) huggingFaceName(name string) (string, error) {
 	return "", fmt.Errorf("tensor %.100q: found one that has no place in a %s", name, f.arch)
 }
 
+// plainTypes are the types that safetensors has too. Blocks are widened to F32.
+var plainTypes = map[gguf.Type]string{gguf.BF16: "BF16", gguf.F16: "F16"}
+
 // parameter undoes what transform does.
-func (d *Directory) parameter(name string, info gguf.Info) (Parameter, error) {
-	p := Parameter{Name: name, Shape: info.Shape, Type: info.Type, Read: func(dst []float32, first int) error { return d.file.Floats(info.Name, dst, first) }}
+func (d *Directory) parameter(name string, info gguf.Info) (array.Tensor, error) {
+	p := array.Tensor{DType: cmp.Or(plainTypes[info.Type], "F32")}
+	p.Path, p.Shape = name, info.Shape
+	p.Read = func(dst []float32, first int) error { return d.file.Floats(info.Name, dst, first) }
 	switch m := turned.FindStringSubmatch(name); {
 	case d.family.permuted && m != nil:
 		heads, _ := d.stated.integer("attention.head_count")
