@@ -1,8 +1,6 @@
 package template
 
-import (
-	"slices"
-)
+import "slices"
 
 // macroStatement is {% macro %}, or the block of a {% call %}.
 type macroStatement struct {
@@ -10,8 +8,6 @@ type macroStatement struct {
 	names    []string
 	defaults []expression // of the last parameters
 	body     []statement
-
-	caller, varargs, kwargs bool // the body has these names: it takes what they stand for
 }
 
 // A macro is one with the variables it sees.
@@ -24,20 +20,18 @@ type macro struct {
 func (m *macro) call(r *run, a arguments) any {
 	r.deeper()
 	defer r.shallower()
+	if len(a.list) > len(m.of.names) {
+		r.fail("macro '%s' takes not more than %d argument(s)", m.of.name, len(m.of.names))
+	}
 	inner := m.scope.inner()
-	more := &Object{}
-	for i, key := range a.named.keys {
-		name := key.(string)
+	for i, name := range a.named.Keys() {
 		switch place := slices.Index(m.of.names, name); {
 		case place >= 0 && place < len(a.list):
 			r.fail("macro '%s' got two values for the argument '%s'", m.of.name, name)
-		case place < 0 && (name != "caller" || !m.of.caller):
-			more.Set(name, a.named.values[i])
+		case place < 0 && name != "caller":
+			r.fail("macro '%s' takes no keyword argument '%s'", m.of.name, name)
 		}
 		inner.set(name, a.named.values[i])
-	}
-	if _, ok := inner.values["caller"]; !ok {
-		inner.set("caller", undefined{"No caller defined"})
 	}
 	for i, name := range m.of.names {
 		if i < len(a.list) {
@@ -52,18 +46,6 @@ func (m *macro) call(r *run, a arguments) any {
 		} else {
 			inner.set(name, undefined{"parameter '" + name + "' was not provided"})
 		}
-	}
-	rest := tuple{}
-	if len(a.list) > len(m.of.names) {
-		rest = a.list[len(m.of.names):]
-	}
-	inner.set("varargs", rest)
-	inner.set("kwargs", more)
-	switch {
-	case len(rest) > 0 && !m.of.varargs:
-		r.fail("macro '%s' takes not more than %d argument(s)", m.of.name, len(m.of.names))
-	case more.Len() > 0 && !m.of.kwargs:
-		r.fail("macro '%s' takes no keyword argument '%s'", m.of.name, more.Keys()[0])
 	}
 	return r.captured(func() { r.block(m.of.body, inner) })
 }

@@ -29,10 +29,8 @@ func Parse(name, source string) (t *Template, err error) {
 	}
 	p := &parser{name: name, tokens: lex(name, source)}
 	body, _ := p.body(token{})
-	return &Template{name, body, p.generates, slices.ContainsFunc(p.tokens, marks)}, nil
+	return &Template{name, body, p.generates, slices.ContainsFunc(p.tokens, func(t token) bool { return t.text == "safe" })}, nil
 }
-
-func marks(t token) bool { return slices.Contains([]string{"safe", "escape", "e"}, t.text) }
 
 // Options say how a template is rendered.
 type Options struct {
