@@ -31,8 +31,8 @@ func (g *given) eval(r *run, s *scope) arguments {
 	return a
 }
 
-// A builtin is a filter, test, method or function, which errors call by its name. A filter, test or method has its value as
-// the first argument.
+// A builtin is a filter, test, method or function, which errors call by its name. A filter, test or method has its
+// value as the first argument.
 type builtin func(r *run, name string, a arguments) any
 
 // values are arguments in the order of a builtin's names for them.

@@ -3,8 +3,8 @@ package template
 // globals are functions that every template has.
 var globals = map[string]function{
 	"range":     method("range", takes("first last? step?", rangeOf)),
-	"namespace": func(r *run, a arguments) any { return &namespace{*r.dict(a)} },
-	"dict":      func(r *run, a arguments) any { return r.dict(a) },
+	"namespace": func(r *run, a arguments) any { return &namespace{r.dict("namespace", a)} },
+	"dict":      func(r *run, a arguments) any { o := r.dict("dict", a); return &o },
 	"raise_exception": method("raise_exception", takes("message", func(r *run, a values) any {
 		panic(stop{&RaisedError{r.template.name, r.line, r.str(a[0])}})
 	})),
@@ -48,20 +48,11 @@ func rangeOf(r *run, a values) any {
 	return all
 }
 
-// dict makes an object of another, and of names.
-func (r *run) dict(a arguments) *Object {
-	o := &Object{}
-	for _, one := range a.list {
-		from, ok := mapping(r.defined(one))
-		if !ok {
-			r.fail("dict: found '%s', wanted a dict or name=value", kind(one))
-		}
-		for i, key := range from.keys {
-			r.setItem(o, key, from.values[i])
-		}
+// dict makes an object of names.
+func (r *run) dict(name string, a arguments) Object {
+	if len(a.list) > 0 {
+		r.fail("%s: found a value without a name, wanted name=value", name)
 	}
-	for i, key := range a.named.keys {
-		r.setItem(o, key, a.named.values[i])
-	}
-	return o
+	r.made(64 * a.named.Len())
+	return *a.named
 }

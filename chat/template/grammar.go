@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// tuple is an expression, or several with commas between them. Where a condition after `if` is not part of it, choice is
-// false.
+// tuple is an expression, or several with commas between them. Where a condition after `if` is not part of it, choice
+// is false.
 func (p *parser) tuple(choice bool) expression {
 	first := p.expression(choice)
 	if !p.is(tokenOperator, ",") {
@@ -84,30 +84,16 @@ func (p *parser) not() expression {
 }
 
 func (p *parser) comparison() expression {
-	line, first := p.peek().line, p.sum()
-	var operators []string
-	var operands []expression
-	for {
-		op := p.compares()
-		if op == "" {
-			break
-		}
-		operators, operands = append(operators, op), append(operands, p.sum())
+	line, left := p.peek().line, p.sum()
+	op := p.compares()
+	if op == "" {
+		return left
 	}
-	if len(operators) == 0 {
-		return first
-	}
+	right := p.sum()
 	return closure(func(r *run, s *scope) any {
-		left := r.eval(first, s)
-		for i, op := range operators {
-			right := r.eval(operands[i], s)
-			r.line = line
-			if !r.holds(op, left, right) {
-				return false
-			}
-			left = right
-		}
-		return true
+		a, b := r.eval(left, s), r.eval(right, s)
+		r.line = line
+		return r.holds(op, a, b)
 	})
 }
 

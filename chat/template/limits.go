@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Limits bound what a template may do, as it may come from anybody. Each error that they cause names the limit and the line. Zero values are the
-// defaults.
+// Limits bound what a template may do, as it may come from anybody. Each error that they cause names the limit and the
+// line. Zero values are the defaults.
 type Limits struct {
 	Steps  int // operations: 20 million
 	Output int // bytes of the text: 64 MiB

@@ -87,6 +87,8 @@ func TestErrors(t *testing.T) {
 		"{{ [1].index(1) }}":        `'list object' has no attribute 'index'`,
 		"{{ 1 is divisibleby(2) }}": `found the test "divisibleby", wanted one that is known`,
 		"{{ cycler(1) }}":           `'cycler' is undefined`,
+		"{{ 1 < 2 < 3 }}":           `found "<", wanted }}`,
+		"{{ dict({}) }}":            `dict: found a value without a name, wanted name=value`,
 		"{{ 2 ** 3 }}":              `found "**", wanted }}`,
 		"{{ dict(**{}) }}":          `found "**", wanted an expression`,
 		"{{ 7.5 // 2 }}":            `found // of a float, wanted integers`,

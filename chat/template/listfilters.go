@@ -158,7 +158,7 @@ func unique(r *run, a values) any {
 	key := r.key(a.or(2, nil), a[1])
 	var seen, kept []any
 	for _, item := range r.items(a[0]) {
-		if k := key(item); !r.contains(seen, k) {
+		if k := r.hashable(key(item)); !r.contains(seen, k) {
 			r.made(32)
 			seen, kept = append(seen, k), append(kept, item)
 		}

@@ -1,52 +1,22 @@
 package template
 
-// forLoop is {% for %}.
-type forLoop struct {
-	line      int
-	target    target
-	over      expression
-	filter    expression // nil: none
-	body      []statement
-	otherwise []statement
-}
-
 // A loop is what a template knows of one while it runs.
 type loop struct {
 	items []any
 	at    int // of the item
 }
 
-func (l *forLoop) run(r *run, s *scope) jump {
-	over := r.eval(l.over, s)
-	r.line = l.line
-	r.deeper()
-	defer r.shallower()
-	items := r.items(over)
-	if l.filter != nil {
-		var kept []any
-		for _, one := range items {
-			inner := s.inner()
-			l.target.assign(r, inner, one)
-			if truth(r.eval(l.filter, inner)) {
-				r.made(16)
-				kept = append(kept, one)
-			}
-		}
-		items = kept
-	}
-	for i, one := range items {
+// filtered are the items of a loop for which a condition holds.
+func (r *run) filtered(items []any, to target, condition expression, s *scope) (kept []any) {
+	for _, one := range items {
 		inner := s.inner()
-		r.step(1)
-		inner.set("loop", &loop{items, i})
-		l.target.assign(r, inner, one)
-		if r.block(l.body, inner) == breakLoop {
-			break
+		to.assign(r, inner, one)
+		if truth(r.eval(condition, inner)) {
+			r.made(16)
+			kept = append(kept, one)
 		}
 	}
-	if len(items) == 0 {
-		return r.block(l.otherwise, s.inner())
-	}
-	return onward
+	return kept
 }
 
 // attribute is loop.NAME.

@@ -2,8 +2,8 @@ package template
 
 import "strings"
 
-// A markup is a text that the filter safe marked, Markup of Python: what + joins to it is escaped and marked too. To write
-// it, or to join it with ~, makes a plain text of it.
+// A markup is a text that the filter safe marked, Markup of Python: what + joins to it is escaped and marked too. To
+// write it, or to join it with ~, makes a plain text of it.
 type markup string
 
 // plain is a value without what it is besides a text.

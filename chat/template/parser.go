@@ -177,19 +177,40 @@ func (p *parser) condition(tag token) statement {
 }
 
 func (p *parser) loop(tag token) statement {
-	l := &forLoop{line: tag.line, target: p.target()}
+	target := p.target()
 	p.expect(tokenName, "in")
-	l.over = p.tuple(false)
+	over, filter := p.tuple(false), expression(nil)
 	if p.word("if") {
-		l.filter = p.expression(true)
+		filter = p.expression(true)
 	}
 	p.expect(tokenEnd, "")
 	p.loops++
-	var end string
-	l.body, end = p.body(tag, "endfor", "else")
+	body, end := p.body(tag, "endfor", "else")
 	p.loops--
-	l.otherwise = p.otherwise(tag, end, "endfor")
-	return l.run
+	otherwise := p.otherwise(tag, end, "endfor")
+	return func(r *run, s *scope) jump {
+		of := r.eval(over, s)
+		r.line = tag.line
+		r.deeper()
+		defer r.shallower()
+		items := r.items(of)
+		if filter != nil {
+			items = r.filtered(items, target, filter, s)
+		}
+		for i, one := range items {
+			inner := s.inner()
+			r.step(1)
+			inner.set("loop", &loop{items, i})
+			target.assign(r, inner, one)
+			if r.block(body, inner) == breakLoop {
+				break
+			}
+		}
+		if len(items) == 0 {
+			return r.block(otherwise, s.inner())
+		}
+		return onward
+	}
 }
 
 // otherwise reads what follows a body that ended at else or at the end.
@@ -201,25 +222,20 @@ func (p *parser) otherwise(tag token, ended, end string) []statement {
 	return nil
 }
 
-// target is what a value is given to: a name, an attribute of a namespace, or several of them.
+// target is names with commas between them, and attributes of namespaces.
 func (p *parser) target() target {
-	var all []target
+	to := target{line: p.peek().line}
 	for {
 		t := p.expect(tokenName, "")
 		if _, literal := literals[t.text]; literal {
 			p.fail(t.line, "found %q, wanted a name", t.text)
 		}
+		one := destination{name: t.text}
 		if p.operator(".") {
-			all = append(all, attributeTarget{t.line, t.text, p.expect(tokenName, "").text})
-		} else {
-			all = append(all, nameTarget(t.text))
+			one.attribute = p.expect(tokenName, "").text
 		}
-		switch {
-		case p.operator(","):
-		case len(all) == 1:
-			return all[0]
-		default:
-			return targets{t.line, all}
+		if to.all = append(to.all, one); !p.operator(",") {
+			return to
 		}
 	}
 }

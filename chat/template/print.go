@@ -102,17 +102,15 @@ func (r *run) print(b *strings.Builder, v any, s style, newline string) {
 			return
 		}
 		r.quote(b, v.text, s)
-	case []any:
-		r.printAll(b, "[", "]", len(v), s, newline, func(i int, newline string) { r.print(b, v[i], s, newline) })
-	case tuple:
-		begin, end := "(", ")"
-		switch {
-		case s.json:
-			begin, end = "[", "]"
-		case len(v) == 1:
-			end = ",)"
+	case []any, tuple:
+		list, begin, end := r.items(v), "[", "]"
+		if _, is := v.(tuple); is && !s.json {
+			begin, end = "(", ")"
+			if len(list) == 1 {
+				end = ",)"
+			}
 		}
-		r.printAll(b, begin, end, len(v), s, newline, func(i int, newline string) { r.print(b, v[i], s, newline) })
+		r.printAll(b, begin, end, len(list), s, newline, func(i int, newline string) { r.print(b, list[i], s, newline) })
 	case *Object:
 		r.printAll(b, "{", "}", v.Len(), s, newline, func(i int, newline string) {
 			if key := v.keys[i]; s.json {
@@ -158,8 +156,8 @@ var shortEscapes = map[bool]map[rune]string{
 	true:  {'\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '"': `\"`, '\f': `\f`, '\b': `\b`},
 }
 
-// quote writes a text: in JSON between double quotes, in Python between single ones, or between double ones where it has
-// single ones alone.
+// quote writes a text: in JSON between double quotes, in Python between single ones, or between double ones where it
+// has single ones alone.
 func (r *run) quote(b *strings.Builder, s string, in style) {
 	r.made(len(s))
 	escapes, quote := shortEscapes[in.json], '"'

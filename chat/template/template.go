@@ -100,8 +100,8 @@ func (r *run) render(variables *Object) (made *Rendering, err error) {
 	return made, nil
 }
 
-// RenderEarlier is what earlier programs made, which knew neither that safe marks texts nor that an object in JSON is a text too; nil where there is
-// nothing of either.
+// RenderEarlier is what earlier programs made, which knew neither that safe marks texts nor that an object in JSON is a
+// text too; nil where there is nothing of either.
 func (t *Template) RenderEarlier(variables *Object, o Options) (*Rendering, error) {
 	parsed, some := Parsed(variables)
 	if !some && !t.marks {

@@ -29,12 +29,6 @@ func place(s string, character int) int {
 	return len(s)
 }
 
-// find says whether a text has a part.
-func (r *run) find(s, part string) bool {
-	r.step(len(s) / 64)
-	return strings.Contains(s, part)
-}
-
 // replace is Python's: an empty text is found before each character, and at the end.
 func (r *run) replace(s, old, with string, n int) string {
 	count := strings.Count(s, old)

@@ -45,8 +45,8 @@ var textMethods = map[string]builtin{
 	}),
 }
 
-// ofText is a method of a text, or a filter of what str makes of a value, which costs a step for each few bytes of it. What
-// it makes of a marked text is marked.
+// ofText is a method of a text, or a filter of what str makes of a value, which costs a step for each few bytes of it.
+// What it makes of a marked text is marked.
 func ofText(names string, do func(r *run, s string, a values) any) builtin {
 	return takes(names, func(r *run, a values) any {
 		s := r.str(a[0])

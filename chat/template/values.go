@@ -3,11 +3,14 @@ package template
 import (
 	"cmp"
 	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
 )
 
 // The values of templates are those of Python: nil is None, then bool, int64, float64, string, []any and *Object, which
-// callers give, and json.Number, an integer of more than 64 bits, which is written as it stands and not reckoned with. A
-// template makes the following ones.
+// callers give, and json.Number, an integer of more than 64 bits, which is written as it stands and not reckoned with.
+// A template makes the following ones.
 type (
 	// A tuple is a list that prints with parentheses.
 	tuple []any
@@ -28,43 +31,33 @@ type (
 	missing struct{}
 )
 
-// kind is Python's name for the type of a value.
+// kinds are Python's names for types.
+var kinds = map[reflect.Type]string{
+	nil:                            "NoneType",
+	reflect.TypeFor[bool]():        "bool",
+	reflect.TypeFor[int64]():       "int",
+	reflect.TypeFor[json.Number](): "int of more than 64 bits",
+	reflect.TypeFor[float64]():     "float",
+	reflect.TypeFor[string]():      "str",
+	reflect.TypeFor[*encoded]():    "str",
+	reflect.TypeFor[markup]():      "Markup",
+	reflect.TypeFor[[]any]():       "list",
+	reflect.TypeFor[tuple]():       "tuple",
+	reflect.TypeFor[*Object]():     "dict",
+	reflect.TypeFor[*generator]():  "generator",
+	reflect.TypeFor[*namespace]():  "Namespace",
+	reflect.TypeFor[function]():    "function",
+	reflect.TypeFor[*macro]():      "Macro",
+	reflect.TypeFor[*loop]():       "LoopContext",
+	reflect.TypeFor[undefined]():   "Undefined",
+}
+
+// kind is the type of a value.
 func kind(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "NoneType"
-	case bool:
-		return "bool"
-	case int64:
-		return "int"
-	case json.Number:
-		return "int of more than 64 bits"
-	case float64:
-		return "float"
-	case string, *encoded:
-		return "str"
-	case markup:
-		return "Markup"
-	case []any:
-		return "list"
-	case tuple:
-		return "tuple"
-	case *Object:
-		return "dict"
-	case view:
+	if v, ok := v.(view); ok {
 		return v.name
-	case *generator:
-		return "generator"
-	case *namespace:
-		return "Namespace"
-	case function:
-		return "function"
-	case *macro:
-		return "Macro"
-	case *loop:
-		return "LoopContext"
 	}
-	return "Undefined"
+	return kinds[reflect.TypeOf(v)]
 }
 
 // called is how messages call a value.
@@ -203,7 +196,7 @@ func (r *run) equal(a, b any) bool {
 	case []any, tuple:
 		x, _ := sequence(a)
 		y, ok := sequence(b)
-		return ok && kind(a) == kind(b) && r.equalItems(x, y)
+		return ok && kind(a) == kind(b) && slices.EqualFunc(x, y, r.equal)
 	case *Object:
 		o, ok := b.(*Object)
 		if !ok || a.Len() != o.Len() {
@@ -221,18 +214,6 @@ func (r *run) equal(a, b any) bool {
 		return ok
 	}
 	return false
-}
-
-func (r *run) equalItems(a, b []any) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if !r.equal(a[i], b[i]) {
-			return false
-		}
-	}
-	return true
 }
 
 // compare orders two numbers or two texts, or fails.
@@ -261,7 +242,8 @@ func (r *run) contains(all, one any) bool {
 			r.defined(one)
 			r.fail("'in <string>' requires string as left operand, not %s", kind(one))
 		}
-		return r.find(all, part)
+		r.step(len(all) / 64)
+		return strings.Contains(all, part)
 	case *Object:
 		_, there := all.get(r.hashable(one))
 		return there
@@ -270,10 +252,5 @@ func (r *run) contains(all, one any) bool {
 	if !ok {
 		r.fail("argument of type '%s' is not iterable", kind(all))
 	}
-	for _, item := range list {
-		if r.equal(item, one) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(item any) bool { return r.equal(item, one) })
 }
