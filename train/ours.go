@@ -17,7 +17,6 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/internal/stranger"
 	"gputrain/internal/svg"
-	"gputrain/train/table"
 )
 
 // ProfileFile is the trace that a profiled run leaves in its directory.
@@ -38,7 +37,7 @@ var written = []struct {
 }{
 	{runFile, false, isRecord},
 	{metricsFile, true, isLog(`"step"`, `"loss"`, `"grad_norm"`)},
-	{columnsFile, false, table.Known},
+	{"metrics.columns", false, func(text []byte) bool { return bytes.HasPrefix(text, []byte("gputrain columns ")) }}, // an index that runs had
 	{samplesFile, true, isLog(`"step"`, `"prompt"`, `"text"`)},
 	{histogramsFile, true, isLog(`"step"`, `"name"`, `"counts"`)},
 	{sessionsFile, true, isLog(`"step"`, `"time"`, `"adapter"`)},

@@ -15,13 +15,11 @@ import (
 	"gputrain/gpu"
 	"gputrain/internal/system"
 	"gputrain/internal/terminal"
-	"gputrain/train/table"
 )
 
 // Files of a run directory beside run.yaml and checkpoints.
 const (
 	metricsFile = "metrics.jsonl"
-	columnsFile = table.File
 	samplesFile = "samples.jsonl"
 	reportFile  = "report.md"
 )
