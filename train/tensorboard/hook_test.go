@@ -57,9 +57,7 @@ func logOf(t testing.TB, dir string) *tensorboard.Log {
 	t.Helper()
 	files, err := tensorboard.Files(filepath.Join(dir, train.TensorBoardDir))
 	require.NoError(t, err)
-	l, err := tensorboard.ReadLog(files...)
-	require.NoError(t, err)
-	return l
+	return tensorboard.ReadLog(t, files...)
 }
 
 // lines are those of a log of a run directory.
