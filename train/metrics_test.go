@@ -110,7 +110,7 @@ func TestLogThatIsRefused(t *testing.T) {
 	require.NoError(t, l.close())
 	for _, err := range []error{l.write(Metrics{Step: 1}), l.sync()} {
 		require.ErrorIs(t, err, os.ErrClosed)
-		assert.Equal(t, BadCheckpoint, KindOf(err).Reason())
+		assert.Equal(t, KindCheckpoint, KindOf(err))
 	}
 }
 

@@ -257,6 +257,6 @@ func TestRunsThatCannotWriteEvents(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(c.Dir, train.TensorBoardDir), nil, 0o666))
 	result, err := train.Run(t.Context(), gputest.Device(t), c)
 	assert.ErrorContains(t, err, "tensorboard: ")
-	assert.Equal(t, train.Failed, result.Reason)
+	assert.Equal(t, train.KindUsage, result.Reason)
 	assert.Zero(t, result.Step)
 }
