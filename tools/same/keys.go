@@ -25,7 +25,8 @@ var (
 	spikes    = []string{"train.steps=12", "train.spike_window=3", "train.spike_loss=0.001"}
 )
 
-// changes has a row for every key, and for every named value of those that have names. A key of the run file without a row is an error.
+// changes has a row for every key, and for every named value of those that have names. A key of the run file without
+// a row is an error.
 var changes = []change{
 	{"model.from", "models/llama", []string{"model.context=64"}},
 	{"model.from", "models/llama.gguf", []string{"model.context=64"}},

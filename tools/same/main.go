@@ -1,5 +1,6 @@
-// Same holds the program of the working tree to the program of an earlier commit: it builds both, gives both the same commands in folders of their own, and
-// compares what they say, their exit codes, the files that they write, and the text of every shader that they compile, case by case.
+// Same holds the program of the working tree to the program of an earlier commit: it builds both, gives both the same
+// commands in folders of their own, and compares what they say, their exit codes, the files that they write, and the
+// text of every shader that they compile, case by case.
 //
 //	go run ./same -before COMMIT [-part shaders,plans,runs] [-case REGEXP] [-keep]
 //
@@ -236,7 +237,8 @@ func newWorld(before string, keep bool) (_ *world, end func() error, err error) 
 	return w, end, w.seed()
 }
 
-// build builds a tree's program with a line more, which keeps the texts of shaders: every kernel passes that place, compiled or only planned.
+// build builds a tree's program with a line more, which keeps the texts of shaders: every kernel passes that place,
+// compiled or only planned.
 func build(tree, program string) error {
 	files, err := filepath.Glob(filepath.Join(tree, "gpu", "*.go"))
 	if err != nil {
@@ -265,7 +267,7 @@ func build(tree, program string) error {
 	if overlay == "" {
 		return fmt.Errorf("%s: no function in gpu/*.go matches %s, by which texts of shaders are kept", tree, slotFunction)
 	}
-	_, err = output("go", "build", "-C", tree, "-buildvcs=false", "-overlay", overlay, "-o", program, "./cmd/gputrain")
+	_, err = output("go", "build", "-C", tree, "-buildvcs=false", "-trimpath", "-overlay", overlay, "-o", program, "./cmd/gputrain")
 	return err
 }
 

@@ -25,6 +25,7 @@ var (
 	always = []rule{
 		{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "TIME"},
 		{regexp.MustCompile(`("host":\{[^}]*"available_bytes":)\d+`), "$1#"},
+		{regexp.MustCompile(`of [\d.]+ GiB left`), "of # GiB left"},
 		{regexp.MustCompile(`[\d.]+ GB/s of its additions`), "# GB/s of its additions"},
 		{regexp.MustCompile(`(?m)^(\d+ +(?:whole|divided) +\d+ ).*$`), "$1 #"},
 		{regexp.MustCompile(`"(Add|sum_s|update_s|gather_s|seconds|transfer|efficiency)":[-+\d.e]+`), `"$1":#`},
@@ -150,7 +151,8 @@ func (on *side) files(dir string, said outcome) error {
 	})
 }
 
-// eventShape is how long the records of an event file are: their numbers have a fixed length, and the time of each is left out with them.
+// eventShape is how long the records of an event file are: their numbers have a fixed length, and the time of each is
+// left out with them.
 func eventShape(raw []byte) string {
 	var out strings.Builder
 	for len(raw) >= 16 {
@@ -227,7 +229,8 @@ func beyond(a, b []string) (more []string) {
 	return more
 }
 
-// shown are the most lines of a difference that are printed for each side, and widest the most bytes of each, from just before the place where they part.
+// shown are the most lines of a difference that are printed for each side, and widest the most bytes of each, from
+// just before the place where they part.
 const shown, widest = 6, 300
 
 func (d difference) String() string {

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// resolved is a scene in which some settings are explained and planned: for cards that are not here, and kernel by kernel.
+// resolved is a scene in which some settings are explained and planned: for cards that are not here, and kernel by
+// kernel.
 func resolved(name string, args ...string) scene {
 	given := func(words string, more ...string) command { return append(append(on(words), args...), more...) }
 	return scene{name: name, commands: []command{
@@ -75,7 +76,8 @@ func pageScenes(w *world) (all []scene, err error) {
 	return all, nil
 }
 
-// keyScenes are the default run with each key set otherwise, by --set, by a variable and in a file, and what a short run makes of it.
+// keyScenes are the default run with each key set otherwise, by --set, by a variable and in a file, and what a short
+// run makes of it.
 func keyScenes(w *world) (all []scene, err error) {
 	keys, err := w.keys()
 	if err != nil {
@@ -152,12 +154,18 @@ func wrongScenes(w *world) (all []scene, err error) {
 		all = append(all, s)
 	}
 	return append(all, scene{name: "wrong/commands", commands: []command{
-		on("train none.yaml"), on("plan none.yaml"), on("plan keyed.yaml --memory foo"), on("plan keyed.yaml --memory 1kB"), on("plan keyed.yaml --ranks -1"), on("plan keyed.yaml --ranks 0 --memory 8GiB"),
-		on("plan keyed.yaml --ranks 2 --network fast"), on("plan --step --ranks 2 keyed.yaml"), on("plan keyed.yaml --adapter none"), on("train keyed.yaml --adapter none"), on("train keyed.yaml --set train.steps"),
-		on("tune"), on("tune models/llama"), on("tune models/none few.jsonl"), on("tune models/llama none.jsonl"), on("config"), on("nothing"), on("launch"), on("launch -n 0 -- train keyed.yaml"),
-		on("launch -n 2 -- sample x"), on("launch --hosts none -- train keyed.yaml"), on("launch -n 2 -- train none.yaml"), on("train keyed.yaml --serve nowhere"), on("train keyed.yaml --progress loud"),
-		on("compare keyed.yaml --optimizers none"), on("compare keyed.yaml --optimizers adamw --rate sgd=1"), on("compare keyed.yaml --seeds 0"), on("compare keyed.yaml --optimizers adamw=tiny.yaml"),
-		on("compare keyed.yaml --optimizers adamw,adamw"), on("compare keyed.yaml --steps -1"), on("sample none"), on("eval none"), on("export none --to x"), on("merge none --to x"), on("chat none"),
+		on("train none.yaml"), on("plan none.yaml"), on("plan keyed.yaml --memory foo"), on("plan keyed.yaml --memory 1kB"), on("plan keyed.yaml --ranks -1"),
+		on("plan keyed.yaml --ranks 0 --memory 8GiB"),
+		on("plan keyed.yaml --ranks 2 --network fast"), on("plan --step --ranks 2 keyed.yaml"), on("plan keyed.yaml --adapter none"), on("train keyed.yaml --adapter none"),
+		on("train keyed.yaml --set train.steps"),
+		on("tune"), on("tune models/llama"), on("tune models/none few.jsonl"), on("tune models/llama none.jsonl"), on("config"), on("nothing"), on("launch"),
+		on("launch -n 0 -- train keyed.yaml"),
+		on("launch -n 2 -- sample x"), on("launch --hosts none -- train keyed.yaml"), on("launch -n 2 -- train none.yaml"), on("train keyed.yaml --serve nowhere"),
+		on("train keyed.yaml --progress loud"),
+		on("compare keyed.yaml --optimizers none"), on("compare keyed.yaml --optimizers adamw --rate sgd=1"), on("compare keyed.yaml --seeds 0"),
+		on("compare keyed.yaml --optimizers adamw=tiny.yaml"),
+		on("compare keyed.yaml --optimizers adamw,adamw"), on("compare keyed.yaml --steps -1"), on("sample none"), on("eval none"), on("export none --to x"),
+		on("merge none --to x"), on("chat none"),
 	}}), nil
 }
 
@@ -215,14 +223,27 @@ func familyScenes(w *world) (all []scene, err error) {
 			s := resolved("family/"+f+"/"+size, args...)
 			s.files = map[string]string{"run.yaml": text}
 			s.commands = append(s.commands, on("config template --vocab 448 --context 256 --family "+f+" --size "+size))
-			for _, more := range [][]string{{"train.batch=16", "train.accumulate=4"}, {"pipeline.stages=4", "train.batch=8", "pipeline.microbatches=8"}, {"train.storage=bf16", "train.memory_limit=6GiB"}, {"optimizer.state_dtype=8bit"}} {
+			if size == "1B" || size == "8B" {
+				s.commands = slices.Concat(s.commands[:2], s.commands[3:]) // planning what is large takes its time
+				all = append(all, s)
+				continue
+			}
+			for _, more := range [][]string{
+				{"train.batch=16", "train.accumulate=4"},
+				{"pipeline.stages=4", "train.batch=8", "pipeline.microbatches=8"},
+				{"train.storage=bf16", "train.memory_limit=6GiB"},
+				{"optimizer.state_dtype=8bit"},
+			} {
 				s.commands = append(s.commands, append(on("plan --json --memory 24GiB"), append(slices.Clone(args), set(more...)...)...))
 			}
 			s.commands = append(s.commands, append(on("plan --json --memory 80GiB --ranks 8 --network 100Gbit"), args...))
 			all = append(all, s)
 		}
 	}
-	return append(all, scene{name: "family/wrong", commands: []command{on("config template --family lama --size 1B"), on("config template --family llama --size 1"), on("config template --family llama"), on("config template --size 1B"), on("config template --family llama --size big")}}), nil
+	return append(all, scene{name: "family/wrong", commands: []command{
+		on("config template --family lama --size 1B"), on("config template --family llama --size 1"),
+		on("config template --family llama"), on("config template --size 1B"), on("config template --family llama --size big"),
+	}}), nil
 }
 
 // modelPaths are models of others and of the program before: directories of every family, GGUF files, run directories.
@@ -391,8 +412,8 @@ func tuneScenes(w *world) (all []scene, err error) {
 	return all, nil
 }
 
-// resumeScenes are runs that the program of the commit before has begun, and whose newest checkpoint is gone: with the same settings, and with each key
-// set otherwise.
+// resumeScenes are runs that the program of the commit before has begun, and whose newest checkpoint is gone: with
+// the same settings, and with each key set otherwise.
 func resumeScenes(w *world) (all []scene, err error) {
 	for _, b := range begun {
 		words := "train --progress none --run-dir @/" + b.name
@@ -448,7 +469,25 @@ func resumeScenes(w *world) (all []scene, err error) {
 		}
 		all = append(all, s)
 	}
-	for _, sets := range [][]string{{"lora.rank=3"}, {"lora.alpha=1"}, {"lora.target=q_proj"}, {"lora.dora=true"}, {"lora.dropout=0.1"}, {"lora.b_rate=2"}, {"lora.layers=[0]"}, {"lora.save=lm_head"}, {"model.base=bf16"}, {"model.base=nf4"}, {"lora.from=adapters"}, {"data.roles=[user]"}, {"data.template=chatml"}, {"data.jsonl=few.jsonl"}, {"data.packing=none"}, {"preference.loss=orpo"}, {"train.save_frozen=true"}} {
+	for _, sets := range [][]string{
+		{"lora.rank=3"},
+		{"lora.alpha=1"},
+		{"lora.target=q_proj"},
+		{"lora.dora=true"},
+		{"lora.dropout=0.1"},
+		{"lora.b_rate=2"},
+		{"lora.layers=[0]"},
+		{"lora.save=lm_head"},
+		{"model.base=bf16"},
+		{"model.base=nf4"},
+		{"lora.from=adapters"},
+		{"data.roles=[user]"},
+		{"data.template=chatml"},
+		{"data.jsonl=few.jsonl"},
+		{"data.packing=none"},
+		{"preference.loss=orpo"},
+		{"train.save_frozen=true"},
+	} {
 		for _, b := range []int{2, 3, 4, 7} {
 			words := "train --progress none --run-dir @/" + begun[b].name
 			if begun[b].tunes {
@@ -477,10 +516,23 @@ func commandScenes(w *world) (all []scene, err error) {
 	}
 	all = append(all,
 		scene{name: "command/compare", measured: true, commands: []command{on("compare keyed.yaml --optimizers adamw,sgd@0.5 --seeds 2 --steps 4 --out @/compared --progress none"), on("compare keyed.yaml --optimizers adamw,sgd@0.5 --seeds 2 --steps 4 --out @/compared --progress none")}},
-		scene{name: "command/default folders", measured: true, commands: []command{on("train keyed.yaml --progress none --set train.steps=1"), on("train --progress none keyed.yaml tiny.yaml --set train.steps=2"), on("tune models/qwen2 few.jsonl --progress none --set train.steps=2")}},
-		scene{name: "command/merge beside", measured: true, commands: []command{on("merge models/llama adapters --to @/merged"), on("merge models/qwen3 adapters --to @/merged2"), on("merge models/llama.gguf adapters --to @/merged3")}},
+		scene{name: "command/default folders", measured: true, commands: []command{
+			on("train keyed.yaml --progress none --set train.steps=1"),
+			on("train --progress none keyed.yaml tiny.yaml --set train.steps=2"), on("tune models/qwen2 few.jsonl --progress none --set train.steps=2"),
+		}},
+		scene{name: "command/merge beside", measured: true, commands: []command{
+			on("merge models/llama adapters --to @/merged"),
+			on("merge models/qwen3 adapters --to @/merged2"), on("merge models/llama.gguf adapters --to @/merged3"),
+		}},
 	)
-	for _, sets := range [][]string{{"data.text=text.txt"}, {"data.jsonl=documents.jsonl"}, {"data.jsonl=docs/tuning/chats.jsonl", "data.tokenizer=tok"}, {"data.jsonl=docs/tuning/pairs.jsonl", "data.tokenizer=tok", "preference.loss=orpo"}, {"data.jsonl=few.jsonl", "data.tokenizer=tok", "data.packing=stream"}, {"data.mixture=[{text: text.txt, weight: 3}, {jsonl: documents.jsonl, weight: 1}]"}} {
+	for _, sets := range [][]string{
+		{"data.text=text.txt"},
+		{"data.jsonl=documents.jsonl"},
+		{"data.jsonl=docs/tuning/chats.jsonl", "data.tokenizer=tok"},
+		{"data.jsonl=docs/tuning/pairs.jsonl", "data.tokenizer=tok", "preference.loss=orpo"},
+		{"data.jsonl=few.jsonl", "data.tokenizer=tok", "data.packing=stream"},
+		{"data.mixture=[{text: text.txt, weight: 3}, {jsonl: documents.jsonl, weight: 1}]"},
+	} {
 		all = append(all, scene{name: "command/data show/" + sets[0], commands: []command{on("data show", set(append(sets, "model.context=64")...)...)}})
 	}
 	if w.shared {
@@ -498,7 +550,8 @@ func commandScenes(w *world) (all []scene, err error) {
 				return nil, err
 			}
 			all = append(all, scene{name: "command/" + name, commands: []command{
-				on("tokenize show " + name), on("tokenize encode --tokenizer "+name, "Hello, you 123"), on("data show", set("model.context=256", "data.tokenizer="+name, "data.jsonl=few.jsonl")...),
+				on("tokenize show " + name), on("tokenize encode --tokenizer "+name, "Hello, you 123"),
+				on("data show", set("model.context=256", "data.tokenizer="+name, "data.jsonl=few.jsonl")...),
 			}})
 		}
 	}

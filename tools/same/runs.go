@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// recorded is a run that is made whole by both programs, killed and resumed by the new one, and begun by the old one, killed, and resumed by the new one.
+// recorded is a run that is made whole by both programs, killed and resumed by the new one, and begun by the old one,
+// killed, and resumed by the new one.
 type recorded struct {
 	name  string
 	args  []string // of train, or what follows tune
@@ -211,7 +212,8 @@ func descendants(pid int) (all []int) {
 // allocated are keys of metrics that go by what a process has allocated so far, and by its ranks' traffic.
 var allocated = regexp.MustCompile(`^(device_bytes|device_peak_bytes|cluster)$`)
 
-// end is what a run must have in the end, however often it was interrupted: the newest checkpoint, metrics, samples and histograms.
+// end is what a run must have in the end, however often it was interrupted: the newest checkpoint, metrics, samples
+// and histograms.
 func (on *side) end(dir string) (outcome, error) {
 	checkpoints, err := filepath.Glob(filepath.Join(dir, "checkpoints", "step-*[0-9]"))
 	if err != nil {

@@ -24,7 +24,8 @@ type scene struct {
 	measured bool                   // the commands train, so that they say times
 }
 
-// command are the arguments of a program, in which @ stands for the scene's folder. One is of the variables if it begins with GPUTRAIN_.
+// command are the arguments of a program, in which @ stands for the scene's folder. One is of the variables if it
+// begins with GPUTRAIN_.
 type command []string
 
 // on is a command of words, and then whole arguments.

@@ -44,7 +44,8 @@ train: {steps: 3, batch: 2, eval_tokens: 64, sample_tokens: 4}
 `, kind, more)
 }
 
-// seeds are the commands by which the program of the commit before makes models, adapters and runs under way on either side.
+// seeds are the commands by which the program of the commit before makes models, adapters and runs under way on
+// either side.
 func seeds() (all []command) {
 	all = append(all, on("tokenize train tok --text docs/tuning/text.txt --vocab-size 400 --special <|endoftext|> --special <|im_start|> --special <|im_end|> --pattern llama3"))
 	for _, f := range families {

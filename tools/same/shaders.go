@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// shaderCases are what the doctor compiles, with its figures to the last bit, and the kernels of a step of models of true widths. A case of the other parts
-// holds the texts that it compiles or plans besides.
+// shaderCases are what the doctor compiles, with its figures to the last bit, and the kernels of a step of models of
+// true widths. A case of the other parts holds the texts that it compiles or plans besides.
 func shaderCases(w *world) (all []work, err error) {
 	// What measures speed is left out: it is named speed/.
 	const unmeasured = "^([^s]|s[^p])"
@@ -30,35 +30,35 @@ func shaderCases(w *world) (all []work, err error) {
 			return err
 		}
 		s := scene{name: strings.Join(append([]string{"step", f, size}, sets...), "/"), files: map[string]string{"run.yaml": text}}
-		for _, card := range []string{"80GiB", "rtx 4090"} {
-			s.commands = append(s.commands, append(on("plan --step @/run.yaml --memory", card), set(append([]string{"data.text=text.txt", "train.batch=2"}, sets...)...)...))
-		}
+		s.commands = []command{append(on("plan --step @/run.yaml --memory 80GiB"), set(append([]string{"data.text=text.txt", "train.batch=2"}, sets...)...)...)}
 		all = append(all, s.work())
 		return nil
 	}
 	for _, f := range families {
 		frozen := "optimizer.rates=[{match: '^model.layers|^h[.]', multiplier: 0}]"
-		for _, size := range []string{"100M", "1B", "8B"} {
-			for _, sets := range [][]string{
-				nil,
-				{"train.accumulate=2"},
-				{"train.accumulate=2", "train.accumulation=sequence"},
-				{"train.storage=bf16"},
-				{"train.products=f16"},
-				{"train.products=f16", "train.storage=bf16"},
-				{"train.products=f16", "device.matrix=auto"},
-				{"train.recompute=attention"},
-				{"train.recompute=layers"},
-				{frozen, "model.base=bf16"},
-				{frozen, "model.base=nf4"},
-				{frozen, "model.base=nf4-nested", "train.save_frozen=false"},
-				{frozen, "model.base=nf4", "train.products=f16"},
-				{"data.text=[]", "data.jsonl=documents.jsonl"},
-				{"data.text=[]", "data.jsonl=documents.jsonl", "data.documents=together"},
-				{"pipeline.stages=2", "pipeline.microbatches=2"},
-				{"data.text=[]", "data.jsonl=texts.jsonl", "preference.loss=simpo"},
-				{"data.text=[]", "data.jsonl=texts.jsonl", "preference.loss=orpo"},
-			} {
+		jsonl := []string{"data.text=[]", "data.jsonl=documents.jsonl"}
+		wide := [][]string{nil, {"train.products=f16"}, {frozen, "model.base=nf4"}, jsonl}
+		for size, variants := range map[string][][]string{
+			"8B": wide, "1B": wide, "100M": append(
+				[][]string{
+					{"train.accumulate=2"},
+					{"train.accumulate=2", "train.accumulation=sequence"},
+					{"train.storage=bf16"},
+					{"train.products=f16", "train.storage=bf16"},
+					{"train.products=f16", "device.matrix=auto"},
+					{"train.recompute=attention"},
+					{"train.recompute=layers"},
+					{frozen, "model.base=bf16"},
+					{frozen, "model.base=nf4-nested", "train.save_frozen=false"},
+					{frozen, "model.base=nf4", "train.products=f16"},
+					append([]string{"data.documents=together"}, jsonl...),
+					{"pipeline.stages=2", "pipeline.microbatches=2"},
+					{"data.text=[]", "data.jsonl=texts.jsonl", "preference.loss=simpo"},
+					{"data.text=[]", "data.jsonl=texts.jsonl", "preference.loss=orpo"},
+				}, wide...,
+			),
+		} {
+			for _, sets := range variants {
 				if err := planned(f, size, sets...); err != nil {
 					return nil, err
 				}
@@ -67,7 +67,15 @@ func shaderCases(w *world) (all []work, err error) {
 	}
 	for _, f := range []string{"gpt2", "qwen3"} {
 		for _, o := range optimizers {
-			for _, sets := range [][]string{nil, {"optimizer.state_dtype=8bit"}, {"optimizer.mu_dtype=bf16"}, {"optimizer.block_size=256"}, {"optimizer.dtype=bf16"}, {"optimizer.numerics=eformer"}, {"train.spike_update_norm=3"}} {
+			for _, sets := range [][]string{
+				nil,
+				{"optimizer.state_dtype=8bit"},
+				{"optimizer.mu_dtype=bf16"},
+				{"optimizer.block_size=256"},
+				{"optimizer.dtype=bf16"},
+				{"optimizer.numerics=eformer"},
+				{"train.spike_update_norm=3"},
+			} {
 				if err := planned(f, "100M", slices.Concat([]string{"optimizer.name=" + o}, sets)...); err != nil {
 					return nil, err
 				}
