@@ -126,6 +126,7 @@ slurm:
 # same builds the program of the commit BEFORE beside the tree's, gives both the same commands, and compares what they say, write and compile, case by case.
 # ARGS='-part runs -case lora' takes some (parts: shaders, plans, runs); texts that change on purpose stand in tools/same/expected.txt.
 same:
+	$(GO) test -C tools ./same
 	$(GO) build -C tools -o ../bin/ ./same
 	bin/same -before "$(BEFORE)" $(ARGS)
 

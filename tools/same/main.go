@@ -25,13 +25,16 @@ import (
 )
 
 // parts are in the order in which they run.
-var parts = []struct {
-	name  string
-	cases func(*world) ([]work, error)
-}{
+var parts = []part{
 	{"shaders", shaderCases},
 	{"plans", planCases},
 	{"runs", runCases},
+}
+
+// part is a table of cases.
+type part struct {
+	name  string
+	cases func(*world) ([]work, error)
 }
 
 // work is a case: what it returns lists what differs.
@@ -62,14 +65,9 @@ func run() (err error) {
 	if *before == "" {
 		return errors.New("-before names no commit")
 	}
-	for _, name := range strings.Split(*names, ",") {
-		if !slices.ContainsFunc(parts, func(p struct {
-			name  string
-			cases func(*world) ([]work, error)
-		},
-		) bool {
-			return p.name == name
-		}) {
+	wanted := strings.Split(*names, ",")
+	for _, name := range wanted {
+		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
 			return fmt.Errorf("-part: found %q, wanted shaders, plans or runs", name)
 		}
 	}
@@ -95,7 +93,7 @@ func run() (err error) {
 	fmt.Printf("%s and the working tree are built, and models for them are made, in %s\n", *before, minutes(begin))
 	failed := 0
 	for _, part := range parts {
-		if !slices.Contains(strings.Split(*names, ","), part.name) {
+		if !slices.Contains(wanted, part.name) {
 			continue
 		}
 		begin := time.Now()
@@ -111,7 +109,7 @@ func run() (err error) {
 	}
 	if *only == "" {
 		for _, e := range expected {
-			if part, _, _ := strings.Cut(e.name, "/"); !e.met && strings.Contains(*names, part) {
+			if part, _, _ := strings.Cut(e.name, "/"); !e.met && slices.Contains(wanted, part) {
 				fmt.Printf("expected.txt: nothing differs by the line of %s\n", e.name)
 			}
 		}
