@@ -35,7 +35,7 @@ var (
 	// training are those of commands that train, or that look at the machine's memory.
 	training = []rule{
 		{regexp.MustCompile(`(?m)^(time|the run takes|peak of the devices|at \d+% of that peak) .*$`), "$1 #"},
-		{regexp.MustCompile(`(?m)^after \d+ steps: the run takes .*\n`), ""}, // said where the forecast was wrong
+		{regexp.MustCompile(`(?m)^after \d+ steps: the run takes .*\n`), ""},  // said where the forecast was wrong
 		{regexp.MustCompile(`(?m)^a step is cut into \d+ submits, .*\n`), ""}, // by measured speeds
 		{regexp.MustCompile(`made in [\d.]+ (ms|s|m)\b`), "made in #"},
 		{regexp.MustCompile(`of the disk, which has .*`), "of the disk, which has #"},
