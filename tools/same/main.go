@@ -83,6 +83,9 @@ func run() (err error) {
 		defer func() { err = errors.Join(err, end()) }()
 		go func() {
 			fmt.Fprintln(os.Stderr, "same:", <-stopped)
+			for _, pid := range descendants(os.Getpid()) {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
 			_ = end()
 			os.Exit(1)
 		}()
