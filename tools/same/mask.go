@@ -29,7 +29,8 @@ var (
 		{regexp.MustCompile(`[\d.]+ GB/s of its additions`), "# GB/s of its additions"},
 		{regexp.MustCompile(`(?m)^(\d+ +(?:whole|divided) +\d+ ).*$`), "$1 #"},
 		{regexp.MustCompile(`"(Add|sum_s|update_s|gather_s|seconds|transfer|efficiency)":[-+\d.e]+`), `"$1":#`},
-		{regexp.MustCompile(`run\.given-[0-9a-f]{8}`), "run.given-#"}, // a digest of a file that may name the side's folder
+		{regexp.MustCompile(`run\.given-[0-9a-f]{8}`), "run.given-#"},            // a digest of a file that may name the side's folder
+		{regexp.MustCompile(`(?m)^time +at least .*$`), "time       at least #"}, // with what choosing has taken so far
 		{regexp.MustCompile(`at [\d.]+ [kMG]B/s$`), "at # MB/s"},
 	}
 	// training are those of commands that train, or that look at the machine's memory.
@@ -37,6 +38,7 @@ var (
 		{regexp.MustCompile(`(?m)^(time|the run takes|peak of the devices|at \d+% of that peak) .*$`), "$1 #"},
 		{regexp.MustCompile(`(?m)^after \d+ steps: the run takes .*\n`), ""},  // said where the forecast was wrong
 		{regexp.MustCompile(`(?m)^a step is cut into \d+ submits, .*\n`), ""}, // by measured speeds
+		{regexp.MustCompile(`metrics of step (\d+), in .*`), "metrics of step $1, in #"},
 		{regexp.MustCompile(`made in [\d.]+ (ms|s|m)\b`), "made in #"},
 		{regexp.MustCompile(`of the disk, which has .*`), "of the disk, which has #"},
 		{regexp.MustCompile(`of [\d.]+ GiB`), "of # GiB"},
@@ -136,7 +138,7 @@ func (on *side) files(dir string, said outcome) error {
 		switch base := filepath.Base(name); {
 		case eventsOf.MatchString(base):
 			said[key] += eventShape(raw)
-		case filepath.Ext(base) == ".jsonl":
+		case strings.HasSuffix(strings.TrimSuffix(base, ".cut"), ".jsonl"):
 			said[key], err = maskLines(raw, on, nil)
 		case base == "report.md":
 			said[key] = apply(maskText(string(raw), on, true), report)
