@@ -5,7 +5,7 @@ BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
 SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' -o -path './cmd/*' -type f | grep -v '^./tools/') go.mod go.sum
 
-.PHONY: build dist dist-darwin-arm64 dist-again test-windows test-arm64 window licenses train test test-page test-window check sizes corpus mixed netns slurm isa isa-shims matrix-units llama fmt fuzz soak matrix bench adapter clean
+.PHONY: build dist dist-darwin-arm64 dist-again test-windows test-arm64 window licenses train test test-page test-window check sizes corpus mixed netns slurm same isa isa-shims matrix-units llama fmt fuzz soak matrix bench adapter clean
 
 build: $(BIN)
 
@@ -122,6 +122,13 @@ netns:
 slurm:
 	$(GO) build -C tools -o ../bin/ ./slurm
 	bin/slurm $(or $(ARGS),$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run Slurm ./tests)
+
+# same builds the program of the commit BEFORE beside the tree's, gives both the same commands, and compares what they say, write and compile, case by case.
+# ARGS='-part runs -case lora' takes some (parts: shaders, plans, runs); texts that change on purpose stand in tools/same/expected.txt.
+same:
+	$(GO) test -C tools ./same
+	$(GO) build -C tools -o ../bin/ ./same
+	bin/same -before "$(BEFORE)" $(ARGS)
 
 # isa compiles every kernel with the compilers of real GPUs, without the GPUs, and holds registers, waves, loads and shares of multiply-adds to limits
 # (tools/isa/limits.go): AMD's as it is; RDNA 3's matrix units and Intel's once isa-shims has brought a newer RADV and built the stand-in for Intel's

@@ -76,7 +76,7 @@ func TestRunsGoOnAfterALostStage(t *testing.T) {
 		})}
 		result, err := train.RunOn(t.Context(), stagesOn(t, c, kind, devices...), c)
 		require.ErrorIs(t, err, gpu.ErrDeviceLost)
-		assert.Equal(t, train.DeviceLost, result.Reason)
+		assert.Equal(t, train.KindDeviceLost, result.Reason)
 		assert.Regexp(t, `^state: (step \d+|evaluate|drain): stage 1 \(\d: [^\n]*pulled out$`, err.Error())
 		newest(t, p.path("lost")) // none is damaged
 		assert.FileExists(t, p.path("lost", "report.md"))

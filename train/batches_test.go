@@ -279,7 +279,7 @@ func TestBatchesOfOnesOwnThatFail(t *testing.T) {
 			c.Batches, c.DataTimeout = test.open, 20*time.Millisecond
 			result, err := Run(t.Context(), dev, c)
 			require.ErrorContains(t, err, test.wanted)
-			assert.Equal(t, KindOf(errors.New("any")).Reason(), result.Reason)
+			assert.Equal(t, KindOf(errors.New("any")), result.Reason)
 			if test.name == "hangs" {
 				var slow *data.TimeoutError
 				require.ErrorAs(t, err, &slow)

@@ -188,7 +188,7 @@ func TestErrorsOfSavesAreNotLost(t *testing.T) {
 		c.State.FS = failing{checkpoint.OS, checkpoint.DirName(step)}
 		result, err := Run(t.Context(), dev, c)
 		require.ErrorContains(t, err, "the disk is gone", name)
-		assert.Equal(t, BadCheckpoint, result.Reason, name)
+		assert.Equal(t, KindCheckpoint, result.Reason, name)
 		assert.Equal(t, 6, result.Reason.ExitCode(), name)
 		assert.EqualValues(t, step-3, newestStep(t, c.Dir), name)
 	}
@@ -198,7 +198,7 @@ func TestErrorsOfSavesAreNotLost(t *testing.T) {
 	c.State.FS, c.Hooks = failing{failing{checkpoint.OS, checkpoint.DirName(4)}, checkpoint.DirName(5)}, []Hook{hook}
 	result, err := Run(stopping, dev, c)
 	require.ErrorContains(t, err, "the disk is gone")
-	assert.Equal(t, BadCheckpoint, result.Reason)
+	assert.Equal(t, KindCheckpoint, result.Reason)
 	assert.EqualValues(t, 3, newestStep(t, c.Dir))
 	for name, hook := range map[string]func(cancel context.CancelCauseFunc) error{
 		"a stop":          func(cancel context.CancelCauseFunc) error { cancel(errors.New("enough")); return nil },
@@ -236,7 +236,7 @@ func TestWhatIsNotFiniteIsNotSavedLater(t *testing.T) {
 	require.ErrorAs(t, err, &diverged)
 	assert.Equal(t, "params/h.0.mlp.c_proj.bias", diverged.Tensor)
 	assert.EqualValues(t, 9, diverged.Step)
-	assert.Equal(t, Diverged, result.Reason)
+	assert.Equal(t, KindDiverged, result.Reason)
 	assert.EqualValues(t, 6, newestStep(t, c.Dir))
 }
 

@@ -21,7 +21,7 @@
 //  1. The same call again goes on from the newest whole checkpoint. Its end has the bits of a run that never stopped: parameters, optimizer
 //     state, record, samples, and metrics but for the fields that measure time. It may go on on a target with other stages.
 //  2. What is due at a step (evaluation, sample, checkpoint, in this order) is done once, stopped or not.
-//  3. A run ends for one [Reason], and its error says more.
+//  3. A run ends for one [Kind], and its error says more.
 //  4. Nothing that is not finite is saved; nothing measured is replaced.
 //  5. Neither sampling, nor evaluation, nor histograms, nor how far the loader reads ahead changes a bit of the training.
 //  6. A decision that the caller did not make, such as to pass over a corrupt checkpoint, is said on Output.

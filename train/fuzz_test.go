@@ -28,13 +28,11 @@ func FuzzLines(f *testing.F) {
 		require.NoError(t, os.WriteFile(name, raw, 0o666))
 		frugal.Parse(t, len(raw), func() {
 			var found, again extent
-			var taken []byte
-			require.NoError(t, found.upTo(bytes.NewReader(raw), step, func(line []byte) error { taken = append(taken, line...); return nil }))
+			require.NoError(t, found.upTo(bytes.NewReader(raw), step))
 			require.LessOrEqual(t, found.keep, int64(len(raw)))
 			require.True(t, found.keep == 0 || raw[found.keep-1] == '\n')
 			require.True(t, found.keep == 0 || found.last <= step)
-			require.True(t, bytes.Equal(raw[:found.keep], taken))
-			require.NoError(t, again.upTo(bytes.NewReader(raw[:found.keep]), step, func([]byte) error { return nil }))
+			require.NoError(t, again.upTo(bytes.NewReader(raw[:found.keep]), step))
 			require.Equal(t, found, again)
 
 			steps, evals, _, err := readMetrics(name)

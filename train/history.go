@@ -2,17 +2,13 @@ package train
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
-	"io"
-	"io/fs"
 	"path/filepath"
-	"reflect"
 	"slices"
-	"strings"
 
-	"gputrain/internal/stranger"
 	"gputrain/internal/svg"
-	"gputrain/train/table"
 )
 
 // mostPoints is how many points of a curve a history keeps at most, some 45 for each place of a picture.
@@ -154,111 +150,38 @@ func (s *sample) usual() float64 {
 	return 2 * sorted[len(sorted)*95/100]
 }
 
-// readHistory reads metrics.jsonl of a run directory up to a step, of lines in its index their columns; damaged are the numbers of those that cannot be read.
-// A directory without metrics has none.
-func readHistory(dir string, step int64) (h *history, damaged []int, err error) {
+var errStep = errors.New("found a step below the step before")
+
+// readHistory reads metrics.jsonl of a run directory up to a step; damaged are the numbers of the lines that cannot be read. A directory without
+// metrics has none.
+func readHistory(dir string, most int64) (h *history, damaged []int, err error) {
 	h = &history{}
-	log, err := stranger.Open(filepath.Join(dir, metricsFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return h, nil, nil
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	defer log.Close()
-	t := table.New(table.Temporary)
-	defer t.Close()
-	index, err := stranger.Open(filepath.Join(dir, columnsFile))
-	if err == nil {
-		t.Load(log, index)
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, err
-	}
-	at := t.End()
-	if _, err := log.Seek(at, io.SeekStart); err != nil {
-		return nil, nil, err
-	}
-	err = eachLine(log, func(line []byte) error {
+	before := int64(0)
+	damaged, err = readLines(filepath.Join(dir, metricsFile), func(line []byte) error {
 		if !bytes.HasSuffix(line, []byte("\n")) { // it is being written, or a kill has cut it short
 			return nil
 		}
-		offset := at
-		at += int64(len(line))
-		_, err := t.Add(line, offset, int64(len(line))) // what is damaged is told below
-		return err
+		var m Metrics
+		var e EvalMetrics
+		var err error
+		eval := isEval(line)
+		if eval {
+			err = json.Unmarshal(line, &e)
+			m.Step = e.Step
+		} else {
+			err = m.read(line)
+		}
+		if err != nil || m.Step < before {
+			return cmp.Or(err, errStep)
+		}
+		switch before = m.Step; {
+		case m.Step > most:
+		case eval:
+			h.evals = append(h.evals, e)
+		default:
+			h.add(m)
+		}
+		return nil
 	})
-	if err == nil {
-		err = h.read(t, step)
-	}
-	return h, t.Damaged(), err
-}
-
-// read adds all lines of a table that can be read, up to a step.
-func (h *history) read(t *table.Table, most int64) error {
-	before := 0
-	damaged := t.Damaged()
-	for block := range t.Blocks() {
-		var c table.Column
-		if err := t.ReadAxis(block, 0, &c); err != nil {
-			return err
-		}
-		steps, evals := make([]Metrics, len(c.Value)), map[int32]*EvalMetrics{}
-		for i, step := range c.Value {
-			steps[i].Step = int64(step)
-		}
-		// Evaluations have this series, and no line of a step has.
-		for _, name := range append([]string{"eval_loss"}, t.Names()...) {
-			if has, _ := t.Has(block, name); !has {
-				continue
-			}
-			if err := t.ReadSeries(block, name, &c); err != nil {
-				return err
-			}
-			for i, line := range c.Line {
-				if name == "eval_loss" && evals[line] == nil {
-					evals[line] = &EvalMetrics{Step: steps[line].Step}
-				}
-				if e := evals[line]; e != nil {
-					setMember(e, evalPlaces, name, c.Value[i])
-				} else {
-					setMember(&steps[line], places, name, c.Value[i])
-				}
-			}
-		}
-		for i, m := range steps {
-			switch e := evals[int32(i)]; {
-			case len(damaged) > 0 && damaged[0] == before+i+1:
-				damaged = damaged[1:]
-			case m.Step > most:
-			case e != nil:
-				h.evals = append(h.evals, *e)
-			default:
-				h.add(m)
-			}
-		}
-		before += len(steps)
-	}
-	return nil
-}
-
-// setMember sets a number of a line by its name in a table, as far as a report tells of it.
-func setMember(line any, places map[string][]int, name string, v float64) {
-	family, key, _ := strings.Cut(name, ".")
-	at, known := places[family]
-	if !known || family == "watched" {
-		return
-	}
-	switch to := reflect.ValueOf(line).Elem().FieldByIndex(at).Addr().Interface().(type) {
-	case *Number:
-		*to = Number(v)
-	case *int64:
-		*to = int64(v)
-	case *[]Number: // in the order of the stages
-		*to = append(*to, Number(v))
-	case *map[string]Number:
-		if *to == nil {
-			*to = map[string]Number{}
-		}
-		(*to)[key] = Number(v)
-	}
+	return h, damaged, err
 }

@@ -40,7 +40,7 @@ type Event struct {
 	Eval       *EvalMetrics // Evaluated
 	Sample     *Sample      // Sampled
 	Checkpoint string       // Saved: its directory
-	Reason     Reason       // Ended
+	Reason     Kind         // Ended
 	Err        error        // Ended: what the run ends with; nil when it is done
 	BestStep   int64        // Ended: whose evaluation had the lowest loss; 0: none had one
 	State      State        // a *state.TrainState in a run on one device

@@ -140,9 +140,9 @@ func TestHookErrorsEndTheRunCleanly(t *testing.T) {
 			}
 			result, err := Run(t.Context(), dev, c)
 			require.ErrorIs(t, err, cause, "%v", at)
-			reason := Failed
+			reason := KindFailed
 			if cause != wrong {
-				reason = Stopped
+				reason = KindStopped
 			}
 			assert.Equal(t, reason, result.Reason)
 			assert.Equal(t, []EventKind{at.kind, Ended}, after, "told of the end alone")
@@ -164,7 +164,7 @@ func TestHookErrorsEndTheRunCleanly(t *testing.T) {
 	})}
 	result, err := Run(t.Context(), dev, c)
 	assert.ErrorIs(t, err, wrong)
-	assert.Equal(t, Failed, result.Reason)
+	assert.Equal(t, KindFailed, result.Reason)
 	assert.EqualValues(t, 12, newestStep(t, c.Dir))
 }
 

@@ -16,60 +16,50 @@ import (
 	"gputrain/transport"
 )
 
-// Kind is how a run, or a command around it, ends: its reason, its exit code, and whether it is started again follow from it.
+// Kind is how a run, or a command around it, ends: what a report says, the exit code, and whether it is started again follow from it.
 type Kind int
 
-// The kinds. Errors of packages above this one are those that they match: ErrUsage, checkpoint.Err.
+// The kinds. Every run ends in exactly one of them. Errors of packages above this one are those that they match: ErrUsage, checkpoint.Err.
 const (
-	KindDone Kind = iota
-	KindUsage
-	KindStopped
-	KindTimeLimit
-	KindDiverged
-	KindMemory
-	KindCheckpoint
+	KindDone       Kind = iota // all steps were made
+	KindUsage                  // a mistake of whoever has written the command, the run file or the program
+	KindStopped                // by a signal, a hook or the caller's context; saved, the same run goes on from here
+	KindTimeLimit              // Config.TimeLimit has passed; saved likewise
+	KindDiverged               // loss or gradient was not finite for too many steps
+	KindMemory                 // planned or met
+	KindCheckpoint             // one, or the logs that belong to it, could not be written or read
 	KindNoAdapter
 	KindBug
 	KindRankLost
-	KindDeviceLost
-	KindFailed
+	KindDeviceLost // by a driver or a cable; the same run goes on from the newest checkpoint
+	KindFailed     // anything else
 )
 
 // kinds say what follows from each. Scripts rely on the codes.
 var kinds = [...]struct {
-	reason Reason
-	code   int
-	again  bool // the run may go on from its newest checkpoint; the others would only come again
+	text  string
+	code  int
+	again bool // the run may go on from its newest checkpoint; the others would only come again
 }{
-	KindDone:       {reason: Done},
-	KindUsage:      {reason: Failed, code: 2},
-	KindStopped:    {reason: Stopped, code: 3},
-	KindTimeLimit:  {reason: TimeLimit, code: 3},
-	KindDiverged:   {reason: Diverged, code: 4},
-	KindMemory:     {reason: OutOfMemory, code: 5},
-	KindCheckpoint: {reason: BadCheckpoint, code: 6},
-	KindNoAdapter:  {reason: Failed, code: 7},
-	KindBug:        {reason: Failed, code: 8},
-	KindRankLost:   {reason: Failed, code: 9, again: true},
-	KindDeviceLost: {reason: DeviceLost, code: 1, again: true},
-	KindFailed:     {reason: Failed, code: 1, again: true},
+	KindDone:       {text: "done"},
+	KindUsage:      {text: "error", code: 2},
+	KindStopped:    {text: "stopped", code: 3},
+	KindTimeLimit:  {text: "time limit", code: 3},
+	KindDiverged:   {text: "diverged", code: 4},
+	KindMemory:     {text: "out of memory", code: 5},
+	KindCheckpoint: {text: "checkpoint problem", code: 6},
+	KindNoAdapter:  {text: "error", code: 7},
+	KindBug:        {text: "error", code: 8},
+	KindRankLost:   {text: "error", code: 9, again: true},
+	KindDeviceLost: {text: "device lost", code: 1, again: true},
+	KindFailed:     {text: "error", code: 1, again: true},
 }
 
-// Reason is what a report says of it.
-func (k Kind) Reason() Reason { return kinds[k].reason }
+// String is what a report says of it.
+func (k Kind) String() string { return kinds[k].text }
 
 // ExitCode is the code of the process.
 func (k Kind) ExitCode() int { return kinds[k].code }
-
-// ExitCode is the process exit code of a run that has ended for r.
-func (r Reason) ExitCode() int {
-	for k := range kinds {
-		if kinds[k].reason == r && (r != Failed || Kind(k) == KindFailed) {
-			return kinds[k].code
-		}
-	}
-	return KindFailed.ExitCode()
-}
 
 // MayGoOn tells whether a run whose process has ended with a code may go on from its newest checkpoint. Codes of no kind are of signals.
 func MayGoOn(code int) bool {

@@ -9,10 +9,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strconv"
 
 	"gputrain/checkpoint"
 	"gputrain/internal/stranger"
-	"gputrain/train/table"
+	"gputrain/train/jsonline"
 )
 
 // lineLog is a file of JSON objects, one a line, each with a "step" that never goes down: metrics.jsonl, samples.jsonl.
@@ -20,87 +21,25 @@ type lineLog struct {
 	file   *os.File
 	dir    *runDir // nil: of no run
 	extent         // of what was in it when it was opened
-	index  *index  // nil: it has none
-}
-
-// index is the table of a log that this process writes.
-type index struct {
-	*table.Table
-	end int64 // of the log
 }
 
 // openLines opens a line log to resume after a step: later lines, and a line that a kill has cut short, are cut off, so that the finished file is
-// equal to the file of a run that was never interrupted. What is cut off goes into a file beside it. Of the lines that an index has, only the last is read;
-// "": there is no index.
-func openLines(dir *runDir, path, indexPath string, step int64) (_ *lineLog, err error) {
+// equal to the file of a run that was never interrupted. What is cut off goes into a file beside it.
+func openLines(dir *runDir, path string, step int64) (_ *lineLog, err error) {
 	if err := dir.check(); err != nil {
 		return nil, err
 	}
-	l := &lineLog{dir: dir}
+	l := &lineLog{dir: dir, extent: extent{last: -1}}
 	if l.file, err = stranger.OpenFile(path, os.O_RDWR|os.O_CREATE); err != nil {
 		return nil, fmt.Errorf("train: open log: %w", err)
 	}
-	if err = l.resume(indexPath, step); err == nil {
+	if err = l.upTo(l.file, step); err == nil {
 		err = cutOff(l.file, l.keep)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("train: open log %q: %w", path, err), l.close())
 	}
 	return l, nil
-}
-
-// resume finds what of the log belongs to a step.
-func (l *lineLog) resume(indexPath string, step int64) (err error) {
-	l.last = -1
-	if indexPath != "" {
-		if l.index, err = openIndex(l.file, indexPath, step); err == nil && l.index.end > 0 {
-			l.extent, err = l.index.extent(l.file)
-		}
-	}
-	if err == nil {
-		_, err = l.file.Seek(l.keep, io.SeekStart)
-	}
-	if err == nil {
-		err = l.upTo(l.file, step, l.index.add)
-	}
-	return err
-}
-
-// openIndex opens the index of a log up to a step. There is none before the log has lines for a block.
-func openIndex(log *os.File, path string, step int64) (*index, error) {
-	x := &index{Table: table.New(func() (*os.File, error) { return stranger.OpenFile(path, os.O_RDWR|os.O_CREATE) })}
-	file, err := stranger.OpenFile(path, os.O_RDWR)
-	if errors.Is(err, fs.ErrNotExist) {
-		return x, nil
-	}
-	if err == nil {
-		err = x.Resume(log, file, step)
-		x.end = x.End()
-	}
-	return x, err
-}
-
-// extent is how much of the log the index has.
-func (x *index) extent(log io.ReaderAt) (extent, error) {
-	last, training, eval := x.Last()
-	found := extent{keep: x.End(), last: int64(last), lastOfStep: training, damaged: len(x.Damaged())}
-	if eval[1] > 0 {
-		found.eval = make([]byte, eval[1])
-		if _, err := log.ReadAt(found.eval, eval[0]); err != nil {
-			return extent{}, err
-		}
-	}
-	return found, nil
-}
-
-// add takes the next line of the log.
-func (x *index) add(line []byte) error {
-	if x == nil {
-		return nil
-	}
-	_, err := x.Add(line, x.end, int64(len(line))) // what is wrong with a line, those say who read it
-	x.end += int64(len(line))
-	return err
 }
 
 // cutOff ends a file at keep, once what is behind it is in the file of what was cut off.
@@ -143,11 +82,11 @@ type extent struct {
 	damaged    int    // lines among them that cannot be read, and are left as they are
 }
 
-// upTo goes on from keep to the last line of a step up to step that no line of a later one stands before, and hands over the lines. Those that cannot
-// be read are passed over; those behind the last one that can belong to nothing.
-func (e *extent) upTo(r io.Reader, step int64, take func(line []byte) error) error {
+// upTo goes to the last line of a step up to step that no line of a later one stands before. Lines that cannot be read are passed over; those behind
+// the last one that can belong to nothing.
+func (e *extent) upTo(r io.Reader, step int64) error {
 	in := bufio.NewReaderSize(r, 1<<16)
-	var unread [][]byte
+	unread, damaged := int64(0), 0
 	for {
 		line, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
@@ -158,19 +97,14 @@ func (e *extent) upTo(r io.Reader, step int64, take func(line []byte) error) err
 		}
 		of, ok := stepOf(line)
 		if !ok {
-			unread = append(unread, line)
+			unread, damaged = unread+int64(len(line)), damaged+1
 			continue
 		}
 		if of > step {
 			return nil
 		}
-		for _, line := range append(unread, line) {
-			e.keep += int64(len(line))
-			if err := take(line); err != nil {
-				return err
-			}
-		}
-		e.last, e.damaged, unread = of, e.damaged+len(unread), nil
+		e.keep, unread = e.keep+unread+int64(len(line)), 0
+		e.last, e.damaged = of, damaged
 		if isEval(line) {
 			e.eval = line
 		} else {
@@ -181,13 +115,14 @@ func (e *extent) upTo(r io.Reader, step int64, take func(line []byte) error) err
 
 // stepOf is the step of a line.
 func stepOf(line []byte) (step int64, ok bool) {
-	var at struct {
-		Step *int64 `json:"step"`
-	}
-	if json.Unmarshal(line, &at) != nil || at.Step == nil {
-		return 0, false
-	}
-	return *at.Step, true
+	valid := jsonline.Members(line, func(key, value []byte) {
+		if string(key) == "step" {
+			var err error
+			step, err = strconv.ParseInt(string(value), 10, 64)
+			ok = err == nil
+		}
+	})
+	return step, ok && valid
 }
 
 // write appends one line.
@@ -203,11 +138,7 @@ func (l *lineLog) write(v any) error {
 		return err
 	}
 	data = append(data, '\n')
-	_, err = l.file.Write(data)
-	if err == nil {
-		err = l.index.add(data)
-	}
-	if err != nil {
+	if _, err = l.file.Write(data); err != nil {
 		return logError{err}
 	}
 	return nil
@@ -231,13 +162,7 @@ type logError struct{ err error }
 func (e logError) Error() string   { return "train: log: " + e.err.Error() }
 func (e logError) Unwrap() []error { return []error{checkpoint.Err, e.err} }
 
-func (l *lineLog) close() error {
-	err := l.file.Close()
-	if l.index != nil {
-		err = errors.Join(err, l.index.Close())
-	}
-	return err
-}
+func (l *lineLog) close() error { return l.file.Close() }
 
 // readMetrics reads metrics.jsonl. A file that is not there has no lines; damaged are the numbers of those that cannot be read.
 func readMetrics(path string) (steps []Metrics, evals []EvalMetrics, damaged []int, err error) {

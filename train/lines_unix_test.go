@@ -17,7 +17,7 @@ import (
 func TestLogRefusesAPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), metricsFile)
 	require.NoError(t, syscall.Mkfifo(path, 0o666))
-	_, err := openLines(nil, path, "", 0)
+	_, err := openLines(nil, path, 0)
 	require.ErrorContains(t, err, "wanted a regular file")
 }
 
@@ -60,7 +60,7 @@ func TestRunDirectoryWithLinks(t *testing.T) {
 					path = before
 				}
 				if err == nil && name != sessionsFile { // which is replaced
-					_, err = openLines(nil, path, "", 0)
+					_, err = openLines(nil, path, 0)
 				}
 				if name != sessionsFile || !resumes {
 					assert.ErrorContains(t, err, name)

@@ -71,35 +71,34 @@ type Metrics struct {
 	Cost
 }
 
-// places and evalPlaces are where the members of a line stand in a Metrics or an EvalMetrics.
-var places, evalPlaces = placesOf[Metrics](), placesOf[EvalMetrics]()
-
-func placesOf[T any]() map[string][]int {
+// places are where the members of a line stand in a Metrics.
+var places = func() map[string][]int {
 	out := map[string][]int{}
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Metrics]()) {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
 			out[name] = f.Index
 		}
 	}
 	return out
-}
+}()
 
 // read is json.Unmarshal of a line, in a third of the time: what is no usual line is left to that.
 func (m *Metrics) read(line []byte) error {
-	if bytes.HasPrefix(line, []byte("{")) && json.Valid(line) && m.usual(line) {
+	if bytes.HasPrefix(line, []byte("{")) && m.usual(line) {
 		return nil
 	}
 	*m = Metrics{}
 	return json.Unmarshal(line, m)
 }
 
-// usual says whether it could read a valid object. Nearly all of one is numbers.
+// usual says whether it could read a line. Nearly all of one is numbers.
 func (m *Metrics) usual(line []byte) bool {
 	into := reflect.ValueOf(m).Elem()
-	for name, value := range jsonline.Members(line) {
+	usual := true
+	return jsonline.Members(line, func(name, value []byte) {
 		at, known := places[string(name)]
-		if !known {
-			return false
+		if usual = usual && known; !usual {
+			return
 		}
 		var err error
 		switch f := into.FieldByIndex(at).Addr().Interface().(type) {
@@ -112,11 +111,8 @@ func (m *Metrics) usual(line []byte) bool {
 		default:
 			err = json.Unmarshal(value, f)
 		}
-		if err != nil {
-			return false
-		}
-	}
-	return true
+		usual = err == nil
+	}) && usual
 }
 
 // EvalMetrics is a line of metrics.jsonl: an evaluation on the validation text.

@@ -336,10 +336,10 @@ func (t *trainer) adapter() string { return cmp.Or(t.config.State.Adapter, t.tea
 // openLogs rewinds the logs to the state's step.
 func (t *opening) openLogs() (err error) {
 	step := t.state.Step()
-	if t.journal.metrics, err = t.openLog(metricsFile, t.dir.join(columnsFile)); err != nil {
+	if t.journal.metrics, err = t.openLog(metricsFile); err != nil {
 		return err
 	}
-	if t.journal.samples, err = t.openLog(samplesFile, ""); err != nil {
+	if t.journal.samples, err = t.openLog(samplesFile); err != nil {
 		return err
 	}
 	t.sampled = t.journal.samples.last
@@ -361,7 +361,7 @@ func (t *opening) openHistograms(ctx context.Context) (err error) {
 			return nil
 		}
 	}
-	if t.journal.histograms, err = t.openLog(histogramsFile, ""); err != nil || every == 0 {
+	if t.journal.histograms, err = t.openLog(histogramsFile); err != nil || every == 0 {
 		return err
 	}
 	tensors, bytes, err := t.histograms.build(ctx, t.state)
@@ -372,8 +372,8 @@ func (t *opening) openHistograms(ctx context.Context) (err error) {
 }
 
 // openLog rewinds a log to the state's step, and says what is damaged in it.
-func (t *opening) openLog(name, index string) (*lineLog, error) {
-	l, err := openLines(t.dir, t.dir.join(name), index, t.state.Step())
+func (t *opening) openLog(name string) (*lineLog, error) {
+	l, err := openLines(t.dir, t.dir.join(name), t.state.Step())
 	if err == nil && l.damaged > 0 {
 		t.say("warning: %s: %d lines cannot be read and are passed over", name, l.damaged)
 	}

@@ -22,10 +22,13 @@ const ProfileFile = "profile.json"
 // cutSuffix is behind the name of a log for that of what was cut off from it.
 const cutSuffix = ".cut"
 
+// oldIndex is an index of metrics.jsonl that runs once had.
+const oldIndex = "metrics.columns"
+
 // written are the names that a run writes in its directory beside the marker, the lock, checkpoints, copies of given files and event files. The record
 // comes first: a fresh start removes it last.
 var written = []string{
-	runFile, metricsFile, columnsFile, samplesFile, histogramsFile, sessionsFile, metricsFile + cutSuffix, samplesFile + cutSuffix, histogramsFile + cutSuffix,
+	runFile, metricsFile, oldIndex, samplesFile, histogramsFile, sessionsFile, metricsFile + cutSuffix, samplesFile + cutSuffix, histogramsFile + cutSuffix,
 	reportFile, lossPicture, gradientPicture, speedPicture, usePicture, ProfileFile,
 }
 

@@ -106,7 +106,7 @@ func TestRanksMayChange(t *testing.T) {
 	for rank, err := range errs {
 		require.ErrorIs(t, err, ErrStopped, "rank %d", rank)
 		assert.ErrorContains(t, err, "a signal")
-		assert.Equal(t, Stopped, results[rank].Reason)
+		assert.Equal(t, KindStopped, results[rank].Reason)
 		assert.EqualValues(t, 4, results[rank].Step)
 	}
 	assert.ErrorContains(t, errs[0], "rank 2 on host ")
@@ -131,7 +131,7 @@ func TestRanksMayChange(t *testing.T) {
 	})
 	for rank, err := range errs {
 		assert.ErrorContains(t, err, "a broken disk", "rank %d", rank)
-		assert.Equal(t, Failed, results[rank].Reason)
+		assert.Equal(t, KindFailed, results[rank].Reason)
 	}
 	assert.EqualValues(t, 8, newestStep(t, c.Dir), "what was reached is saved")
 
@@ -146,14 +146,14 @@ func TestRanksFailTogether(t *testing.T) {
 	for name, of := range map[string]struct {
 		change func(c *Config)
 		text   string
-		reason Reason
+		reason Kind
 		saved  int64
 	}{
 		"a hook": {func(c *Config) {
 			c.Hooks = []Hook{on(Evaluating, 4, func(context.Context, Event) error { return errors.New("no more") })}
-		}, "train: hook: no more", Failed, 4},
-		"a save":  {func(c *Config) { c.State.FS = noRename{checkpoint.OS} }, "no rename", BadCheckpoint, 0},
-		"numbers": {func(c *Config) { c.State.Optimizer.Options.Schedule.LearningRate = 1e38 }, "train: diverged", Diverged, 3},
+		}, "train: hook: no more", KindFailed, 4},
+		"a save":  {func(c *Config) { c.State.FS = noRename{checkpoint.OS} }, "no rename", KindCheckpoint, 0},
+		"numbers": {func(c *Config) { c.State.Optimizer.Options.Schedule.LearningRate = 1e38 }, "train: diverged", KindDiverged, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := tinyRun(t, t.TempDir())

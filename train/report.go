@@ -11,13 +11,11 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/internal/terminal"
-	"gputrain/train/table"
 )
 
 // Files of a run directory beside run.yaml and checkpoints.
 const (
 	metricsFile = "metrics.jsonl"
-	columnsFile = table.File
 	samplesFile = "samples.jsonl"
 	reportFile  = "report.md"
 )
@@ -194,9 +192,9 @@ func (r *reporter) observe(e Event) error {
 }
 
 // write writes the report of a run that has ended at a step.
-func (r *reporter) write(reason Reason, step int64) error {
+func (r *reporter) write(kind Kind, step int64) error {
 	known := slices.Clone(r.facts)
-	known.add("ended", "%s at step %s of %s", reason, grouped(step), grouped(r.config.Steps))
+	known.add("ended", "%s at step %s of %s", kind, grouped(step), grouped(r.config.Steps))
 	if r.last.Skipped+r.last.Spikes > 0 {
 		known.add("left out", "%s updates that were not finite, %s beyond the usual", grouped(r.last.Skipped), grouped(r.last.Spikes))
 	}

@@ -12,7 +12,7 @@ import (
 
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
-	log, err := openLines(nil, filepath.Join(dir, metricsFile), "", 0)
+	log, err := openLines(nil, filepath.Join(dir, metricsFile), 0)
 	require.NoError(t, err)
 	for step := int64(1); step <= 50; step++ {
 		m := Metrics{Step: step, Loss: Number(5.5 / math.Sqrt(float64(step))), Tokens: step * 1024, Cost: Cost{StepMS: 100, TokensPerSecond: 10240, PaddedTokensPerSecond: 20480}}
@@ -28,7 +28,7 @@ func TestReport(t *testing.T) {
 		}
 	}
 	require.NoError(t, log.close())
-	samples, err := openLines(nil, filepath.Join(dir, samplesFile), "", 0)
+	samples, err := openLines(nil, filepath.Join(dir, samplesFile), 0)
 	require.NoError(t, err)
 	for _, before := range []Sample{{Prompt: "func ", Text: "a|b\n\x1b<i>\\"}, {Prompt: "func ", Text: "again"}, {Prompt: "if ", Text: "never after"}, {Step: 9, Prompt: "for ", Text: "never before"}} {
 		require.NoError(t, samples.write(before))

@@ -176,7 +176,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 			whole := run(t.TempDir())
 			result, err := RunOn(t.Context(), form.targets[0], whole)
 			require.NoError(t, err)
-			require.Equal(t, Done, result.Reason)
+			require.Equal(t, KindDone, result.Reason)
 			want := leftBy(t, whole.Dir)
 			for _, name := range []string{metricsFile, samplesFile, histogramsFile, runFile} {
 				require.NotEmpty(t, want[name], name)
@@ -206,7 +206,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 				}
 				result, err := RunOn(t.Context(), form.targets[len(stops)%len(form.targets)], run(dir))
 				require.NoError(t, err)
-				require.Equal(t, Done, result.Reason)
+				require.Equal(t, KindDone, result.Reason)
 				require.Equal(t, from, result.Resumed)
 				requireSame(t, want, leftBy(t, dir))
 			}

@@ -12,7 +12,7 @@ import (
 
 // Result is how a run ended.
 type Result struct {
-	Reason     Reason
+	Reason     Kind
 	Step       int64   // of the state at the end
 	Resumed    int64   // the step that this run went on from; 0: it began
 	Loss       float64 // mean of the last steps' training loss, nats a token
@@ -49,7 +49,7 @@ func RunOn(ctx context.Context, target Target, c Config) (Result, error) {
 	}
 	result, err := run(ctx, target, c)
 	err = Stopping(ctx, err)
-	result.Reason, result.Elapsed = KindOf(err).Reason(), time.Since(started)
+	result.Reason, result.Elapsed = KindOf(err), time.Since(started)
 	return result, err
 }
 
@@ -103,15 +103,15 @@ func run(ctx context.Context, target Target, c Config) (_ Result, err error) {
 	if !c.leads() {
 		return t.result(), err
 	}
-	err = errors.Join(err, t.tell(context.WithoutCancel(ctx), Event{Kind: Ended, Reason: KindOf(err).Reason(), Err: err, BestStep: t.run.BestStep}))
+	err = errors.Join(err, t.tell(context.WithoutCancel(ctx), Event{Kind: Ended, Reason: KindOf(err), Err: err, BestStep: t.run.BestStep}))
 	reportErr := t.dir.check()
 	if reportErr == nil {
 		end := t.times.span(spanReport)
-		reportErr = errors.Join(t.noteEnded(KindOf(err).Reason()), t.reporter.write(KindOf(err).Reason(), t.state.Step()))
+		reportErr = errors.Join(t.noteEnded(KindOf(err)), t.reporter.write(KindOf(err), t.state.Step()))
 		end()
 	}
 	if t.checkpoint != "" && t.dir.check() == nil {
-		t.say("%s at step %s; model in %s, report in %s", KindOf(err).Reason(), grouped(t.state.Step()), t.checkpoint, t.dir.join(reportFile))
+		t.say("%s at step %s; model in %s, report in %s", KindOf(err), grouped(t.state.Step()), t.checkpoint, t.dir.join(reportFile))
 	}
 	progress.Times(t.times.list())
 	progress.Close()

@@ -88,7 +88,7 @@ func undisturbed(t *testing.T, dev *gpu.Device) outcome {
 	dir := t.TempDir()
 	result, err := Run(t.Context(), dev, tinyRun(t, dir))
 	require.NoError(t, err)
-	require.Equal(t, Done, result.Reason)
+	require.Equal(t, KindDone, result.Reason)
 	return outcomeOf(t, dir)
 }
 
@@ -134,7 +134,7 @@ func TestRun(t *testing.T) {
 		})}
 		result, err := Run(t.Context(), dev, c)
 		require.NoError(t, err)
-		assert.Equal(t, Done, result.Reason)
+		assert.Equal(t, KindDone, result.Reason)
 		assert.Zero(t, result.Reason.ExitCode())
 		assert.EqualValues(t, 12, result.Step)
 		assert.Less(t, result.EvalLoss, 5.5)
@@ -218,7 +218,7 @@ func TestStopInEveryPhase(t *testing.T) {
 	dir := t.TempDir()
 	result, err := Run(ctx, dev, tinyRun(t, dir))
 	require.ErrorIs(t, err, ErrStopped)
-	require.Equal(t, Stopped, result.Reason)
+	require.Equal(t, KindStopped, result.Reason)
 	require.Zero(t, result.Step)
 }
 
@@ -281,7 +281,7 @@ func TestDivergence(t *testing.T) {
 	assert.Equal(t, "params/h.0.mlp.c_proj.bias", diverged.Tensor)
 	assert.EqualValues(t, 9, diverged.Step, "the third bad step of 7, 8, 9")
 	assert.EqualValues(t, 3, diverged.Skipped)
-	assert.Equal(t, Diverged, result.Reason)
+	assert.Equal(t, KindDiverged, result.Reason)
 	assert.Equal(t, 4, result.Reason.ExitCode())
 	assert.Contains(t, out.String(), "step 7: loss NaN")
 	assert.EqualValues(t, 6, newestStep(t, dir))
@@ -338,7 +338,7 @@ func TestWhatIsNotFiniteIsNotSaved(t *testing.T) {
 	require.ErrorIs(t, err, ErrDiverged)
 	require.ErrorIs(t, err, checkpoint.ErrNonFinite)
 	assert.ErrorContains(t, err, `first not finite: tensor "params/h.0.mlp.c_proj.bias"`)
-	assert.Equal(t, Diverged, result.Reason)
+	assert.Equal(t, KindDiverged, result.Reason)
 	assert.EqualValues(t, 9, result.Step)
 	assert.EqualValues(t, 6, newestStep(t, dir))
 }
@@ -379,7 +379,7 @@ func TestCorruptCheckpointOfARun(t *testing.T) {
 	result, err = Run(t.Context(), dev, c)
 	require.ErrorIs(t, err, checkpoint.ErrCorrupt)
 	require.ErrorContains(t, err, "or start over with --fresh")
-	assert.Equal(t, BadCheckpoint, result.Reason)
+	assert.Equal(t, KindCheckpoint, result.Reason)
 	assert.Equal(t, 6, result.Reason.ExitCode())
 	c.Fresh, c.Launch = true, "launch"
 	_, err = Run(t.Context(), dev, c)
@@ -436,7 +436,7 @@ func TestFullDisk(t *testing.T) {
 	require.ErrorIs(t, err, checkpoint.Err)
 	require.ErrorContains(t, err, "bytes free")
 	assert.Contains(t, out.String(), "checkpoint problem at step ")
-	assert.Equal(t, BadCheckpoint, result.Reason)
+	assert.Equal(t, KindCheckpoint, result.Reason)
 	assert.Equal(t, 6, result.Reason.ExitCode())
 	assert.EqualValues(t, 3, newestStep(t, dir))
 	_, err = Run(t.Context(), dev, tinyRun(t, dir))
@@ -451,7 +451,7 @@ func TestNoRoomForTheFirstCheckpoint(t *testing.T) {
 	result, err := Run(t.Context(), gputest.Device(t), c)
 	var space *checkpoint.SpaceError
 	require.ErrorAs(t, err, &space)
-	assert.Equal(t, BadCheckpoint, result.Reason)
+	assert.Equal(t, KindCheckpoint, result.Reason)
 	assert.Zero(t, result.Step, "said before any work is done")
 	assert.ErrorContains(t, err, "train.keep 2, train.keep_best 1, and the one being written")
 }
@@ -504,7 +504,7 @@ func TestOutOfMemoryBeforeTheFirstStep(t *testing.T) {
 	}
 	result, err := Run(t.Context(), dev, c)
 	require.ErrorIs(t, err, gpu.ErrOutOfMemory)
-	assert.Equal(t, OutOfMemory, result.Reason)
+	assert.Equal(t, KindMemory, result.Reason)
 	assert.Equal(t, 5, result.Reason.ExitCode())
 	assert.ErrorContains(t, err, "lower")
 	assert.NotContains(t, out.String(), "the run takes about")

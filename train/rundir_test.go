@@ -58,6 +58,7 @@ func TestFilesOfOthersAreLeftAlone(t *testing.T) {
 	for name, text := range map[string]string{
 		runFile:                            "# my own\ntrain: {steps: 3}\n",
 		metricsFile:                        `{"step":1,"loss":2.5}` + "\n",
+		"metrics.columns":                  "a,b\n",
 		samplesFile:                        "a text",
 		reportFile:                         "# My thesis\n",
 		lossPicture:                        "<?xml version=\"1.0\"?>\n<svg/>\n",
@@ -105,6 +106,18 @@ func TestFilesOfOthersAreLeftAlone(t *testing.T) {
 	put(t, dir, map[string]string{"text.txt": "mine", "models/best.pt": "mine"})
 	err := take(dir)
 	require.NoError(t, err, "other names are nobody's business")
+}
+
+// The index of metrics.jsonl that runs had is a file of theirs, and goes with them.
+func TestIndexOfEarlierRunsIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, map[string]string{markerFile: `{"format":1,"from":"/"}`, "metrics.columns": "gputrain columns 2\n\x00\x01", "notes.txt": "mine"})
+	d := &runDir{path: dir}
+	d.info, _ = os.Stat(dir)
+	require.NoError(t, d.remove())
+	left := textsIn(t, dir)
+	assert.NotContains(t, left, "metrics.columns")
+	assert.Contains(t, left, "notes.txt")
 }
 
 // A link that leads nowhere is the mistake of whoever named it, and no trouble of the disk.

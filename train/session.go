@@ -38,7 +38,7 @@ type told struct {
 }
 
 type ended struct {
-	Reason Reason `json:"reason"`
+	Reason string `json:"reason"`
 	Step   int64  `json:"step"`
 }
 
@@ -102,11 +102,11 @@ func (t *trainer) noteBegun(measured bool) error {
 }
 
 // noteEnded writes into it why and where the process ends.
-func (t *trainer) noteEnded(reason Reason) error {
+func (t *trainer) noteEnded(kind Kind) error {
 	if t.session == nil {
 		return nil
 	}
-	t.session.Ended = &ended{reason, t.state.Step()}
+	t.session.Ended = &ended{kind.String(), t.state.Step()}
 	return t.noteSession()
 }
 

@@ -38,7 +38,7 @@ func TestSignals(t *testing.T) {
 			t.Fatal("the first signal does not end the context")
 		}
 		err := stopRequested(ctx)
-		assert.Equal(t, Stopped, KindOf(err).Reason())
+		assert.Equal(t, KindStopped, KindOf(err))
 		assert.ErrorContains(t, err, s.String())
 		assert.Empty(t, exited)
 		for range 2 {

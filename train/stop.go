@@ -14,21 +14,6 @@ import (
 	"gputrain/optim"
 )
 
-// Reason says why a run ended.
-type Reason string
-
-// The reasons. Every run ends for exactly one of them.
-const (
-	Done          Reason = "done"               // all steps were made
-	Stopped       Reason = "stopped"            // by a signal, a hook or the caller's context; saved, the same run goes on from here
-	TimeLimit     Reason = "time limit"         // Config.TimeLimit has passed; saved likewise
-	Diverged      Reason = "diverged"           // loss or gradient was not finite for too many steps
-	OutOfMemory   Reason = "out of memory"      // planned or met
-	DeviceLost    Reason = "device lost"        // by a driver or a cable; the same run goes on from the newest checkpoint
-	BadCheckpoint Reason = "checkpoint problem" // one, or the logs that belong to it, could not be written or read
-	Failed        Reason = "error"              // anything else
-)
-
 // Sentinels that the errors of Run match.
 var (
 	ErrStopped  = errors.New("train: stopped")

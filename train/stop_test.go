@@ -23,7 +23,7 @@ func TestTimeLimit(t *testing.T) {
 	c.TimeLimit = "0.000000001s" // has passed before a kernel is compiled
 	result, err := Run(t.Context(), dev, c)
 	require.ErrorIs(t, err, ErrStopped)
-	assert.Equal(t, TimeLimit, result.Reason)
+	assert.Equal(t, KindTimeLimit, result.Reason)
 	assert.Zero(t, result.Step)
 
 	c.TimeLimit = "0.3s" // of which much passes between two steps
@@ -36,7 +36,7 @@ func TestTimeLimit(t *testing.T) {
 	require.ErrorAs(t, err, &limit)
 	require.ErrorIs(t, err, ErrStopped)
 	assert.ErrorContains(t, err, "train: stopped: time limit of 300ms")
-	assert.Equal(t, TimeLimit, result.Reason)
+	assert.Equal(t, KindTimeLimit, result.Reason)
 	assert.Equal(t, 3, result.Reason.ExitCode())
 	assert.Equal(t, result.Step, newestStep(t, c.Dir))
 	c.TimeLimit, c.Hooks = "", nil
@@ -46,7 +46,7 @@ func TestTimeLimit(t *testing.T) {
 }
 
 // A mistake is never taken for the end of a run, whether or not somebody wants to stop it.
-func TestReasons(t *testing.T) {
+func TestKinds(t *testing.T) {
 	over, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("enough"))
 	late, release := context.WithTimeoutCause(context.Background(), 0, &TimeLimitError{Limit: time.Hour})
@@ -54,33 +54,32 @@ func TestReasons(t *testing.T) {
 	for _, c := range []struct {
 		ctx  context.Context
 		err  error
-		want Reason
+		want Kind
 		code int
 	}{
-		{t.Context(), nil, Done, 0},
-		{t.Context(), errors.New("a mistake"), Failed, 1},
-		{over, errors.New("a mistake"), Failed, 1},
-		{late, errors.New("a mistake"), Failed, 1},
-		{t.Context(), context.Canceled, Failed, 1},
-		{over, fmt.Errorf("evaluate: %w", context.Canceled), Stopped, 3},
-		{over, context.Cause(over), Stopped, 3},
-		{over, context.DeadlineExceeded, Failed, 1},
-		{late, fmt.Errorf("evaluate: %w", context.DeadlineExceeded), TimeLimit, 3},
-		{late, context.Cause(late), TimeLimit, 3},
-		{over, &DivergedError{}, Diverged, 4},
-		{over, &state.MemoryError{}, OutOfMemory, 5},
-		{over, &gpu.LimitError{}, OutOfMemory, 5},
-		{over, &checkpoint.SaveError{Err: errors.New("full")}, BadCheckpoint, 6},
-		{over, fmt.Errorf("step 3: %w", gpu.ErrDeviceLost), DeviceLost, 1},
+		{t.Context(), nil, KindDone, 0},
+		{t.Context(), errors.New("a mistake"), KindFailed, 1},
+		{over, errors.New("a mistake"), KindFailed, 1},
+		{late, errors.New("a mistake"), KindFailed, 1},
+		{t.Context(), context.Canceled, KindFailed, 1},
+		{over, fmt.Errorf("evaluate: %w", context.Canceled), KindStopped, 3},
+		{over, context.Cause(over), KindStopped, 3},
+		{over, context.DeadlineExceeded, KindFailed, 1},
+		{late, fmt.Errorf("evaluate: %w", context.DeadlineExceeded), KindTimeLimit, 3},
+		{late, context.Cause(late), KindTimeLimit, 3},
+		{over, &DivergedError{}, KindDiverged, 4},
+		{over, &state.MemoryError{}, KindMemory, 5},
+		{over, &gpu.LimitError{}, KindMemory, 5},
+		{over, &checkpoint.SaveError{Err: errors.New("full")}, KindCheckpoint, 6},
+		{over, fmt.Errorf("step 3: %w", gpu.ErrDeviceLost), KindDeviceLost, 1},
 	} {
 		err := c.err
 		if stop := stopOf(c.ctx, err); stop != nil {
 			err = stop
 		}
-		reason := KindOf(err).Reason()
-		assert.Equal(t, c.want, reason, "%v", c.err)
-		assert.Equal(t, c.code, reason.ExitCode(), "%v", c.err)
-		assert.Equal(t, c.code, KindOf(err).ExitCode(), "%v", c.err)
+		kind := KindOf(err)
+		assert.Equal(t, c.want, kind, "%v", c.err)
+		assert.Equal(t, c.code, kind.ExitCode(), "%v", c.err)
 	}
 }
 
@@ -94,4 +93,10 @@ func TestWhatMayGoOn(t *testing.T) {
 	}
 	assert.Equal(t, []int{1, 9, 10, 11}, again)
 	assert.True(t, MayGoOn(128+9))
+}
+
+// What a kind is called stands in reports and in sessions.jsonl.
+func TestKindsAreCalled(t *testing.T) {
+	assert.Equal(t, "[done error stopped time limit diverged out of memory checkpoint problem error error error device lost error]",
+		fmt.Sprint([]Kind{KindDone, KindUsage, KindStopped, KindTimeLimit, KindDiverged, KindMemory, KindCheckpoint, KindNoAdapter, KindBug, KindRankLost, KindDeviceLost, KindFailed}))
 }

@@ -25,7 +25,7 @@ type Summary struct {
 	Title       string             `json:"title"`
 	Step        int64              `json:"step"`
 	Steps       int64              `json:"steps"`
-	Ended       Reason             `json:"ended,omitempty"` // of the newest process; "": it goes on, or was killed
+	Ended       string             `json:"ended,omitempty"` // of the newest process; "": it goes on, or was killed
 	Processes   int                `json:"processes"`
 	Adapter     string             `json:"adapter,omitempty"`
 	Program     string             `json:"program,omitempty"`
@@ -174,7 +174,7 @@ func (s *Summary) addFacts(record []byte, newest session) {
 	}
 	state := "goes on, or was killed,"
 	if s.Ended != "" {
-		state = string(s.Ended)
+		state = s.Ended
 	}
 	s.Facts.add("state", "%s at step %s of %s", state, grouped(s.Step), grouped(s.Steps))
 	if s.Processes > 1 {

@@ -51,7 +51,7 @@ func TestSummary(t *testing.T) {
 			}
 		}
 	}
-	assert.Equal(t, []any{Done, int64(12), int64(12), 1, "step-00000012", "tiny", c.Data}, []any{s.Ended, s.Step, s.Steps, s.Processes, s.Checkpoint, s.Fingerprint, s.Data})
+	assert.Equal(t, []any{"done", int64(12), int64(12), 1, "step-00000012", "tiny", c.Data}, []any{s.Ended, s.Step, s.Steps, s.Processes, s.Checkpoint, s.Fingerprint, s.Data})
 	assert.Equal(t, []int64{1, 12}, []int64{s.First.Step, s.Last.Step})
 
 	killed, err := ReadSummary(live)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// An Account bounds what all renderings of a command take together, as Limits bound each: rows may be any number. Several
-// goroutines share it. The zero value has the usual bounds.
+// An Account bounds what all renderings of a command take together, as Limits bound each: rows may be any number.
+// Several goroutines share it. The zero value has the usual bounds.
 type Account struct {
 	mu         sync.Mutex
 	within     time.Duration
@@ -21,9 +21,9 @@ type Account struct {
 	clock func() time.Time
 }
 
-// What an account bounds: the time of all renderings by Within, eachTime for each and byteTime for each byte of variables, and
-// texts by what is beyond eachText and byteText of a rendering. Templates of models take a tenth of eachTime, and less than both
-// for a text.
+// What an account bounds: the time of all renderings by Within, eachTime for each and byteTime for each byte of
+// variables, and texts by what is beyond eachText and byteText of a rendering. Templates of models take a tenth of
+// eachTime, and less than both for a text.
 const (
 	usualWithin = time.Minute
 	eachTime    = 10 * time.Millisecond
@@ -34,7 +34,8 @@ const (
 	light       = 8 << 20 // bytes made, above which a rendering is alone
 )
 
-// Within sets how long all renderings may take beside what each may; 0: as long as they take. Without it that is a minute.
+// Within sets how long all renderings may take beside what each may; 0: as long as they take. Without it that is a
+// minute.
 func (a *Account) Within(limit time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

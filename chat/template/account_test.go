@@ -19,7 +19,8 @@ func ticking(each time.Duration) func() time.Time {
 	}
 }
 
-// All renderings of an account are bounded: of n that take a second and have 1000 bytes, n(1 - 0.01 - 0.01) seconds may be Within.
+// All renderings of an account are bounded: of n that take a second and have 1000 bytes, n(1 - 0.01 - 0.01) seconds may
+// be Within.
 func TestAccountOfTime(t *testing.T) {
 	parsed, err := Parse("case", "{{ x }}")
 	require.NoError(t, err)
@@ -56,7 +57,8 @@ func TestAccountOfTime(t *testing.T) {
 	}
 }
 
-// Texts may be 64 KiB longer than eight times their variables, and 256 MiB beyond that together: five of 60 million bytes are more.
+// Texts may be 64 KiB longer than eight times their variables, and 256 MiB beyond that together: five of 60 million
+// bytes are more.
 func TestAccountOfTexts(t *testing.T) {
 	a := &Account{}
 	long, err := Parse("long", "{{ 'x' * 60000000 }}")
@@ -74,7 +76,8 @@ func TestAccountOfTexts(t *testing.T) {
 	assert.ErrorContains(t, err, "wanted at most 256 MiB together")
 }
 
-// A rendering that has much memory has it alone: while it does, another one that needs much waits, and its waiting does not count as its time.
+// A rendering that has much memory has it alone: while it does, another one that needs much waits, and its waiting does
+// not count as its time.
 func TestMuchMemoryIsHadAlone(t *testing.T) {
 	parsed, err := Parse("heavy", "{{ ('x' * 9000000) | length }}")
 	require.NoError(t, err)

@@ -1,17 +1,15 @@
 package template
 
 import (
-	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 )
 
-// given is what stands in the parentheses of a call: values, *rest, name=value, **more.
+// given is what stands in the parentheses of a call: values, *rest, name=value.
 type given struct {
 	list, rest []expression
 	names      []string
 	named      []expression
-	more       []expression
 }
 
 // arguments are their values.
@@ -27,122 +25,61 @@ func (g *given) eval(r *run, s *scope) arguments {
 		r.made(16 * len(more))
 		a.list = append(a.list, more...)
 	}
-	name := func(key string, value any) {
-		if _, twice := a.named.Get(key); twice {
-			r.fail("got multiple values for keyword argument '%s'", key)
-		}
-		r.made(64 + len(key))
-		a.named.Set(key, value)
-	}
 	for i, e := range g.named {
-		name(g.names[i], r.eval(e, s))
-	}
-	for _, e := range g.more {
-		o, ok := mapping(r.eval(e, s))
-		if !ok {
-			r.fail("found no dict after **, wanted one")
-		}
-		for i, key := range o.keys {
-			word, ok := text(key)
-			if !ok {
-				r.fail("keywords must be strings, found '%s'", kind(key))
-			}
-			name(word, o.values[i])
-		}
+		a.named.Set(g.names[i], r.eval(e, s))
 	}
 	return a
 }
 
-// A builtin is a filter, test, method or function that takes arguments by place or name.
-type builtin struct {
-	takes []parameter
-	rest  bool // any more, which come as they are
-	do    func(r *run, a values, rest arguments) any
-}
+// A builtin is a filter, test, method or function, which errors call by its name. A filter, test or method has its
+// value as the first argument.
+type builtin func(r *run, name string, a arguments) any
 
-type parameter struct {
-	name     string
-	optional bool
-	value    any // where it is not given
-}
-
-// values are arguments in the order of a builtin's parameters.
+// values are arguments in the order of a builtin's names for them.
 type values []any
 
-// missing is the value of an argument that was not given and has no default.
-type missing struct{}
-
-// takes makes a builtin of a list of parameters: name, name=default, name? for one that may be missing, and * where any more may follow.
-func takes(list string, do func(r *run, a values, rest arguments) any) *builtin {
-	b := &builtin{do: do}
-	for _, word := range strings.Fields(list) {
-		if word == "*" {
-			b.rest = true
-			continue
+// takes makes a builtin of the names of its arguments, which end in ? where one may be missing.
+func takes(names string, do func(r *run, a values) any) builtin {
+	all, least := strings.Fields(names), 0
+	for i, name := range all {
+		optional := false
+		if all[i], optional = strings.CutSuffix(name, "?"); !optional {
+			least = i + 1
 		}
-		name, value, optional := strings.Cut(word, "=")
-		p := parameter{name: strings.TrimSuffix(name, "?"), optional: optional || strings.HasSuffix(name, "?"), value: missing{}}
-		if optional {
-			p.value = defaultOf(value)
+	}
+	return func(r *run, called string, a arguments) any {
+		if len(a.list) > len(all) {
+			r.fail("%s: found %d arguments, wanted at most %d", called, len(a.list), len(all))
 		}
-		b.takes = append(b.takes, p)
-	}
-	return b
-}
-
-func defaultOf(s string) any {
-	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return n
-	}
-	if f, ok := parseFloat(s); ok {
-		return f
-	}
-	if value, ok := literals[s]; ok {
-		return value
-	}
-	return strings.Trim(s, "'")
-}
-
-// run binds arguments to parameters and does what the builtin does.
-func (b *builtin) run(r *run, called string, a arguments) any {
-	bound, rest := make(values, len(b.takes)), arguments{named: &Object{}}
-	if len(a.list) > len(b.takes) {
-		if !b.rest {
-			r.fail("%s: found %d arguments, wanted at most %d", called, len(a.list), len(b.takes))
-		}
-		a.list, rest.list = a.list[:len(b.takes)], a.list[len(b.takes):]
-	}
-	n := copy(bound, a.list)
-	for i, key := range a.named.keys {
-		place := -1
-		for j, p := range b.takes {
-			if p.name == key {
-				place = j
+		bound := slices.Repeat(values{missing{}}, len(all))
+		copy(bound, a.list)
+		for i, key := range a.named.Keys() {
+			switch place := slices.Index(all, key); {
+			case place < 0:
+				r.fail("%s: found the argument %q, which it does not take", called, key)
+			case place < len(a.list):
+				r.fail("%s: found the argument %q twice", called, key)
+			default:
+				bound[place] = a.named.values[i]
 			}
 		}
-		switch {
-		case place < 0 && b.rest:
-			rest.named.Set(fmt.Sprint(key), a.named.values[i])
-		case place < 0:
-			r.fail("%s: found the argument %q, which it does not take", called, key)
-		case place < n:
-			r.fail("%s: found the argument %q twice", called, key)
-		default:
-			bound[place] = a.named.values[i]
+		if i := slices.Index(bound[:least], any(missing{})); i >= 0 {
+			r.fail("%s: found no argument %q, wanted one", called, all[i])
 		}
+		return do(r, bound)
 	}
-	for i := n; i < len(bound); i++ {
-		p := b.takes[i]
-		if _, there := a.named.Get(p.name); there {
-			continue
-		}
-		if !p.optional {
-			r.fail("%s: found no argument %q, wanted one", called, p.name)
-		}
-		bound[i] = p.value
-	}
-	return b.do(r, bound, rest)
 }
+
+// or is an argument, or a value where it is missing.
+func (a values) or(i int, value any) any {
+	if _, is := a[i].(missing); is {
+		return value
+	}
+	return a[i]
+}
+
+// none says whether an argument is missing or None.
+func (a values) none(i int) bool { return a.or(i, nil) == nil }
 
 // text is an argument that has to be a text.
 func (a values) text(r *run, i int) string {
@@ -154,18 +91,18 @@ func (a values) text(r *run, i int) string {
 }
 
 // int is an argument that has to be an integer.
-func (a values) int(r *run, i int) int {
-	n := integer(r.defined(a[i]))
-	if n == nil {
+func (a values) int(r *run, i int) int64 {
+	n, ok := integer(r.defined(a[i]))
+	if !ok {
 		r.fail("argument %d must be an int, found '%s'", i, kind(a[i]))
 	}
-	return clamped(n)
+	return n
 }
 
-func (a values) missing(i int) bool {
-	_, is := a[i].(missing)
-	return is
+// count is how many times something is done at most: an argument, or -1 for any number.
+func (a values) count(r *run, i int) int {
+	if a.none(i) {
+		return -1
+	}
+	return int(max(-1, min(a.int(r, i), 1<<40)))
 }
-
-// none says whether an argument is missing or None.
-func (a values) none(i int) bool { return a.missing(i) || a[i] == nil }

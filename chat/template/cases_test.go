@@ -18,8 +18,8 @@ func field(v any, name string) any {
 	return value
 }
 
-// The files of cases hold what Jinja2 itself, set up as transformers does, makes of templates: a text, the parts of it that were generated, a message of
-// raise_exception, or any other error.
+// The files of cases hold what Jinja2 itself, set up as transformers does, makes of templates: a text, the parts of it
+// that were generated, a message of raise_exception, or any other error.
 func TestCases(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.json")
 	require.NoError(t, err)

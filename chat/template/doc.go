@@ -1,5 +1,5 @@
-// Package template runs the chat templates of Hugging Face's models, which say how a conversation becomes text: the part of Jinja2 that transformers
-// runs, with its settings.
+// Package template runs the chat templates of Hugging Face's models, which say how a conversation becomes text: the
+// part of Jinja2 that published templates use, with the settings of transformers.
 //
 //	t, err := template.Parse("chat_template.jinja", source)
 //	variables := &template.Object{}
@@ -9,7 +9,8 @@
 //
 // Invariants, each held by a test:
 //
-//  1. Texts are those of Jinja2 under Python. What is not known (a statement, a filter, a test) is an error when the template is parsed.
+//  1. Texts are those of Jinja2 under Python. Whatever else Jinja2 knows is an error that names it: a statement, filter
+//     or test when the template is parsed, a method when it is called.
 //  2. Errors name the template and its line. What a template refuses by raise_exception is a [RaisedError].
 //  3. Templates come from anybody: whatever one does, it ends within [Limits], and none panics.
 package template

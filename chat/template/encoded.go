@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// An encoded is an object that its row has as a text in JSON, as programs keep the arguments of calls. It is the text, byte for byte, wherever a
-// template takes it for a str. It is the object where a str would fail, give nonsense or be quoted a second time.
+// An encoded is an object that its row has as a text in JSON, as programs keep the arguments of calls. It is the text,
+// byte for byte, wherever a template takes it for a str. It is the object where a str would fail, give nonsense or be
+// quoted a second time.
 type encoded struct {
 	text   string
 	object *Object
@@ -67,7 +68,8 @@ func mapping(v any) (*Object, bool) {
 	return nil, false
 }
 
-// asked is what a test is asked of. A template that asks of the same whether it is a string writes a text as it stands: no mapping, as Jinja2 says.
+// asked is what a test is asked of. A template that asks of the same whether it is a string writes a text as it stands:
+// no mapping, as Jinja2 says.
 func (p *parser) asked(e expression, test, subject string) expression {
 	if p.texts == nil {
 		p.texts = map[string]bool{}

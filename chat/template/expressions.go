@@ -1,7 +1,6 @@
 package template
 
 import (
-	"math/big"
 	"slices"
 	"strings"
 )
@@ -21,17 +20,6 @@ type call struct {
 	caller   *macro
 }
 
-// held is what the block of a set or filter wrote.
-type held struct{}
-
-func (held) eval(_ *run, s *scope) any {
-	written, _ := s.get(heldName)
-	return written
-}
-
-// heldName is no name that a template can have.
-const heldName = "the block"
-
 // eval is the value of an expression, which is a step.
 func (r *run) eval(e expression, s *scope) any {
 	r.step(1)
@@ -39,6 +27,7 @@ func (r *run) eval(e expression, s *scope) any {
 }
 
 func (r *run) all(list []expression, s *scope) []any {
+	r.made(16 * len(list))
 	values := make([]any, len(list))
 	for i, e := range list {
 		values[i] = r.eval(e, s)
@@ -61,15 +50,6 @@ func variable(t token) expression {
 	})
 }
 
-func tupleOf(items []expression) expression {
-	return closure(func(r *run, s *scope) any { return tuple(r.listed(items, s)) })
-}
-
-func (r *run) listed(items []expression, s *scope) []any {
-	r.made(16 * len(items))
-	return r.all(items, s)
-}
-
 // after is what is made of the value of an expression.
 func after(line int, e expression, do func(r *run, of any) any) expression {
 	return closure(func(r *run, s *scope) any {
@@ -83,17 +63,13 @@ func not(of expression) expression {
 	return closure(func(r *run, s *scope) any { return !truth(r.eval(of, s)) })
 }
 
-func signed(sign token, of expression) expression {
-	return closure(func(r *run, s *scope) any {
-		value := r.defined(r.eval(of, s))
-		r.line = sign.line
-		if !number(value) {
-			r.fail("bad operand type for unary %s: '%s'", sign.text, kind(value))
+// negative is a number behind a minus.
+func negative(line int, of expression) expression {
+	return after(line, of, func(r *run, v any) any {
+		if !number(r.defined(v)) {
+			r.fail("bad operand type for unary -: '%s'", kind(v))
 		}
-		if sign.text == "-" {
-			return r.arithmetic("*", value, int64(-1))
-		}
-		return r.arithmetic("+", value, int64(0))
+		return r.arithmetic("*", v, int64(-1))
 	})
 }
 
@@ -113,101 +89,59 @@ func binary(line int, op string, left, right expression) expression {
 }
 
 // of is a filter or test of an expression.
-func (b *builtin) of(name string, line int, e expression, g given) closure {
+func (b builtin) of(name string, line int, e expression, g given) closure {
 	return func(r *run, s *scope) any {
 		of := r.eval(e, s)
 		a := g.eval(r, s)
 		r.line = line
 		a.list = append([]any{of}, a.list...)
-		return b.run(r, name, a)
+		return b(r, name, a)
 	}
 }
 
 // bound is a part of a slice; nil where there is none.
-func (r *run) bound(e expression, s *scope, line int) *int {
+func (r *run) bound(e expression, s *scope) *int64 {
 	if e == nil {
 		return nil
 	}
 	value := r.eval(e, s)
-	r.line = line
 	if value == nil {
 		return nil
 	}
-	n := integer(r.defined(value))
-	if n == nil {
+	n, ok := integer(r.defined(value))
+	if !ok {
 		r.fail("slice indices must be integers or None, found '%s'", kind(value))
 	}
-	bound := clamped(n)
-	return &bound
-}
-
-// clamped is an integer, or one that is far beyond the end of anything.
-func clamped(n *big.Int) int {
-	const far = 1 << 40
-	switch {
-	case n.IsInt64() && n.Int64() > -far && n.Int64() < far:
-		return int(n.Int64())
-	case n.Sign() < 0:
-		return -far
-	}
-	return far
+	return &n
 }
 
 // operate is an operator of two values.
 func (r *run) operate(op string, a, b any) any {
-	if _, ok := text(a); ok && op == "%" {
-		return r.percent(a, b)
-	}
 	r.defined(a)
 	r.defined(b)
 	if number(a) && number(b) {
 		return r.arithmetic(op, a, b)
 	}
-	switch op {
-	case "+":
-		if _, ok := text(a); ok {
-			if _, ok := text(b); ok {
-				return r.added(a, b)
-			}
-			r.fail(`can only concatenate str (not "%s") to str`, kind(b))
-		}
-		x, listed := sequence(a)
-		y, too := sequence(b)
-		if listed && too && kind(a) == kind(b) {
-			r.made(16 * (len(x) + len(y)))
-			return like(a, slices.Concat(x, y))
-		}
-	case "*":
-		if integer(a) != nil {
-			a, b = b, a
-		}
-		if by := integer(b); by != nil {
-			if again, ok := r.repeat(a, int64(clamped(by))); ok {
-				return again
-			}
-		}
+	if _, ok := integer(a); ok && op == "*" {
+		a, b = b, a
+	}
+	s, left := text(a)
+	_, right := text(b)
+	x, listed := sequence(a)
+	y, too := sequence(b)
+	switch times, ok := integer(b); {
+	case op == "*" && left && ok:
+		return as(a, strings.Repeat(s, r.times(len(s), times)))
+	case op == "+" && left && right:
+		return r.added(a, b)
+	case op == "+" && left:
+		r.fail(`can only concatenate str (not "%s") to str`, kind(b))
+	case op == "+" && listed && too && kind(a) == kind(b):
+		r.made(16 * (len(x) + len(y)))
+		return like(a, slices.Concat(x, y))
 	}
 	r.fail("unsupported operand type(s) for %s: '%s' and '%s'", op, kind(a), kind(b))
 	return nil
-}
-
-// like makes a list of a's kind.
-func like(a any, items []any) any {
-	if _, ok := a.(tuple); ok {
-		return tuple(items)
-	}
-	return items
-}
-
-func (r *run) repeat(a any, by int64) (any, bool) {
-	if s, ok := text(a); ok {
-		return as(a, strings.Repeat(s, r.times(len(s), by))), true
-	}
-	list, ok := sequence(a)
-	if !ok {
-		return nil, false
-	}
-	return like(a, slices.Repeat(list, r.times(16*len(list), by))), true
 }
 
 func (r *run) holds(op string, a, b any) bool {
@@ -220,17 +154,14 @@ func (r *run) holds(op string, a, b any) bool {
 		return r.contains(b, a)
 	case "not in":
 		return !r.contains(b, a)
-	}
-	order := r.compare(op, a, b)
-	switch op {
 	case "<":
-		return order == -1
+		return r.compare(op, a, b) < 0
 	case "<=":
-		return order == -1 || order == 0
+		return r.compare(op, a, b) <= 0
 	case ">":
-		return order == 1
+		return r.compare(op, a, b) > 0
 	}
-	return order == 1 || order == 0
+	return r.compare(op, a, b) >= 0
 }
 
 func (c *call) eval(r *run, s *scope) any {
@@ -240,21 +171,15 @@ func (c *call) eval(r *run, s *scope) any {
 	if c.caller != nil {
 		a.named.Set("caller", c.caller)
 	}
-	value := r.call(f, a)
+	var value any
+	switch f := r.defined(f).(type) {
+	case function:
+		value = f(r, a)
+	case *macro:
+		value = f.call(r, a)
+	default:
+		r.fail("'%s' object is not callable", kind(f))
+	}
 	r.line = c.line
 	return value
-}
-
-// call calls a value.
-func (r *run) call(f any, a arguments) any {
-	switch f := r.defined(f).(type) {
-	case *function:
-		return f.call(r, a)
-	case *macro:
-		return f.call(r, a)
-	case *loop:
-		return f.again(r, a)
-	}
-	r.fail("'%s' object is not callable", kind(f))
-	return nil
 }

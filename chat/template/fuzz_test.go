@@ -11,12 +11,12 @@ import (
 func FuzzTemplate(f *testing.F) {
 	for _, source := range []string{
 		"{% for m in messages %}{{ loop.index ~ m.role }}{% if not loop.last %}, {% endif %}{% endfor %}",
-		"{% macro m(a, b=1) %}{{ caller(a) ~ varargs }}{% endmacro %}{% call(x) m(1, 2, 3) %}{{ x }}{% endcall %}",
-		"{% set n = namespace(a=[1]) %}{% for i in range(9) recursive %}{% set n.a = [n.a, n.a] %}{{ loop([]) }}{% endfor %}{{ n.a | tojson(indent=2) }}",
-		"{% generation %}{{ messages | map(attribute='content') | join('x') | replace('', 'é') }}{% endgeneration %}{% raw %}{{{% endraw %}",
-		"{{ '%5.2f %s %x' % (1.5, 'a', 10) }}{{ '{:>9,.2f}{a[0]}'.format(1e9, a=[2]) }}{{ 2 ** 64 // 7 % 5 }}{{ 'aé😀'[::-1][1:3] | indent(2) | truncate(9) }}",
-		"{{ messages | selectattr('role', 'in', ['user']) | list | length }}{{ [3, 1] | sort | batch(2, 0) | first }}{{ strftime_now('%d %b %Y') }}",
-		"{% set x %}{% filter upper %}a{% endfilter %}{% endset %}{{- x.split('A', 1) | tojson }}{# c #}{{ raise_exception('no') }}",
+		"{% macro m(a, b=1) %}{{ caller(a) ~ b }}{% endmacro %}{% call(x) m(*[1], b=3) %}{{ x }}{% endcall %}",
+		"{% set n = namespace(a=[1]) %}{% for i in range(9) %}{% set n.a = [n.a, n.a] %}{{ loop.previtem }}{% endfor %}{{ n.a | tojson(indent=2) }}",
+		"{% generation %}{{ messages | map(attribute='content') | join('x') | replace('', 'é') }}{% endgeneration %}{{ {1: (2,)} | dictsort }}",
+		"{{ -9223372036854775807 * 3 % 5 // 2 }}{{ 1.5e3 / 7 }}{{ 'aé😀'[::-1][1:3] | indent(2) | safe + '\\u00e9\\x41<' }}{{ 'a, b' | title | replace('a', 'b', 1) }}",
+		"{{ messages | selectattr('role', 'in', ['user']) | list | length }}{{ [3, 1] | sort | unique | first }}{{ strftime_now('%-d %b %Y') }}",
+		"{% set x %}{% filter upper | trim %}a{% endfilter %}{% endset %}{{- x.split('A', 1) | tojson }}{# c #}{{ raise_exception('no') }}",
 	} {
 		f.Add(source)
 	}

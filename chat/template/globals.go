@@ -1,30 +1,34 @@
 package template
 
 // globals are functions that every template has.
-var globals = map[string]*function{
-	"range":           method("range", takes("first last? step=1", rangeOf)),
-	"namespace":       {name: "namespace", call: newNamespace},
-	"dict":            {name: "dict", call: func(r *run, a arguments) any { return r.dict(a) }},
-	"cycler":          {name: "cycler", call: newCycler},
-	"joiner":          method("joiner", takes("sep?", newJoiner)),
-	"raise_exception": method("raise_exception", takes("message", raise)),
-	"strftime_now":    method("strftime_now", takes("format", func(r *run, a values, _ arguments) any { return r.strftime(a.text(r, 0)) })),
+var globals = map[string]function{
+	"range":     method("range", takes("first last? step?", rangeOf)),
+	"namespace": func(r *run, a arguments) any { return &namespace{r.dict("namespace", a)} },
+	"dict":      func(r *run, a arguments) any { o := r.dict("dict", a); return &o },
+	"raise_exception": method("raise_exception", takes("message", func(r *run, a values) any {
+		panic(stop{&RaisedError{r.template.name, r.line, r.str(a[0])}})
+	})),
+	"strftime_now": method("strftime_now", takes("format", func(r *run, a values) any { return r.strftime(a.text(r, 0)) })),
 }
 
-func method(name string, b *builtin) *function {
-	return &function{name: name, call: func(r *run, a arguments) any { return b.run(r, name, a) }}
+func method(name string, b builtin) function {
+	return func(r *run, a arguments) any { return b(r, name, a) }
 }
 
-func raise(r *run, a values, _ arguments) any {
-	panic(stop{&RaisedError{r.template.name, r.line, r.str(a[0])}})
-}
-
-func rangeOf(r *run, a values, _ arguments) any {
-	begin, end, step := 0, a.int(r, 0), a.int(r, 2)
-	if !a.missing(1) {
+func rangeOf(r *run, a values) any {
+	begin, end, step := int64(0), a.int(r, 0), int64(1)
+	if !a.none(1) {
 		begin, end = end, a.int(r, 1)
 	}
-	n := 0
+	if !a.none(2) {
+		step = a.int(r, 2)
+	}
+	for _, bound := range []int64{begin, end, step} {
+		if bound != int64(int32(bound)) { // so that no sum overflows
+			r.fail("range: found %d, wanted 32 bits (limit: range)", bound)
+		}
+	}
+	n := int64(0)
 	switch {
 	case step == 0:
 		r.fail("range() arg 3 must not be zero")
@@ -36,84 +40,19 @@ func rangeOf(r *run, a values, _ arguments) any {
 	if n > longestRange {
 		r.fail("range: found %d numbers, wanted at most %d (limit: range)", n, longestRange)
 	}
-	r.made(16 * n)
+	r.made(16 * int(n))
 	all := make([]any, n)
 	for i := range all {
-		all[i] = int64(begin + i*step)
+		all[i] = begin + int64(i)*step
 	}
 	return all
 }
 
-// setItem puts a value under a key that a template made.
-func (r *run) setItem(o *Object, key, value any) {
-	hash := r.hashed(key)
-	r.made(64 + len(hash))
-	o.set(key, hash, value)
-}
-
-// dict makes an object of another, or of pairs, and of names.
-func (r *run) dict(a arguments) *Object {
-	o := &Object{}
-	if len(a.list) > 1 {
-		r.fail("dict expected at most 1 argument, got %d", len(a.list))
+// dict makes an object of names.
+func (r *run) dict(name string, a arguments) Object {
+	if len(a.list) > 0 {
+		r.fail("%s: found a value without a name, wanted name=value", name)
 	}
-	for _, one := range a.list {
-		if from, ok := mapping(one); ok {
-			for i, key := range from.keys {
-				r.setItem(o, key, from.values[i])
-			}
-			continue
-		}
-		for _, pair := range r.items(r.defined(one)) {
-			both := r.items(pair)
-			if len(both) != 2 {
-				r.fail("dict: found an element of %d values, wanted 2", len(both))
-			}
-			r.setItem(o, both[0], both[1])
-		}
-	}
-	for i, key := range a.named.keys {
-		r.setItem(o, key, a.named.values[i])
-	}
-	return o
-}
-
-func newNamespace(r *run, a arguments) any { return &namespace{*r.dict(a)} }
-
-func newCycler(r *run, a arguments) any {
-	if len(a.list) == 0 {
-		r.fail("at least one item has to be provided")
-	}
-	at, held := 0, map[string]any{"current": a.list[0]}
-	to := func(i int) {
-		at = i % len(a.list)
-		held["current"] = a.list[at]
-	}
-	held["next"] = &function{name: "next", call: func(*run, arguments) any {
-		one := a.list[at]
-		to(at + 1)
-		return one
-	}}
-	held["reset"] = &function{name: "reset", call: func(*run, arguments) any {
-		to(0)
-		return nil
-	}}
-	return &function{name: "cycler", held: held, call: func(r *run, _ arguments) any {
-		r.fail("'Cycler' object is not callable, wanted .next()")
-		return nil
-	}}
-}
-
-func newJoiner(_ *run, a values, _ arguments) any {
-	used := false
-	return &function{name: "joiner", call: func(*run, arguments) any {
-		if !used {
-			used = true
-			return ""
-		}
-		if a.missing(0) {
-			return ", "
-		}
-		return a[0]
-	}}
+	r.made(64 * a.named.Len())
+	return *a.named
 }

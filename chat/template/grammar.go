@@ -4,37 +4,25 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-
-	"gputrain/internal/suggest"
+	"strings"
 )
 
-// tuple is an expression, or several with commas between them.
-func (p *parser) tuple() expression { return p.without(true) }
-
-// without is tuple; where a condition after `if` is not part of it, choice is false. It ends before an operator or name that cannot go on with it.
-func (p *parser) without(choice bool, ends ...string) expression {
-	t := p.peek()
-	var items []expression
-	several := false
-	for !p.tupleEnds(ends) {
+// tuple is an expression, or several with commas between them. Where a condition after `if` is not part of it, choice
+// is false.
+func (p *parser) tuple(choice bool) expression {
+	first := p.expression(choice)
+	if !p.is(tokenOperator, ",") {
+		return first
+	}
+	items := []expression{first}
+	for p.operator(",") && !p.is(tokenOperator, ")") && p.peek().kind != tokenClose && p.peek().kind != tokenEnd {
 		items = append(items, p.expression(choice))
-		if !p.operator(",") {
-			break
-		}
-		several = true
 	}
-	switch {
-	case several:
-		return tupleOf(items)
-	case len(items) == 0:
-		p.fail(t.line, "found %s, wanted an expression", p.peek())
-	}
-	return items[0]
+	return tupleOf(items)
 }
 
-func (p *parser) tupleEnds(ends []string) bool {
-	t := p.peek()
-	return t.kind == tokenClose || t.kind == tokenEnd || p.is(tokenOperator, ")") || t.kind == tokenName && slices.Contains(ends, t.text)
+func tupleOf(items []expression) expression {
+	return closure(func(r *run, s *scope) any { return tuple(r.all(items, s)) })
 }
 
 // expression is one, with `a if b else c` if choice is true.
@@ -59,42 +47,24 @@ func (p *parser) expression(choice bool) expression {
 	return e
 }
 
-func (p *parser) or() expression {
-	return p.chain(p.and, func(t token) string { return named(t, "or") })
-}
-
-func (p *parser) and() expression {
-	return p.chain(p.not, func(t token) string { return named(t, "and") })
-}
-
-func named(t token, name string) string {
-	if t.kind == tokenName && t.text == name {
-		return name
-	}
-	return ""
-}
-
-func oneOf(all ...string) func(token) string {
-	return func(t token) string {
-		if t.kind == tokenOperator && slices.Contains(all, t.text) {
-			return t.text
-		}
-		return ""
-	}
+func (p *parser) or() expression  { return p.chain(p.and, tokenName, "or") }
+func (p *parser) and() expression { return p.chain(p.not, tokenName, "and") }
+func (p *parser) sum() expression { return p.chain(p.concatenation, tokenOperator, "+", "-") }
+func (p *parser) product() expression {
+	return p.chain(p.unary, tokenOperator, "*", "/", "//", "%")
 }
 
 // chain is operands with operators of one rank between them, the leftmost first.
-func (p *parser) chain(operand func() expression, operator func(token) string) expression {
+func (p *parser) chain(operand func() expression, kind string, operators ...string) expression {
 	left := operand()
 	for {
 		t := p.peek()
-		op := operator(t)
-		if op == "" {
+		if t.kind != kind || !slices.Contains(operators, t.text) {
 			return left
 		}
 		p.at++
 		p.chained()
-		left = binary(t.line, op, left, operand())
+		left = binary(t.line, t.text, left, operand())
 	}
 }
 
@@ -114,41 +84,34 @@ func (p *parser) not() expression {
 }
 
 func (p *parser) comparison() expression {
-	line, first := p.peek().line, p.sum()
-	ordered := oneOf("==", "!=", "<", "<=", ">", ">=")
-	var operators []string
-	var operands []expression
-	for {
-		op := ordered(p.peek())
-		switch {
-		case op != "":
-			p.at++
-		case p.word("in"):
-			op = "in"
-		case named(p.peek(), "not") != "" && named(p.tokens[p.at+1], "in") != "":
-			p.at += 2
-			op = "not in"
-		case len(operators) == 0:
-			return first
-		default:
-			return closure(func(r *run, s *scope) any {
-				left := r.eval(first, s)
-				for i, op := range operators {
-					right := r.eval(operands[i], s)
-					r.line = line
-					if !r.holds(op, left, right) {
-						return false
-					}
-					left = right
-				}
-				return true
-			})
-		}
-		operators, operands = append(operators, op), append(operands, p.sum())
+	line, left := p.peek().line, p.sum()
+	op := p.compares()
+	if op == "" {
+		return left
 	}
+	right := p.sum()
+	return closure(func(r *run, s *scope) any {
+		a, b := r.eval(left, s), r.eval(right, s)
+		r.line = line
+		return r.holds(op, a, b)
+	})
 }
 
-func (p *parser) sum() expression { return p.chain(p.concatenation, oneOf("+", "-")) }
+// compares reads an operator that compares, if there is one.
+func (p *parser) compares() string {
+	t := p.peek()
+	switch {
+	case t.kind == tokenOperator && slices.Contains([]string{"==", "!=", "<", "<=", ">", ">="}, t.text):
+		p.at++
+		return t.text
+	case p.word("in"):
+		return "in"
+	case p.is(tokenName, "not") && p.tokens[p.at+1].kind == tokenName && p.tokens[p.at+1].text == "in":
+		p.at += 2
+		return "not in"
+	}
+	return ""
+}
 
 func (p *parser) concatenation() expression {
 	all := []expression{p.product()}
@@ -167,27 +130,17 @@ func (p *parser) concatenation() expression {
 	})
 }
 
-func (p *parser) product() expression { return p.chain(p.power, oneOf("*", "/", "//", "%")) }
-
-func (p *parser) power() expression {
-	return p.chain(func() expression { return p.unary(true) }, oneOf("**"))
+func (p *parser) unary() expression {
+	begin := p.at
+	return p.filters(p.signed(), begin)
 }
 
-func (p *parser) unary(filters bool) expression {
+func (p *parser) signed() expression {
 	defer p.deeper()()
-	t, begin := p.peek(), p.at
-	var e expression
-	switch {
-	case p.operator("-"), p.operator("+"):
-		e = signed(t, p.unary(false))
-	default:
-		e = p.primary()
+	if line := p.peek().line; p.operator("-") {
+		return negative(line, p.signed())
 	}
-	e = p.postfix(e)
-	if filters {
-		e = p.filters(e, begin)
-	}
-	return e
+	return p.postfix(p.primary())
 }
 
 var literals = map[string]any{"true": true, "True": true, "false": false, "False": false, "none": nil, "None": nil}
@@ -199,9 +152,6 @@ func (p *parser) primary() expression {
 		if value, ok := literals[t.text]; ok {
 			return constant(value)
 		}
-		if p.names != nil {
-			p.names[t.text] = true
-		}
 		return variable(t)
 	case tokenString:
 		for p.peek().kind == tokenString {
@@ -209,36 +159,32 @@ func (p *parser) primary() expression {
 		}
 		return constant(t.text)
 	case tokenInteger:
-		n, ok := parseInt(t.text, 0)
-		if !ok {
-			p.fail(t.line, "found the number %.40s, wanted a shorter one", t.text)
+		n, err := strconv.ParseInt(t.text, 10, 64)
+		if err != nil {
+			p.fail(t.line, "found the number %.40s, wanted an integer of 64 bits", t.text)
 		}
 		return constant(n)
 	case tokenFloat:
-		f, ok := parseFloat(t.text)
-		if !ok {
-			p.fail(t.line, "found the number %.40s, wanted one that a float can be", t.text)
-		}
+		f, _ := parseFloat(t.text)
 		return constant(f)
-	case tokenOperator:
-		switch t.text {
-		case "(":
-			if p.operator(")") {
-				return tupleOf(nil)
-			}
-			e := p.tuple()
-			p.expect(tokenOperator, ")")
-			return e
-		case "[":
-			var items []expression
-			p.commas("]", func() { items = append(items, p.expression(true)) })
-			return closure(func(r *run, s *scope) any { return r.listed(items, s) })
-		case "{":
-			return p.object(t.line)
-		}
 	}
-	p.fail(t.line, "found %s, wanted an expression", t)
-	return nil
+	if t.kind != tokenOperator || !strings.Contains("([{", t.text) {
+		p.fail(t.line, "found %s, wanted an expression", t)
+	}
+	switch t.text {
+	case "[":
+		var items []expression
+		p.commas("]", func() { items = append(items, p.expression(true)) })
+		return closure(func(r *run, s *scope) any { return r.all(items, s) })
+	case "{":
+		return p.object(t.line)
+	}
+	if p.operator(")") {
+		return tupleOf(nil)
+	}
+	e := p.tuple(true)
+	p.expect(tokenOperator, ")")
+	return e
 }
 
 func (p *parser) object(line int) expression {
@@ -285,10 +231,7 @@ func (p *parser) postfix(e expression) expression {
 				method := p.is(tokenOperator, "(")
 				e = after(t.line, e, func(r *run, of any) any { return r.attribute(of, name.text, method) })
 			case tokenInteger:
-				n, err := strconv.ParseInt(name.text, 10, 64)
-				if err != nil {
-					p.fail(name.line, "found %.40q after a dot, wanted a smaller number", name.text)
-				}
+				n, _ := strconv.ParseInt(name.text, 10, 64)
 				e = after(t.line, e, func(r *run, of any) any { return r.item(of, n) })
 			default:
 				p.fail(name.line, "found %s after a dot, wanted a name or number", name)
@@ -307,30 +250,34 @@ func (p *parser) postfix(e expression) expression {
 }
 
 // subscript is the index or slice of an expression.
-func (p *parser) subscript(at int, e expression) expression {
-	line := p.peek().line
-	var first, second, third expression
-	if !p.is(tokenOperator, ":") {
-		first = p.expression(true)
-		if !p.is(tokenOperator, ":") {
-			return closure(func(r *run, s *scope) any {
-				of, place := r.eval(e, s), r.eval(first, s)
-				r.line = at
-				return r.item(of, place)
-			})
+func (p *parser) subscript(line int, e expression) expression {
+	var parts [3]expression
+	part := func(i int) {
+		if !p.is(tokenOperator, ":") && !p.is(tokenOperator, "]") {
+			parts[i] = p.expression(true)
 		}
 	}
-	p.expect(tokenOperator, ":")
-	if !p.is(tokenOperator, ":") && !p.is(tokenOperator, "]") {
-		second = p.expression(true)
+	part(0)
+	if !p.operator(":") {
+		if parts[0] == nil {
+			p.fail(line, `found %s, wanted an expression`, p.peek())
+		}
+		return closure(func(r *run, s *scope) any {
+			of, place := r.eval(e, s), r.eval(parts[0], s)
+			r.line = line
+			return r.item(of, place)
+		})
 	}
-	if p.operator(":") && !p.is(tokenOperator, "]") {
-		third = p.expression(true)
+	if part(1); p.operator(":") {
+		part(2)
 	}
 	return closure(func(r *run, s *scope) any {
 		of := r.eval(e, s)
-		bounds := [3]*int{r.bound(first, s, line), r.bound(second, s, line), r.bound(third, s, line)}
-		r.line = at
+		r.line = line
+		var bounds [3]*int64
+		for i, e := range parts {
+			bounds[i] = r.bound(e, s)
+		}
 		return r.slice(of, bounds)
 	})
 }
@@ -340,14 +287,10 @@ func (p *parser) given() (g given) {
 	p.expect(tokenOperator, "(")
 	p.commas(")", func() {
 		t := p.peek()
-		switch {
-		case p.operator("**"):
-			g.more = append(g.more, p.expression(true))
-		case len(g.more) > 0:
-			p.fail(t.line, "found %s, wanted nothing after **", t)
+		switch after := p.tokens[min(p.at+1, len(p.tokens)-1)]; {
 		case p.operator("*"):
 			g.rest = append(g.rest, p.expression(true))
-		case t.kind == tokenName && p.tokens[p.at+1] == (token{tokenOperator, "=", p.tokens[p.at+1].line}):
+		case t.kind == tokenName && after.kind == tokenOperator && after.text == "=":
 			p.at += 2
 			g.names, g.named = append(g.names, t.text), append(g.named, p.expression(true))
 		case len(g.names) > 0 || len(g.rest) > 0:
@@ -359,44 +302,28 @@ func (p *parser) given() (g given) {
 	return g
 }
 
-// filters is filters, tests and calls after an expression, whose first token is given.
+// filters is filters and tests after an expression, whose first token is given.
 func (p *parser) filters(e expression, begin int) expression {
 	for {
-		t := p.peek()
+		line, subject := p.peek().line, p.tokens[begin:p.at]
 		switch {
 		case p.operator("|"):
+			e = p.filter(e, line)
+		case p.word("is"):
 			p.chained()
-			e = p.filter(e, t.line)
-		case p.is(tokenName, "is"):
-			if _, block := e.(held); block {
-				return e
-			}
-			subject := spelled(p.tokens[begin:p.at])
-			p.at++
-			p.chained()
-			e = p.test(e, t.line, subject)
-		case p.is(tokenOperator, "("):
-			p.chained()
-			e = &call{line: t.line, function: e, given: p.given()}
+			e = p.test(e, line, spelled(subject))
 		default:
 			return e
 		}
 	}
 }
 
-func (p *parser) dotted() string {
-	name := p.expect(tokenName, "").text
-	for p.operator(".") {
-		name += "." + p.expect(tokenName, "").text
-	}
-	return name
-}
-
 func (p *parser) filter(e expression, line int) expression {
-	name := p.dotted()
+	p.chained()
+	name := p.expect(tokenName, "").text
 	known, ok := filters[name]
 	if !ok {
-		p.unknown(line, "filter", name, slices.Sorted(maps.Keys(filters)))
+		p.fail(line, "%s", unknown("filter", name, slices.Collect(maps.Keys(filters))))
 	}
 	var g given
 	if p.is(tokenOperator, "(") {
@@ -407,11 +334,10 @@ func (p *parser) filter(e expression, line int) expression {
 
 func (p *parser) test(e expression, line int, subject string) expression {
 	negated := p.word("not")
-	t := p.peek()
-	name := p.dotted()
-	known, ok := tests[name]
+	name := p.expect(tokenName, "")
+	known, ok := tests[name.text]
 	if !ok {
-		p.unknown(t.line, "test", name, slices.Sorted(maps.Keys(tests)))
+		p.fail(name.line, "%s", unknown("test", name.text, slices.Collect(maps.Keys(tests))))
 	}
 	var g given
 	switch t := p.peek(); {
@@ -423,14 +349,10 @@ func (p *parser) test(e expression, line int, subject string) expression {
 	case slices.Contains([]string{tokenName, tokenString, tokenInteger, tokenFloat}, t.kind), p.is(tokenOperator, "["), p.is(tokenOperator, "{"):
 		g = given{list: []expression{p.postfix(p.primary())}}
 	}
-	test := known.of(name, line, p.asked(e, name, subject), g)
+	test := known.of(name.text, line, p.asked(e, name.text, subject), g)
 	holds := closure(func(r *run, s *scope) any { return truth(test(r, s)) })
 	if negated {
 		return not(holds)
 	}
 	return holds
-}
-
-func (p *parser) unknown(line int, what, name string, known []string) {
-	p.fail(line, "found the %s %q, wanted one that is known%s", what, name, suggest.DidYouMean(name, known))
 }

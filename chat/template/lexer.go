@@ -63,75 +63,45 @@ func (l *lexer) skip(n int) {
 
 func (l *lexer) rest() string { return l.source[l.at:] }
 
-var (
-	rawBegin = regexp.MustCompile(`^\{%[-+]?[\s\x0b]*raw[\s\x0b]*(-%\}|%\})`)
-	rawEnd   = regexp.MustCompile(`\{%[-+]?[\s\x0b]*endraw[\s\x0b]*([-+]?%\})`)
-)
+var tagPattern = regexp.MustCompile(`\{[{%#]`)
 
 // next reads the text before a tag, and the tag.
 func (l *lexer) next() {
 	rest := l.rest()
-	at := nextTag(rest)
-	if at < 0 {
+	place := tagPattern.FindStringIndex(rest)
+	if place == nil {
 		l.add(tokenText, rest)
 		l.skip(len(rest))
 		return
 	}
-	tag := rest[at : at+2]
-	if m := rawBegin.FindStringSubmatch(rest[at:]); m != nil {
-		l.text(rest[:at], rest[at+2], true)
-		l.skip(at + len(m[0]))
-		if m[1][0] == '-' {
-			l.skipSpace()
-		}
-		l.raw()
+	before, tag, sign := rest[:place[0]], rest[place[0]:place[1]], byte(' ')
+	if place[1] < len(rest) {
+		sign = rest[place[1]]
+	}
+	l.text(before, sign, tag != tokenOpen)
+	l.skip(place[1])
+	if sign == '-' || sign == '+' {
+		l.skip(1)
+	}
+	if tag != "{#" {
+		l.add(tag, tag)
+		l.expression(map[string]string{tokenOpen: tokenClose, tokenBegin: tokenEnd}[tag])
 		return
 	}
-	sign := byte(' ')
-	if at+2 < len(rest) {
-		sign = rest[at+2]
+	end := strings.Index(l.rest(), "#}")
+	if end < 0 {
+		l.fail("a comment is not closed, wanted #}")
 	}
-	l.text(rest[:at], sign, tag != tokenOpen)
-	n := at + 2
-	if sign == '-' || sign == '+' {
-		n++
+	last := byte(' ')
+	if end > 0 {
+		last = l.rest()[end-1]
 	}
-	l.skip(n)
-	switch tag {
-	case "{#":
-		end := strings.Index(l.rest(), "#}")
-		if end < 0 {
-			l.fail("a comment is not closed, wanted #}")
-		}
-		before := byte(' ')
-		if end > 0 {
-			before = l.rest()[end-1]
-		}
-		l.skip(end + 2)
-		l.trim(before)
-	case tokenOpen:
-		l.add(tokenOpen, tag)
-		l.expression(tokenClose)
-	default:
-		l.add(tokenBegin, tag)
-		l.expression(tokenEnd)
-	}
+	l.skip(end + 2)
+	l.trim(last)
 }
 
-func nextTag(s string) int {
-	for at := 0; ; at++ {
-		i := strings.IndexByte(s[at:], '{')
-		if at += i; i < 0 || at+1 >= len(s) {
-			return -1
-		}
-		if c := s[at+1]; c == '{' || c == '%' || c == '#' {
-			return at
-		}
-	}
-}
-
-// text adds what stands before a tag: without the spaces before it where its sign says so, and without those that alone begin its line where it is a
-// statement or comment.
+// text adds what stands before a tag: without the spaces before it where its sign says so, and without those that alone
+// begin its line where it is a statement or comment.
 func (l *lexer) text(s string, sign byte, strip bool) {
 	switch {
 	case sign == '-':
@@ -162,26 +132,15 @@ func (l *lexer) skipSpace() {
 	}
 }
 
-func (l *lexer) raw() {
-	m := rawEnd.FindStringSubmatchIndex(l.rest())
-	if m == nil {
-		l.fail("{%% raw %%} is not closed, wanted {%% endraw %%}")
-	}
-	s, tag, sign := l.rest()[:m[0]], l.rest()[m[0]:m[1]], l.rest()[m[2]]
-	l.text(s, tag[2], true)
-	l.skip(m[1])
-	l.trim(sign)
-}
-
-var (
-	floatPattern   = regexp.MustCompile(`^(\d+_)*\d+((\.(\d+_)*\d+)?[eE][+\-]?(\d+_)*\d+|\.(\d+_)*\d+)`)
-	integerPattern = regexp.MustCompile(`^(0[bB](_?[01])+|0[oO](_?[0-7])+|0[xX](_?[0-9a-fA-F])+|[1-9](_?\d)*|0(_?0)*)`)
-	namePattern    = regexp.MustCompile(`^[\pL\pN_\pM]+`)
-)
-
-// operators, the longer ones first.
-var operators = []string{
-	"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ",", ";",
+// pieces are what an expression is made of, besides texts.
+var pieces = []struct {
+	kind    string
+	pattern *regexp.Regexp
+}{
+	{tokenFloat, regexp.MustCompile(`^\d+(\.\d+([eE][+\-]?\d+)?|[eE][+\-]?\d+)`)},
+	{tokenInteger, regexp.MustCompile(`^\d+`)},
+	{tokenName, regexp.MustCompile(`^[\pL\pN_\pM]+`)},
+	{tokenOperator, regexp.MustCompile(`^(//|\*\*|[=!<>]=|[-+/*%~\[\](){}<>=.:|,;])`)},
 }
 
 var closers = map[string]string{"(": ")", "[": "]", "{": "}"}
@@ -191,50 +150,40 @@ func (l *lexer) expression(end string) {
 	var open []string
 	for {
 		l.skipSpace()
-		rest := l.rest()
-		if rest == "" {
+		if l.rest() == "" {
 			l.fail("%s is not closed, wanted %s", map[string]string{tokenClose: tokenOpen, tokenEnd: tokenBegin}[end], end)
 		}
 		if len(open) == 0 && l.closed(end) {
 			return
 		}
-		if m := floatPattern.FindString(rest); m != "" && !l.afterDot() {
-			l.take(tokenFloat, m)
-		} else if m := integerPattern.FindString(rest); m != "" {
-			l.take(tokenInteger, m)
-		} else if m := namePattern.FindString(rest); m != "" {
-			l.take(tokenName, m)
-		} else if rest[0] == '"' || rest[0] == '\'' {
+		if c := l.rest()[0]; c == '"' || c == '\'' {
 			l.literal()
-		} else {
-			op := ""
-			for _, o := range operators {
-				if strings.HasPrefix(rest, o) {
-					op = o
-					break
-				}
+			continue
+		}
+		switch piece := l.piece(); {
+		case closers[piece] != "":
+			open = append(open, closers[piece])
+		case piece == ")" || piece == "]" || piece == "}":
+			if len(open) == 0 || open[len(open)-1] != piece {
+				l.fail("found %q, which nothing opens", piece)
 			}
-			switch {
-			case op == "":
-				l.fail("found %.20q, wanted an expression", rest)
-			case closers[op] != "":
-				open = append(open, closers[op])
-			case op == ")" || op == "]" || op == "}":
-				if len(open) == 0 || open[len(open)-1] != op {
-					l.fail("found %q, which nothing opens", op)
-				}
-				open = open[:len(open)-1]
-			}
-			l.take(tokenOperator, op)
+			open = open[:len(open)-1]
 		}
 	}
 }
 
-func (l *lexer) afterDot() bool { return l.at > 0 && l.source[l.at-1] == '.' }
-
-func (l *lexer) take(kind, text string) {
-	l.add(kind, text)
-	l.skip(len(text))
+// piece reads one, and gives it back.
+func (l *lexer) piece() string {
+	afterDot := l.at > 0 && l.source[l.at-1] == '.'
+	for _, p := range pieces {
+		if m := p.pattern.FindString(l.rest()); m != "" && (p.kind != tokenFloat || !afterDot) {
+			l.add(p.kind, m)
+			l.skip(len(m))
+			return m
+		}
+	}
+	l.fail("found %.20q, wanted an expression", l.rest())
+	return ""
 }
 
 // closed reads the end of a tag.

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Limits bound what a template may do, as it may come from anybody. Each error that they cause names the limit and the line. Zero values are the
-// defaults.
+// Limits bound what a template may do, as it may come from anybody. Each error that they cause names the limit and the
+// line. Zero values are the defaults.
 type Limits struct {
 	Steps  int // operations: 20 million
 	Output int // bytes of the text: 64 MiB
@@ -20,7 +20,6 @@ const (
 	deepestCalls   = 200  // of values in each other, of macros and of recursive loops
 	longestSource  = 4 << 20
 	longestRange   = 100_000 // as Jinja's sandbox has it
-	largestNumber  = 1 << 16 // bits
 )
 
 func (l Limits) withDefaults() Limits {
@@ -59,7 +58,7 @@ func (r *run) times(bytes int, by int64) int {
 		return 0
 	}
 	if by > int64(r.limits.Made/bytes) {
-		r.made(r.limits.Made + 1)
+		by = int64(r.limits.Made/bytes) + 1 // which fails
 	}
 	r.made(bytes * int(by))
 	return int(by)

@@ -1,8 +1,6 @@
 package template
 
-import (
-	"slices"
-)
+import "slices"
 
 // macroStatement is {% macro %}, or the block of a {% call %}.
 type macroStatement struct {
@@ -10,8 +8,6 @@ type macroStatement struct {
 	names    []string
 	defaults []expression // of the last parameters
 	body     []statement
-
-	caller, varargs, kwargs bool // the body has these names: it takes what they stand for
 }
 
 // A macro is one with the variables it sees.
@@ -24,46 +20,31 @@ type macro struct {
 func (m *macro) call(r *run, a arguments) any {
 	r.deeper()
 	defer r.shallower()
+	if len(a.list) > len(m.of.names) {
+		r.fail("macro '%s' takes not more than %d argument(s)", m.of.name, len(m.of.names))
+	}
 	inner := m.scope.inner()
-	more := &Object{}
-	for i, key := range a.named.keys {
-		name := key.(string)
+	for i, name := range a.named.Keys() {
 		switch place := slices.Index(m.of.names, name); {
 		case place >= 0 && place < len(a.list):
 			r.fail("macro '%s' got two values for the argument '%s'", m.of.name, name)
-		case place < 0 && (name != "caller" || !m.of.caller):
-			more.Set(name, a.named.values[i])
+		case place < 0 && name != "caller":
+			r.fail("macro '%s' takes no keyword argument '%s'", m.of.name, name)
 		}
 		inner.set(name, a.named.values[i])
 	}
-	if _, ok := inner.values["caller"]; !ok {
-		inner.set("caller", undefined{"No caller defined"})
-	}
 	for i, name := range m.of.names {
-		if i < len(a.list) {
+		d := i - len(m.of.names) + len(m.of.defaults)
+		_, given := a.named.Get(name)
+		switch {
+		case i < len(a.list):
 			inner.set(name, a.list[i])
-			continue
-		}
-		if _, ok := a.named.Get(name); ok {
-			continue
-		}
-		if d := i - len(m.of.names) + len(m.of.defaults); d >= 0 {
+		case given:
+		case d >= 0:
 			inner.set(name, r.eval(m.of.defaults[d], inner))
-		} else {
+		default:
 			inner.set(name, undefined{"parameter '" + name + "' was not provided"})
 		}
-	}
-	rest := tuple{}
-	if len(a.list) > len(m.of.names) {
-		rest = a.list[len(m.of.names):]
-	}
-	inner.set("varargs", rest)
-	inner.set("kwargs", more)
-	switch {
-	case len(rest) > 0 && !m.of.varargs:
-		r.fail("macro '%s' takes not more than %d argument(s)", m.of.name, len(m.of.names))
-	case more.Len() > 0 && !m.of.kwargs:
-		r.fail("macro '%s' takes no keyword argument '%s'", m.of.name, more.Keys()[0])
 	}
 	return r.captured(func() { r.block(m.of.body, inner) })
 }
@@ -92,43 +73,35 @@ func (s *scope) set(name string, value any) {
 
 func (s *scope) inner() *scope { return &scope{around: s} }
 
-// A target takes a value.
-type target interface {
-	assign(r *run, s *scope, value any)
+// A target is the names that a value is given to.
+type target struct {
+	line int
+	all  []destination
 }
 
-type (
-	nameTarget      string
-	attributeTarget struct {
-		line            int
-		name, attribute string
-	}
-	targets struct {
-		line int
-		all  []target
-	}
-)
+// A destination is a variable, or an attribute of a namespace.
+type destination struct{ name, attribute string }
 
-func (t nameTarget) assign(_ *run, s *scope, value any) { s.set(string(t), value) }
-
-func (t attributeTarget) assign(r *run, s *scope, value any) {
+func (t target) assign(r *run, s *scope, value any) {
 	r.line = t.line
-	of, _ := s.get(t.name)
-	n, ok := of.(*namespace)
-	if !ok {
-		r.fail("cannot assign attribute %q of %q, which is no namespace", t.attribute, t.name)
+	items := []any{value}
+	if len(t.all) > 1 {
+		items = r.items(r.defined(value))
 	}
-	r.made(64)
-	n.Set(t.attribute, value)
-}
-
-func (t targets) assign(r *run, s *scope, value any) {
-	r.line = t.line
-	items := r.items(r.defined(value))
 	if len(items) != len(t.all) {
 		r.fail("found %d values to unpack, wanted %d", len(items), len(t.all))
 	}
-	for i, one := range t.all {
-		one.assign(r, s, items[i])
+	for i, to := range t.all {
+		if to.attribute == "" {
+			s.set(to.name, items[i])
+			continue
+		}
+		of, _ := s.get(to.name)
+		n, ok := of.(*namespace)
+		if !ok {
+			r.fail("cannot assign attribute %q of %q, which is no namespace", to.attribute, to.name)
+		}
+		r.made(64)
+		n.Set(to.attribute, items[i])
 	}
 }

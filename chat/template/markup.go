@@ -1,9 +1,9 @@
 package template
 
-import "slices"
+import "strings"
 
-// A markup is a text that was marked as safe, Markup of Python: what is joined to it is escaped and marked too. To write it, or to join it with ~,
-// makes a plain text of it.
+// A markup is a text that the filter safe marked, Markup of Python: what + joins to it is escaped and marked too. To
+// write it, or to join it with ~, makes a plain text of it.
 type markup string
 
 // plain is a value without what it is besides a text.
@@ -39,28 +39,20 @@ func as(of, made any) any {
 		for i, one := range made {
 			made[i] = as(of, one)
 		}
-	case tuple:
-		for i, one := range made {
-			made[i] = as(of, one)
-		}
 	}
 	return made
 }
 
-// mark is a text that is safe.
-func (r *run) mark(s string) any {
-	if r.earlier {
+var escapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
+
+// escaped is what a marked text takes of a value.
+func (r *run) escaped(v any) string {
+	s := r.str(v)
+	if _, ok := v.(markup); ok {
 		return s
 	}
-	return markup(s)
-}
-
-// escaped is what markup takes of a value.
-func (r *run) escaped(v any) markup {
-	if m, ok := v.(markup); ok {
-		return m
-	}
-	return markup(r.escape(r.str(v)))
+	r.made(5 * len(s))
+	return escapes.Replace(s)
 }
 
 // added is a + b of texts.
@@ -68,35 +60,12 @@ func (r *run) added(a, b any) any {
 	_, left := a.(markup)
 	_, right := b.(markup)
 	if left || right {
-		a, b = r.escaped(a), r.escaped(b)
+		s, t := r.escaped(a), r.escaped(b)
+		r.made(len(s) + len(t))
+		return markup(s + t)
 	}
 	s, _ := text(a)
 	t, _ := text(b)
 	r.made(len(s) + len(t))
-	if left || right {
-		return markup(s + t)
-	}
 	return s + t
-}
-
-// escapedArguments are those of the methods of a markup, by their places.
-var escapedArguments = map[string]int{"replace": 1, "center": 1, "ljust": 1, "rjust": 1}
-
-// markedMethod is a method of str as markup has it.
-func markedMethod(of markup, name string, m *builtin) *function {
-	return &function{name: name, call: func(r *run, a arguments) any {
-		if place, ok := escapedArguments[name]; ok && place < len(a.list) {
-			a.list = slices.Clone(a.list)
-			a.list[place] = r.escaped(a.list[place])
-		}
-		if name == "join" && len(a.list) > 0 {
-			all := r.copied(a.list[0])
-			for i, one := range all {
-				all[i] = r.escaped(one)
-			}
-			a.list = []any{all}
-		}
-		a.list = append([]any{of}, a.list...)
-		return as(of, m.run(r, name, a))
-	}}
 }

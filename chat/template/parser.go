@@ -15,7 +15,6 @@ type parser struct {
 	at        int
 	depth     int             // of what is read
 	links     int             // operators of the tag
-	names     map[string]bool // of the macro that is read
 	loops     int             // that are around what is read, for break and continue
 	generates bool            // a statement so far
 	texts     map[string]bool // what `is string` is asked of
@@ -94,7 +93,7 @@ func (p *parser) body(opened token, ends ...string) (all []statement, end string
 		case tokenText:
 			all = append(all, does(func(r *run, _ *scope) { r.write(t.text) }))
 		case tokenOpen:
-			all = append(all, output(t.line, p.tuple()))
+			all = append(all, output(t.line, p.tuple(true)))
 			p.expect(tokenClose, "")
 		case tokenBegin:
 			tag := p.expect(tokenName, "")
@@ -113,15 +112,14 @@ func (p *parser) body(opened token, ends ...string) (all []statement, end string
 
 // block reads statements from the end of a tag to the tag that ends them.
 func (p *parser) block(opened token, end string) []statement {
-	p.operator(":")
 	p.expect(tokenEnd, "")
 	all, _ := p.body(opened, end)
 	p.expect(tokenEnd, "")
 	return all
 }
 
-// statements are all that may stand after {%. What only a file with other templates could have is not among them.
-var statements = []string{"if", "for", "set", "macro", "call", "filter", "with", "break", "continue", "generation", "raw", "print"}
+// statements are all that may stand after {%.
+var statements = []string{"if", "for", "set", "macro", "call", "filter", "break", "continue", "generation"}
 
 func (p *parser) statement(tag token, ends []string) statement {
 	switch tag.text {
@@ -137,15 +135,9 @@ func (p *parser) statement(tag token, ends []string) statement {
 		return p.callBlock(tag)
 	case "filter":
 		return p.filterBlock(tag)
-	case "with":
-		return p.with(tag)
 	case "generation":
 		p.generates = true
 		return generation(tag.line, p.separate(tag, "endgeneration"))
-	case "print":
-		o := output(tag.line, p.tuple())
-		p.expect(tokenEnd, "")
-		return o
 	case "break", "continue":
 		if p.loops == 0 {
 			p.fail(tag.line, "found %q outside of a loop", tag.text)
@@ -165,21 +157,15 @@ func (p *parser) statement(tag token, ends []string) statement {
 func (p *parser) condition(tag token) statement {
 	var tests []expression
 	var bodies [][]statement
-	var otherwise []statement
 	end := "elif"
 	for end == "elif" {
-		tests = append(tests, p.without(false))
-		p.operator(":")
+		tests = append(tests, p.tuple(false))
 		p.expect(tokenEnd, "")
 		var body []statement
 		body, end = p.body(tag, "elif", "else", "endif")
 		bodies = append(bodies, body)
 	}
-	if end == "else" {
-		otherwise = p.block(tag, "endif")
-	} else {
-		p.expect(tokenEnd, "")
-	}
+	otherwise := p.otherwise(tag, end, "endif")
 	return func(r *run, s *scope) jump {
 		for i, test := range tests {
 			if truth(r.eval(test, s)) {
@@ -191,71 +177,73 @@ func (p *parser) condition(tag token) statement {
 }
 
 func (p *parser) loop(tag token) statement {
-	l := &forLoop{line: tag.line, target: p.target("in")}
+	target := p.target()
 	p.expect(tokenName, "in")
-	l.over = p.without(false, "recursive")
+	over, filter := p.tuple(false), expression(nil)
 	if p.word("if") {
-		l.filter = p.expression(true)
+		filter = p.expression(true)
 	}
-	l.recursive = p.word("recursive")
-	p.operator(":")
 	p.expect(tokenEnd, "")
 	p.loops++
-	var end string
-	l.body, end = p.body(tag, "endfor", "else")
+	body, end := p.body(tag, "endfor", "else")
 	p.loops--
-	if end == "else" {
-		l.otherwise = p.block(tag, "endfor")
-	} else {
-		p.expect(tokenEnd, "")
+	otherwise := p.otherwise(tag, end, "endfor")
+	return func(r *run, s *scope) jump {
+		of := r.eval(over, s)
+		r.line = tag.line
+		r.deeper()
+		defer r.shallower()
+		items := r.items(of)
+		if filter != nil {
+			items = r.filtered(items, target, filter, s)
+		}
+		for i, one := range items {
+			inner := s.inner()
+			r.step(1)
+			inner.set("loop", &loop{items, i})
+			target.assign(r, inner, one)
+			if r.block(body, inner) == breakLoop {
+				break
+			}
+		}
+		if len(items) == 0 {
+			return r.block(otherwise, s.inner())
+		}
+		return onward
 	}
-	return l.run
 }
 
-// target is what a value is given to: a name, an attribute of a namespace, or several of them.
-func (p *parser) target(end string) target {
-	defer p.deeper()()
-	var all []target
-	line, several := p.peek().line, false
+// otherwise reads what follows a body that ended at else or at the end.
+func (p *parser) otherwise(tag token, ended, end string) []statement {
+	if ended == "else" {
+		return p.block(tag, end)
+	}
+	p.expect(tokenEnd, "")
+	return nil
+}
+
+// target is names with commas between them, and attributes of namespaces.
+func (p *parser) target() target {
+	to := target{line: p.peek().line}
 	for {
-		if t := p.peek(); t.kind == tokenEnd || end != "" && p.is(tokenName, end) || p.is(tokenOperator, "=") || p.is(tokenOperator, ")") {
-			break
+		t := p.expect(tokenName, "")
+		if _, literal := literals[t.text]; literal {
+			p.fail(t.line, "found %q, wanted a name", t.text)
 		}
-		all = append(all, p.oneTarget())
-		if !p.operator(",") {
-			break
+		one := destination{name: t.text}
+		if p.operator(".") {
+			one.attribute = p.expect(tokenName, "").text
 		}
-		several = true
+		if to.all = append(to.all, one); !p.operator(",") {
+			return to
+		}
 	}
-	switch {
-	case len(all) == 0:
-		p.fail(line, "found %s, wanted a name", p.peek())
-	case len(all) == 1 && !several:
-		return all[0]
-	}
-	return targets{line, all}
-}
-
-func (p *parser) oneTarget() target {
-	if p.operator("(") {
-		t := p.target("")
-		p.expect(tokenOperator, ")")
-		return t
-	}
-	t := p.expect(tokenName, "")
-	if slices.Contains([]string{"true", "false", "none", "True", "False", "None"}, t.text) {
-		p.fail(t.line, "found %q, wanted a name", t.text)
-	}
-	if p.operator(".") {
-		return attributeTarget{t.line, t.text, p.expect(tokenName, "").text}
-	}
-	return nameTarget(t.text)
 }
 
 func (p *parser) assignment(tag token) statement {
-	to := p.target("")
+	to := p.target()
 	if p.operator("=") {
-		e := p.tuple()
+		e := p.tuple(true)
 		p.expect(tokenEnd, "")
 		return does(func(r *run, s *scope) {
 			value := r.eval(e, s)
@@ -264,10 +252,9 @@ func (p *parser) assignment(tag token) statement {
 			to.assign(r, s, value)
 		})
 	}
-	filters := p.filters(held{}, p.at)
 	body := p.separate(tag, "endset")
 	return does(func(r *run, s *scope) {
-		value := r.through(filters, body, s)
+		value := r.captured(func() { r.block(body, s.inner()) })
 		r.line = tag.line
 		to.assign(r, s, value)
 	})
@@ -304,20 +291,11 @@ func (p *parser) parameters() (names []string, defaults []expression) {
 func (p *parser) macro(tag token) statement {
 	m := &macroStatement{name: p.expect(tokenName, "").text}
 	m.names, m.defaults = p.parameters()
-	p.macroBody(tag, m, "endmacro")
+	m.body = p.separate(tag, "endmacro")
 	return does(func(r *run, s *scope) {
 		r.made(64)
 		s.set(m.name, &macro{m, s})
 	})
-}
-
-// macroBody reads a body, and which of the names it has that stand for arguments without a parameter.
-func (p *parser) macroBody(tag token, m *macroStatement, end string) {
-	around := p.names
-	p.names = map[string]bool{}
-	m.body = p.separate(tag, end)
-	m.caller, m.varargs, m.kwargs = p.names["caller"], p.names["varargs"], p.names["kwargs"]
-	p.names = around
 }
 
 func (p *parser) callBlock(tag token) statement {
@@ -329,7 +307,7 @@ func (p *parser) callBlock(tag token) statement {
 	if !ok {
 		p.fail(tag.line, "found no call after %q, wanted {%% call macro() %%}", "call")
 	}
-	p.macroBody(tag, m, "endcall")
+	m.body = p.separate(tag, "endcall")
 	return does(func(r *run, s *scope) {
 		with := *of
 		with.caller = &macro{m, s}
@@ -340,32 +318,14 @@ func (p *parser) callBlock(tag token) statement {
 }
 
 func (p *parser) filterBlock(tag token) statement {
-	filters := p.filters(p.filter(held{}, p.peek().line), p.at)
+	const written = "what is written" // is no name that a template can have
+	value := p.filters(p.filter(variable(token{text: written, line: tag.line}), tag.line), p.at)
 	body := p.separate(tag, "endfilter")
 	return does(func(r *run, s *scope) {
-		value := r.through(filters, body, s)
+		block := s.inner()
+		block.set(written, r.captured(func() { r.block(body, s.inner()) }))
+		made := r.eval(value, block)
 		r.line = tag.line
-		r.write(r.str(value))
+		r.write(r.str(made))
 	})
-}
-
-func (p *parser) with(tag token) statement {
-	var to []target
-	var values []expression
-	for p.peek().kind != tokenEnd {
-		if len(to) > 0 {
-			p.expect(tokenOperator, ",")
-		}
-		to = append(to, p.target(""))
-		p.expect(tokenOperator, "=")
-		values = append(values, p.expression(true))
-	}
-	body := p.block(tag, "endwith")
-	return func(r *run, s *scope) jump {
-		inner := s.inner()
-		for i, value := range r.all(values, s) {
-			to[i].assign(r, inner, value)
-		}
-		return r.block(body, inner)
-	}
 }

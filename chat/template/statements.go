@@ -40,12 +40,6 @@ func output(line int, what expression) statement {
 	})
 }
 
-// through is what a block writes, after some filters.
-func (r *run) through(filters expression, body []statement, s *scope) any {
-	written := r.captured(func() { r.block(body, s.inner()) })
-	return r.eval(filters, &scope{around: s, values: map[string]any{heldName: written}})
-}
-
 func generation(line int, body []statement) statement {
 	return does(func(r *run, s *scope) {
 		begin, here := r.written(), r.out.Len()

@@ -29,10 +29,8 @@ func Parse(name, source string) (t *Template, err error) {
 	}
 	p := &parser{name: name, tokens: lex(name, source)}
 	body, _ := p.body(token{})
-	return &Template{name, body, p.generates, slices.ContainsFunc(p.tokens, marks)}, nil
+	return &Template{name, body, p.generates, slices.ContainsFunc(p.tokens, func(t token) bool { return t.text == "safe" })}, nil
 }
-
-func marks(t token) bool { return slices.Contains([]string{"safe", "escape", "e"}, t.text) }
 
 // Options say how a template is rendered.
 type Options struct {
@@ -102,8 +100,8 @@ func (r *run) render(variables *Object) (made *Rendering, err error) {
 	return made, nil
 }
 
-// RenderEarlier is what earlier programs made, which knew neither that safe marks texts nor that an object in JSON is a text too; nil where there is
-// nothing of either.
+// RenderEarlier is what earlier programs made, which knew neither that safe marks texts nor that an object in JSON is a
+// text too; nil where there is nothing of either.
 func (t *Template) RenderEarlier(variables *Object, o Options) (*Rendering, error) {
 	parsed, some := Parsed(variables)
 	if !some && !t.marks {

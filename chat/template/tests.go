@@ -1,73 +1,72 @@
 package template
 
-import "unicode"
+import "encoding/json"
 
 // tests are those after `is`.
-var tests map[string]*builtin
+var tests = map[string]builtin{
+	"boolean":   is(func(v any) bool { _, ok := v.(bool); return ok }),
+	"defined":   is(func(v any) bool { _, ok := v.(undefined); return !ok }),
+	"undefined": is(func(v any) bool { _, ok := v.(undefined); return ok }),
+	"even":      remainder(0),
+	"odd":       remainder(1),
+	"false":     is(func(v any) bool { return v == false }),
+	"true":      is(func(v any) bool { return v == true }),
+	"float":     is(func(v any) bool { _, ok := v.(float64); return ok }),
+	"integer": is(func(v any) bool {
+		switch v.(type) {
+		case int64, json.Number:
+			return true
+		}
+		return false
+	}),
+	"iterable": is(func(v any) bool {
+		switch v.(type) {
+		case *Object, view, *generator, undefined:
+			return true
+		}
+		return listed(v)
+	}),
+	"sequence": is(func(v any) bool {
+		switch v.(type) {
+		case *Object, undefined:
+			return true
+		}
+		return listed(v)
+	}),
+	"mapping": is(func(v any) bool { _, ok := mapping(v); return ok }),
+	"none":    is(func(v any) bool { return v == nil }),
+	"number":  is(func(v any) bool { _, large := v.(json.Number); return large || number(v) }),
+	"string":  is(func(v any) bool { _, ok := text(v); return ok }),
+	"in":      compared("in"),
+}
 
-func init() { // the tests "filter" and "test" look names up
-	of := func(is func(r *run, v any) bool) *builtin {
-		return takes("value", func(r *run, a values, _ arguments) any { return is(r, a[0]) })
-	}
-	compared := func(op string) *builtin {
-		return takes("a b", func(r *run, a values, _ arguments) any { return r.holds(op, a[0], a[1]) })
-	}
-	remainder := func(wanted int64) *builtin {
-		return takes("value", func(r *run, a values, _ arguments) any {
-			return r.equal(r.operate("%", a[0], int64(2)), wanted)
-		})
-	}
-	tests = map[string]*builtin{
-		"boolean": of(func(_ *run, v any) bool { _, ok := v.(bool); return ok }),
-		"callable": of(func(_ *run, v any) bool {
-			switch v.(type) {
-			case *function, *macro, *loop, undefined:
-				return true
-			}
-			return false
-		}),
-		"defined":   of(func(_ *run, v any) bool { _, ok := v.(undefined); return !ok }),
-		"undefined": of(func(_ *run, v any) bool { _, ok := v.(undefined); return ok }),
-		"divisibleby": takes("value num", func(r *run, a values, _ arguments) any {
-			return r.equal(r.operate("%", a[0], a[1]), int64(0))
-		}),
-		"escaped": of(func(_ *run, v any) bool { _, ok := v.(markup); return ok }),
-		"even":    remainder(0),
-		"odd":     remainder(1),
-		"false":   of(func(_ *run, v any) bool { return v == false }),
-		"true":    of(func(_ *run, v any) bool { return v == true }),
-		"filter":  of(func(_ *run, v any) bool { s, ok := text(v); return ok && filters[s] != nil }),
-		"test":    of(func(_ *run, v any) bool { s, ok := text(v); return ok && tests[s] != nil }),
-		"float":   of(func(_ *run, v any) bool { _, ok := v.(float64); return ok }),
-		"integer": of(func(_ *run, v any) bool { _, is := v.(bool); return !is && integer(v) != nil }),
-		"iterable": of(func(_ *run, v any) bool {
-			switch plain(v).(type) {
-			case string, []any, tuple, *Object, view, *iterator, *loop, undefined:
-				return true
-			}
-			return false
-		}),
-		"lower":   of(func(r *run, v any) bool { return oneCase(r.str(v), unicode.IsLower) }),
-		"upper":   of(func(r *run, v any) bool { return oneCase(r.str(v), unicode.IsUpper) }),
-		"mapping": of(func(_ *run, v any) bool { _, ok := mapping(v); return ok }),
-		"none":    of(func(_ *run, v any) bool { return v == nil }),
-		"number":  of(func(_ *run, v any) bool { return number(v) }),
-		"sameas":  takes("value other", func(_ *run, a values, _ arguments) any { return same(a[0], a[1]) }),
-		"sequence": of(func(_ *run, v any) bool {
-			switch plain(v).(type) {
-			case string, []any, tuple, *Object, undefined:
-				return true
-			}
-			return false
-		}),
-		"string": of(func(_ *run, v any) bool { _, ok := text(v); return ok }),
-		"in":     compared("in"),
-	}
+func init() {
 	for op, names := range map[string][]string{
-		"==": {"eq", "equalto", "=="}, "!=": {"ne", "!="}, "<": {"lt", "lessthan", "<"}, "<=": {"le", "<="}, ">": {"gt", "greaterthan", ">"}, ">=": {"ge", ">="},
+		"==": {"eq", "equalto"}, "!=": {"ne"}, "<": {"lt", "lessthan"}, "<=": {"le"}, ">": {"gt", "greaterthan"}, ">=": {"ge"},
 	} {
-		for _, name := range names {
+		for _, name := range append(names, op) {
 			tests[name] = compared(op)
 		}
 	}
+}
+
+func is(is func(v any) bool) builtin {
+	return takes("value", func(_ *run, a values) any { return is(a[0]) })
+}
+
+func compared(op string) builtin {
+	return takes("a b", func(r *run, a values) any { return r.holds(op, a[0], a[1]) })
+}
+
+func remainder(wanted int64) builtin {
+	return takes("value", func(r *run, a values) any {
+		return r.equal(r.operate("%", a[0], int64(2)), wanted)
+	})
+}
+
+// listed says whether a value is a text, list or tuple.
+func listed(v any) bool {
+	_, isText := text(v)
+	_, isList := sequence(v)
+	return isText || isList
 }

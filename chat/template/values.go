@@ -2,76 +2,65 @@ package template
 
 import (
 	"cmp"
-	"math/big"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
 )
 
-// The values of templates are those of Python: nil is None, then bool, int64 and *big.Int, float64, string, []any and *Object, which callers
-// give. A template makes the following ones.
+// The values of templates are those of Python: nil is None, then bool, int64, float64, string, []any and *Object, which
+// callers give, and json.Number, an integer of more than 64 bits, which is written as it stands and not reckoned with.
+// A template makes the following ones.
 type (
-	// A tuple is a list that prints with parentheses, and may be a key.
+	// A tuple is a list that prints with parentheses.
 	tuple []any
-	// A view is what keys, values and items of an object are: no list, so it has no element 0.
+	// A view is the keys, values or items of an object: no list, so it has no element 0.
 	view struct {
 		name  string
 		items []any
 	}
-	// An iterator can be gone through once. It is true even if nothing is in it.
-	iterator struct {
-		name  string
-		items []any
-	}
+	// A generator can be gone through once. It is true even if nothing is in it.
+	generator struct{ items []any }
 	// A namespace has attributes that a template sets.
 	namespace struct{ Object }
 	// A function is called with what stands in the parentheses.
-	function struct {
-		name string
-		call func(r *run, a arguments) any
-		held map[string]any // attributes
-	}
-	// undefined is what a name or attribute that does not exist is.
+	function func(r *run, a arguments) any
+	// undefined is the value of a name or attribute that does not exist.
 	undefined struct{ says string }
+	// missing is the value of an argument that was not given.
+	missing struct{}
 )
 
-// kind is what Python calls the type of a value.
-func kind(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "NoneType"
-	case bool:
-		return "bool"
-	case int64, *big.Int:
-		return "int"
-	case float64:
-		return "float"
-	case string, *encoded:
-		return "str"
-	case markup:
-		return "Markup"
-	case []any:
-		return "list"
-	case tuple:
-		return "tuple"
-	case *Object:
-		return "dict"
-	case view:
-		return v.name
-	case *iterator:
-		return v.name
-	case *namespace:
-		return "Namespace"
-	case *function:
-		return "function"
-	case *macro:
-		return "Macro"
-	case *loop:
-		return "LoopContext"
-	case undefined:
-		return "Undefined"
-	}
-	return "object"
+// kinds are Python's names for types.
+var kinds = map[reflect.Type]string{
+	nil:                            "NoneType",
+	reflect.TypeFor[bool]():        "bool",
+	reflect.TypeFor[int64]():       "int",
+	reflect.TypeFor[json.Number](): "int of more than 64 bits",
+	reflect.TypeFor[float64]():     "float",
+	reflect.TypeFor[string]():      "str",
+	reflect.TypeFor[*encoded]():    "str",
+	reflect.TypeFor[markup]():      "Markup",
+	reflect.TypeFor[[]any]():       "list",
+	reflect.TypeFor[tuple]():       "tuple",
+	reflect.TypeFor[*Object]():     "dict",
+	reflect.TypeFor[*generator]():  "generator",
+	reflect.TypeFor[*namespace]():  "Namespace",
+	reflect.TypeFor[function]():    "function",
+	reflect.TypeFor[*macro]():      "Macro",
+	reflect.TypeFor[*loop]():       "LoopContext",
+	reflect.TypeFor[undefined]():   "Undefined",
 }
 
-// called is what messages call a value.
+// kind is the type of a value.
+func kind(v any) string {
+	if v, ok := v.(view); ok {
+		return v.name
+	}
+	return kinds[reflect.TypeOf(v)]
+}
+
+// called is how messages call a value.
 func called(v any) string {
 	if v == nil {
 		return "None"
@@ -79,33 +68,47 @@ func called(v any) string {
 	return "'" + kind(v) + " object'"
 }
 
+// Kind is what a value is, as JSON has it.
+func Kind(v any) string {
+	switch v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "true or false"
+	case string, markup, *encoded:
+		return "a text"
+	case []any:
+		return "a list"
+	case *Object:
+		return "an object"
+	}
+	return "a number"
+}
+
 // truth is Python's.
 func truth(v any) bool {
 	switch v := plain(v).(type) {
-	case nil, undefined:
+	case nil, undefined, missing:
 		return false
-	case bool:
-		return v
-	case int64:
-		return v != 0
-	case *big.Int:
-		return v.Sign() != 0
-	case float64:
-		return v != 0
 	case string:
 		return v != ""
-	case []any:
-		return len(v) > 0
-	case tuple:
-		return len(v) > 0
-	case *Object:
-		return v.Len() > 0
-	case view:
-		return len(v.items) > 0
-	case *loop:
-		return len(v.items) > 0
+	case bool, int64, float64:
+		return float(v) != 0
 	}
-	return true
+	n, has := elements(v)
+	return n > 0 || !has
+}
+
+// elements is the number of those that a list, tuple, object or view has.
+func elements(v any) (n int, has bool) {
+	switch v := v.(type) {
+	case *Object:
+		return v.Len(), true
+	case view:
+		return len(v.items), true
+	}
+	list, has := sequence(v)
+	return len(list), has
 }
 
 // defined fails for an undefined value, with what it says.
@@ -127,17 +130,13 @@ func (r *run) items(v any) []any {
 
 func (r *run) elements(v any) ([]any, bool) {
 	switch v := v.(type) {
-	case []any:
-		return v, true
-	case tuple:
-		return v, true
 	case *Object:
 		return v.keys, true
 	case *encoded:
 		return v.object.keys, true
 	case view:
 		return v.items, true
-	case *iterator:
+	case *generator:
 		left := v.items
 		v.items = nil
 		return left, true
@@ -149,19 +148,10 @@ func (r *run) elements(v any) ([]any, bool) {
 			all = append(all, string(c))
 		}
 		return all, true
-	case *loop:
-		left := v.items[v.at:]
-		v.at = len(v.items)
-		pairs := make([]any, len(left))
-		for i, item := range left {
-			pairs[i] = tuple{item, v}
-		}
-		r.made(32 * len(left))
-		return pairs, true
 	case undefined:
 		return nil, true
 	}
-	return nil, false
+	return sequence(v)
 }
 
 // sequence is a list or a tuple.
@@ -175,6 +165,14 @@ func sequence(v any) ([]any, bool) {
 	return nil, false
 }
 
+// like makes a list of a's kind.
+func like(a any, items []any) any {
+	if _, ok := a.(tuple); ok {
+		return tuple(items)
+	}
+	return items
+}
+
 // equal is Python's ==.
 func (r *run) equal(a, b any) bool {
 	r.deeper()
@@ -182,31 +180,30 @@ func (r *run) equal(a, b any) bool {
 	r.step(1)
 	a, b = plain(a), plain(b)
 	if number(a) && number(b) {
-		c, ok := compareNumbers(a, b)
-		return ok && c == 0
+		return compareNumbers(a, b) == 0
 	}
 	switch a := a.(type) {
 	case nil:
 		return b == nil
+	case json.Number:
+		return a == b
 	case string:
 		t, ok := b.(string)
 		if ok && len(a) == len(t) {
 			r.step(len(a) / 64)
 		}
 		return ok && a == t
-	case []any:
-		l, ok := b.([]any)
-		return ok && r.equalItems(a, l)
-	case tuple:
-		l, ok := b.(tuple)
-		return ok && r.equalItems(a, l)
+	case []any, tuple:
+		x, _ := sequence(a)
+		y, ok := sequence(b)
+		return ok && kind(a) == kind(b) && slices.EqualFunc(x, y, r.equal)
 	case *Object:
 		o, ok := b.(*Object)
 		if !ok || a.Len() != o.Len() {
 			return false
 		}
-		for hash, i := range a.places {
-			other, ok := o.get(hash)
+		for key, i := range a.places {
+			other, ok := o.get(key)
 			if !ok || !r.equal(a.values[i], other) {
 				return false
 			}
@@ -215,79 +212,26 @@ func (r *run) equal(a, b any) bool {
 	case undefined:
 		_, ok := b.(undefined)
 		return ok
-	case view:
-		v, ok := b.(view)
-		return ok && r.equalItems(a.items, v.items)
 	}
-	return same(a, b)
+	return false
 }
 
-func (r *run) equalItems(a, b []any) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if !r.equal(a[i], b[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-// same is Python's `is`, as far as it says anything.
-func same(a, b any) bool {
-	switch x := a.(type) {
-	case []any:
-		y, ok := b.([]any)
-		return ok && len(x) == len(y) && (len(x) == 0 || &x[0] == &y[0])
-	case tuple:
-		y, ok := b.(tuple)
-		return ok && len(x) == len(y) && (len(x) == 0 || &x[0] == &y[0])
-	case view, undefined:
-		return false
-	}
-	switch b.(type) {
-	case []any, tuple, view, undefined:
-		return false
-	}
-	return a == b
-}
-
-// compare orders two values, or fails.
+// compare orders two numbers or two texts, or fails.
 func (r *run) compare(op string, a, b any) int {
-	r.deeper()
-	defer r.shallower()
 	r.step(1)
 	r.defined(a)
 	r.defined(b)
 	if number(a) && number(b) {
-		c, ok := compareNumbers(a, b)
-		if !ok {
-			return unordered
-		}
-		return c
+		return compareNumbers(a, b)
 	}
 	s, first := text(a)
 	t, second := text(b)
-	if first && second {
-		r.step(min(len(s), len(t)) / 64)
-		return cmp.Compare(s, t) // UTF-8 has the order of code points
-	}
-	x, listed := sequence(a)
-	y, too := sequence(b)
-	if !listed || !too || kind(a) != kind(b) {
+	if !first || !second {
 		r.fail("'%s' not supported between instances of '%s' and '%s'", op, kind(a), kind(b))
 	}
-	for i := range min(len(x), len(y)) {
-		if !r.equal(x[i], y[i]) {
-			return r.compare(op, x[i], y[i])
-		}
-	}
-	return cmp.Compare(len(x), len(y))
+	r.step(min(len(s), len(t)) / 64)
+	return cmp.Compare(s, t) // UTF-8 has the order of code points
 }
-
-// unordered is how NaN compares.
-const unordered = 2
 
 // contains is Python's `in`.
 func (r *run) contains(all, one any) bool {
@@ -298,36 +242,15 @@ func (r *run) contains(all, one any) bool {
 			r.defined(one)
 			r.fail("'in <string>' requires string as left operand, not %s", kind(one))
 		}
-		return r.find(all, part) >= 0
+		r.step(len(all) / 64)
+		return strings.Contains(all, part)
 	case *Object:
-		_, there := all.get(r.hashed(one))
+		_, there := all.get(r.hashable(one))
 		return there
 	}
 	list, ok := r.elements(all)
 	if !ok {
 		r.fail("argument of type '%s' is not iterable", kind(all))
 	}
-	for _, item := range list {
-		if r.equal(item, one) {
-			return true
-		}
-	}
-	return false
-}
-
-// Kind is what a value is, as JSON has it.
-func Kind(v any) string {
-	switch v.(type) {
-	case nil:
-		return "null"
-	case bool:
-		return "true or false"
-	case string, markup, *encoded:
-		return "a text"
-	case []any:
-		return "a list"
-	case *Object:
-		return "an object"
-	}
-	return "a number"
+	return slices.ContainsFunc(list, func(item any) bool { return r.equal(item, one) })
 }

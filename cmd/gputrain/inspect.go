@@ -29,7 +29,7 @@ import (
 
 type inspectCmd struct {
 	baseFlag
-	Path      string `arg:"" help:"Run directory, checkpoint, model directory, .safetensors or GGUF file, a run's tensorboard folder, or an event file in it." type:"path"`
+	Path      string `arg:"" help:"Run directory, checkpoint, model directory, .safetensors or GGUF file." type:"path"`
 	Optimizer bool   `help:"Show the optimizer's state instead of the parameters, one line a parameter."`
 	JSON      bool   `help:"One JSON object a tensor, or a parameter with --optimizer, on standard output."`
 	Plot      string `help:"With --optimizer, for quad and skew: draw the Lipschitz estimates and the conditions of the factors." type:"path" placeholder:"FILE.svg"`
@@ -57,7 +57,8 @@ func (c *inspectCmd) Run() error {
 	if events, err := eventFiles(c.Path, info); err != nil {
 		return err
 	} else if len(events) > 0 {
-		return c.events(events)
+		return usageError{fmt.Errorf("inspect: %s: found event files of TensorBoard, wanted a run directory, a checkpoint or a file of tensors: look at them with tensorboard --logdir %s",
+			c.Path, filepath.Dir(events[0]))}
 	}
 	path, err := filepath.EvalSymlinks(c.Path) // of a file that the user names, links are the user's
 	if err != nil {
@@ -347,26 +348,4 @@ func eventFiles(path string, info fs.FileInfo) ([]string, error) {
 		return []string{path}, nil
 	}
 	return nil, nil
-}
-
-// events shows what TensorBoard would show of event files.
-func (c *inspectCmd) events(files []string) error {
-	if c.Optimizer {
-		return usageError{errors.New("inspect: --optimizer: found files of TensorBoard, wanted a run directory or a checkpoint")}
-	}
-	log, err := tensorboard.ReadLog(files...)
-	if err != nil {
-		return &setup.ModelError{Err: fmt.Errorf("inspect: %w", err)}
-	}
-	series := inspect.Events(log)
-	if !c.JSON {
-		return inspect.EventTable(os.Stdout, files, log, series)
-	}
-	out := json.NewEncoder(os.Stdout)
-	for _, s := range series {
-		if err := out.Encode(s); err != nil {
-			return err
-		}
-	}
-	return nil
 }

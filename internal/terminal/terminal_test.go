@@ -50,3 +50,13 @@ func TestTextIsBounded(t *testing.T) {
 	assert.Equal(t, exact, Text(exact))
 	assert.Less(t, len(Text(exact+"x")), Most)
 }
+
+// A name in a file is a stranger's: it must not move the cursor or begin another line.
+func TestNamesTellATerminalNothing(t *testing.T) {
+	for name, want := range map[string]string{
+		"h.0.attn.weight": "h.0.attn.weight", "Gewicht.ä": "Gewicht.ä",
+		"\x1b[2Jw": `"\x1b[2Jw"`, "a\tb\nc": `"a\tb\nc"`, "a\u202eb": `"a\u202eb"`, "\xff": `"\xff"`,
+	} {
+		assert.Equal(t, want, Name(name))
+	}
+}

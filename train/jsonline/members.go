@@ -1,81 +1,158 @@
-// Package jsonline goes over a line of JSON as it stands, without making values of it: the logs of a run have a million lines, and decoding them by
-// reflection is nearly all that it takes to read them.
+// Package jsonline goes over a line of JSON once, without making values of it: a log has a million lines, and encoding/json takes most of the time
+// that there is to read them.
 package jsonline
 
 import (
 	"bytes"
 	"encoding/json"
-	"iter"
 	"unicode/utf8"
 )
 
-// Members are the members of an object with their keys, or the elements of an array with none, as they stand in the text, which must be valid JSON.
-// Anything else has none.
-func Members(valid []byte) iter.Seq2[[]byte, []byte] {
-	return func(yield func(key, value []byte) bool) {
-		rest := between(valid)
-		if len(rest) == 0 || rest[0] != '{' && rest[0] != '[' {
-			return
-		}
-		object := rest[0] == '{'
-		for rest = between(rest[1:]); rest[0] != '}' && rest[0] != ']'; rest = between(rest) {
-			var key []byte
-			if object {
-				n := length(rest)
-				key, rest = unquoted(rest[:n]), between(rest[n:])
+// Members gives the members of an object with their keys, or the elements of an array without, as they stand in the text. It returns whether the text
+// is such JSON; where it is not, members may have been given.
+func Members(text []byte, use func(key, value []byte)) bool {
+	rest := skip(text)
+	if len(rest) == 0 || rest[0] != '{' && rest[0] != '[' {
+		return false
+	}
+	closing := rest[0] + 2 // of both
+	if rest = skip(rest[1:]); len(rest) > 0 && rest[0] == closing {
+		return len(skip(rest[1:])) == 0
+	}
+	for {
+		var key []byte
+		if closing == '}' {
+			if len(rest) == 0 || rest[0] != '"' {
+				return false
 			}
-			n := length(rest)
-			if !yield(key, rest[:n]) {
-				return
+			n := quoted(rest)
+			if n == 0 {
+				return false
 			}
-			rest = rest[n:]
+			if key, rest = unquoted(rest[:n]), skip(rest[n:]); len(rest) == 0 || rest[0] != ':' {
+				return false
+			}
+			rest = skip(rest[1:])
 		}
+		n := length(rest)
+		if n == 0 {
+			return false
+		}
+		use(key, rest[:n])
+		if rest = skip(rest[n:]); len(rest) == 0 || rest[0] != ',' {
+			return len(rest) > 0 && rest[0] == closing && len(skip(rest[1:])) == 0
+		}
+		rest = skip(rest[1:])
 	}
 }
 
-// between leaves out what stands between keys and values.
-func between(text []byte) []byte {
+// skip leaves out space.
+func skip(text []byte) []byte {
 	for i, c := range text {
-		switch c {
-		case ' ', '\t', '\r', '\n', ',', ':':
-		default:
+		if c != ' ' && c != '\t' && c != '\r' && c != '\n' {
 			return text[i:]
 		}
 	}
 	return nil
 }
 
-// length is that of the value that a text begins with.
+// length is the length of the value that a text begins with; 0: there is none.
 func length(text []byte) int {
+	if len(text) == 0 {
+		return 0
+	}
+	switch c := text[0]; {
+	case c == '"':
+		return quoted(text)
+	case c == '{' || c == '[':
+		return nested(text)
+	case c == '-' || c >= '0' && c <= '9':
+		return number(text)
+	}
+	for _, word := range []string{"true", "false", "null"} {
+		if len(text) >= len(word) && string(text[:len(word)]) == word {
+			return len(word)
+		}
+	}
+	return 0
+}
+
+// number is the length of a number.
+func number(text []byte) int {
+	i := 0
+	is := func(a, b byte) bool { return i < len(text) && (text[i] == a || text[i] == b) }
+	digits := func() bool {
+		from := i
+		for ; i < len(text) && text[i] >= '0' && text[i] <= '9'; i++ {
+		}
+		return i > from
+	}
+	if is('-', '-') {
+		i++
+	}
+	if is('0', '0') {
+		i++
+	} else if !digits() {
+		return 0
+	}
+	if is('.', '.') {
+		if i++; !digits() {
+			return 0
+		}
+	}
+	if is('e', 'E') {
+		if i++; is('+', '-') {
+			i++
+		}
+		if !digits() {
+			return 0
+		}
+	}
+	return i
+}
+
+// quoted is the length of a string.
+func quoted(text []byte) int {
+	escaped := false
+	for i := 1; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"' && escaped && !json.Valid(text[:i+1]):
+			return 0
+		case c == '"':
+			return i + 1
+		case c == '\\':
+			escaped = true
+			i++
+		case c < ' ':
+			return 0
+		}
+	}
+	return 0
+}
+
+// nested is the length of an object or an array.
+func nested(text []byte) int {
 	depth := 0
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '"':
-			for i++; text[i] != '"'; i++ {
-				if text[i] == '\\' {
-					i++
-				}
+			n := quoted(text[i:])
+			if n == 0 {
+				return 0
 			}
+			i += n - 1
 		case '{', '[':
 			depth++
-			continue
 		case '}', ']':
-			depth--
-		default:
-			if depth > 0 || i+1 < len(text) && !ends(text[i+1]) {
-				continue
+			if depth--; depth == 0 {
+				if !json.Valid(text[:i+1]) {
+					return 0
+				}
+				return i + 1
 			}
 		}
-		if depth == 0 {
-			return i + 1
-		}
 	}
-	return len(text)
-}
-
-// ends says whether a character stands behind a number or a word, and not in it.
-func ends(c byte) bool {
-	return c == ',' || c == ']' || c == '}' || c == ' ' || c == '\t' || c == '\r' || c == '\n'
+	return 0
 }
 
 // unquoted is what a string says.

@@ -3,7 +3,7 @@ package tensorboard
 // fileVersion is what the first event of a file says. A reader that finds it goes by Start.
 const fileVersion = "brain.Event:2"
 
-// Event is a record of an event file: one of Version, Start and Values, or nothing of what this package knows.
+// Event is a record of an event file: one of Version, Start and Values.
 type Event struct {
 	WallTime float64 // seconds since 1970
 	Step     int64
@@ -26,10 +26,9 @@ type Value struct {
 // Kind says which field of a Value is its own.
 type Kind int
 
-// The kinds of values. Unknown is what another program has written, such as a picture; it is read, and cannot be written.
+// The kinds of values.
 const (
-	Unknown Kind = iota
-	Scalar
+	Scalar Kind = iota + 1
 	Distribution
 	Text
 )

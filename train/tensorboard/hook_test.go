@@ -57,9 +57,7 @@ func logOf(t testing.TB, dir string) *tensorboard.Log {
 	t.Helper()
 	files, err := tensorboard.Files(filepath.Join(dir, train.TensorBoardDir))
 	require.NoError(t, err)
-	l, err := tensorboard.ReadLog(files...)
-	require.NoError(t, err)
-	return l
+	return tensorboard.ReadLog(t, files...)
 }
 
 // lines are those of a log of a run directory.
@@ -259,6 +257,6 @@ func TestRunsThatCannotWriteEvents(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(c.Dir, train.TensorBoardDir), nil, 0o666))
 	result, err := train.Run(t.Context(), gputest.Device(t), c)
 	assert.ErrorContains(t, err, "tensorboard: ")
-	assert.Equal(t, train.Failed, result.Reason)
+	assert.Equal(t, train.KindUsage, result.Reason)
 	assert.Zero(t, result.Step)
 }

@@ -10,15 +10,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"gputrain/train/table"
 )
 
 // reading is Lines with the lines it has handed over and not taken back.
 type reading struct {
 	Lines
 	lines   []string
-	rewinds []int
+	rewinds int
 }
 
 func (r *reading) poll(t *testing.T, dir string) {
@@ -26,9 +24,9 @@ func (r *reading) poll(t *testing.T, dir string) {
 	root, err := os.OpenRoot(dir)
 	require.NoError(t, err)
 	defer root.Close()
-	require.NoError(t, r.Lines.Poll(root, func(keep int) {
-		r.lines, r.rewinds = r.lines[:keep], append(r.rewinds, keep)
-	}, func(line []byte, offset, _ int64) {
+	require.NoError(t, r.Lines.Poll(root, func() {
+		r.lines, r.rewinds = nil, r.rewinds+1
+	}, func(line []byte, offset int64) {
 		assert.EqualValues(t, len(strings.Join(r.lines, "")), offset)
 		r.lines = append(r.lines, string(line))
 	}))
@@ -77,22 +75,28 @@ func TestLinesSeeWhatStandsInTheFile(t *testing.T) {
 		whole := content[:strings.LastIndex(content, "\n")+1]
 		require.Equal(t, whole, strings.Join(r.lines, ""), "round %d", round)
 	}
-	assert.NotEmpty(t, r.rewinds)
+	assert.Positive(t, r.rewinds)
 }
 
-func TestLinesKeepWhatIsTheSame(t *testing.T) {
+func TestLinesReadTheEndAlone(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	r := &reading{Lines: Lines{Name: "f"}}
-	require.NoError(t, os.WriteFile(path, []byte("a\nb\nc\nd\n"), 0o666))
-	r.poll(t, dir)
-	require.NoError(t, os.WriteFile(path, []byte("a\nb\nx\nd\n"), 0o666)) // the last line stands where it stood
-	r.poll(t, dir)
-	assert.Empty(t, r.rewinds, "only the last line is looked at")
-	require.NoError(t, os.WriteFile(path, []byte("a\nb\nx\ny\nz\n"), 0o666))
-	r.poll(t, dir)
-	assert.Equal(t, []int{2}, r.rewinds)
-	assert.Equal(t, []string{"a\n", "b\n", "x\n", "y\n", "z\n"}, r.lines)
+	for _, c := range []struct {
+		file    string
+		rewinds int
+		lines   string
+	}{
+		{"a\nb\nc\nd\n", 0, "a\nb\nc\nd\n"},
+		{"a\nb\nx\nd\ne", 0, "a\nb\nc\nd\n"}, // the last line stands where it stood
+		{"a\nb\nx\nd\nef\n", 0, "a\nb\nc\nd\nef\n"},
+		{"a\nb\nx\nd\neg\nh\n", 1, "a\nb\nx\nd\neg\nh\n"},
+	} {
+		require.NoError(t, os.WriteFile(path, []byte(c.file), 0o666))
+		r.poll(t, dir)
+		assert.Equal(t, c.rewinds, r.rewinds)
+		assert.Equal(t, c.lines, strings.Join(r.lines, ""))
+	}
 }
 
 func TestLinesRefuse(t *testing.T) {
@@ -102,7 +106,7 @@ func TestLinesRefuse(t *testing.T) {
 	defer root.Close()
 	poll := func(name string) error {
 		l := Lines{Name: name}
-		return l.Poll(root, func(int) {}, func([]byte, int64, int64) {})
+		return l.Poll(root, func() {}, func([]byte, int64) {})
 	}
 	endless, err := os.Create(filepath.Join(dir, "endless"))
 	require.NoError(t, err)
@@ -115,29 +119,4 @@ func TestLinesRefuse(t *testing.T) {
 	require.NoError(t, os.WriteFile(outside, []byte("secret\n"), 0o666))
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "link")))
 	assert.ErrorContains(t, poll("link"), "escapes")
-}
-
-// A line that is longer than any of a run is cut, and those behind it are read.
-func TestLongLines(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "log")
-	long := strings.Repeat("x", table.LongestLine+64<<10+1)
-	require.NoError(t, os.WriteFile(path, []byte("a\n"+long+"\nb\n"), 0o666))
-	root, err := os.OpenRoot(dir)
-	require.NoError(t, err)
-	defer root.Close()
-	l := Lines{Name: "log"}
-	var lines []string
-	var offsets []int64
-	poll := func() {
-		require.NoError(t, l.Poll(root, func(int) { t.Error("rewound") }, func(line []byte, offset, _ int64) {
-			lines, offsets = append(lines, string(line)), append(offsets, offset)
-		}))
-	}
-	poll()
-	require.NoError(t, os.WriteFile(path, []byte("a\n"+long+"\nb\n"+long+"\n"), 0o666))
-	poll()
-	poll()
-	assert.Equal(t, []string{"a\n", long[:table.LongestLine], "b\n", long[:table.LongestLine]}, lines)
-	assert.Equal(t, []int64{0, 2, int64(len(long)) + 3, int64(len(long)) + 5}, offsets)
 }

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"time"
-
-	"gputrain/train/table"
 )
 
 // mostBuckets bounds what one request may cost.
@@ -24,15 +22,11 @@ func serveCurves(r *run, q *http.Request) ([]byte, error) {
 		return nil, fs.ErrNotExist
 	}
 	query := q.URL.Query()
-	axis, err := table.Axis(cmp.Or(query.Get("x"), "step"))
+	axis, err := axisOf(cmp.Or(query.Get("x"), "step"))
 	if err != nil {
 		return nil, fmt.Errorf("serve: %w", err)
 	}
-	low, high := 0.0, 0.0
-	if n := r.table.Blocks(); n > 0 {
-		low, _ = r.table.Range(0, axis)
-		_, high = r.table.Range(n-1, axis)
-	}
+	low, high := r.table.ends(axis)
 	v := view{from: low, to: high}
 	for name, into := range map[string]*float64{"from": &v.from, "to": &v.to, "bucket": &v.bucket, "span": &v.span} {
 		text := query.Get(name)
@@ -49,21 +43,14 @@ func serveCurves(r *run, q *http.Request) ([]byte, error) {
 	if !(v.bucket > 0) || (min(v.to, high)-max(v.from, low))/v.bucket > mostBuckets {
 		return nil, fmt.Errorf("serve: bucket: found %g, wanted at most %d of them from %g to %g", v.bucket, mostBuckets, v.from, v.to)
 	}
-	names := r.table.Names()
+	names := r.table.names
 	if keys := query["key"]; keys != nil {
-		names = keys
+		names = slices.DeleteFunc(keys, func(name string) bool { return !slices.Contains(r.table.names, name) })
 	}
 	out := fmt.Appendf(nil, `{"version":%d,"rewound":%d,"low":%s,"high":%s,"series":{`, r.version, r.rewound, appendNumber(nil, low, 12), appendNumber(nil, high, 12))
-	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		_, known := r.table.Newest(name)
-		return !known
-	})
-	curves, err := drawAll(r.table, names, axis, v)
-	if err != nil {
-		return nil, fmt.Errorf("serve: %w", err)
-	}
-	for i, c := range curves {
-		key, err := json.Marshal(names[i])
+	for i, name := range names {
+		c := r.table.draw(name, axis, v)
+		key, err := json.Marshal(name)
 		if err != nil {
 			return nil, err
 		}

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -11,8 +10,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"gputrain/train/table"
 )
 
 // walk is a random series over steps 1 .. n.
@@ -29,7 +26,7 @@ func walk(n int, random *rand.Rand) (x []float64, line []int32, value []float64)
 func over(x []float64, line []int32, value []float64) iter.Seq[point] {
 	return func(yield func(point) bool) {
 		for i, l := range line {
-			if !yield(point{x[l], value[i], 1, 1}) {
+			if !yield(point{x[l], value[i], 1}) {
 				return
 			}
 		}
@@ -174,24 +171,17 @@ func TestSmooth(t *testing.T) {
 // A step whose end was noticed with that of the step before seems to take no time. The mean of a rate is that of all their tokens over all their
 // time, whatever share of it each has.
 func TestMeanOfARateIsByTime(t *testing.T) {
-	r := table.New(table.Temporary)
-	add := func(line []byte) {
-		bad, err := r.Add(line, r.End(), int64(len(line)))
-		require.NoError(t, errors.Join(bad, err))
-	}
+	r := newTable()
+	add := func(line []byte) { require.NoError(t, r.add(line)) }
 	for step, ms := range []float64{20, 20, 39.99, 0.01, 20} {
 		add(fmt.Appendf(nil, `{"step":%d,"tokens_per_second":%g,"mfu":%g,"loss":%d,"step_ms":%g}`, step+1, 200e3/ms, 2/ms, step, ms))
 	}
-	mean := func(name string) []float64 {
-		curves, err := drawAll(r, []string{name}, 0, view{to: 6, bucket: 1, span: 4})
-		require.NoError(t, err)
-		return curves[0].y
-	}
+	mean := func(name string) []float64 { return r.draw(name, 0, view{to: 6, bucket: 1, span: 4}).y }
 	got := mean("tokens_per_second")
 	assert.InDelta(t, 10e3, got[4], 3000)
 	assert.Less(t, slices.Max(got), 30e3, "the mean of the rates themselves goes beyond 5e6")
 	assert.InDelta(t, 0.1, mean("mfu")[4], 0.03)
-	assert.False(t, weighed(r, "loss"))
+	assert.False(t, r.series["loss"].weighed())
 	add([]byte(`{"step":6,"mfu":1}`))
-	assert.False(t, weighed(r, "mfu"), "where no time is told")
+	assert.False(t, r.series["mfu"].weighed(), "where no time is told")
 }

@@ -7,13 +7,11 @@
 //
 // What holds:
 //
-//  1. Nothing is written and nothing is locked. The page is made of the files that a run leaves, and a run does not know of it. Of a long
-//     metrics.jsonl without an index the numbers go into a temporary file.
+//  1. Nothing is written and nothing is locked. The page is made of the files that a run leaves, and a run does not know of it. A file is read once,
+//     and then its end alone; the numbers of metrics.jsonl stay in memory, some 200 bytes a step.
 //  2. Requests name a run by its number and one of a few fixed things of it, never a path. Files are opened below the run directory; a
 //     link that leads out of it is refused.
 //  3. Every extreme is sent. A bucket of the curve has its first, lowest, highest and last point, so that a spike of one step is drawn at any zoom.
-//     Where a bucket has 1,024 lines or more, these are chosen among the extremes of 256 lines each, and a mean is one of such strips: what a request
-//     reads and keeps does not grow with the run as its lines do.
 //  4. Buckets are aligned to multiples of their width. Adding steps to a run changes its last bucket only, and a page that follows a run
 //     asks for what is behind it.
 //  5. A file that was cut back, as a resumed run does, is noticed by its content: what is gone goes from the page. Where a process went on

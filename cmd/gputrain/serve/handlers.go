@@ -164,9 +164,9 @@ type item struct {
 // poll says whether anything came or went.
 func (l *list) poll(root *os.Root) (changed bool, err error) {
 	var first error
-	err = l.lines.Poll(root, func(keep int) {
-		l.items, changed = l.items[:keep], true
-	}, func(line []byte, offset, _ int64) {
+	err = l.lines.Poll(root, func() {
+		l.items, changed = nil, true
+	}, func(line []byte, offset int64) {
 		var head struct {
 			Step int64  `json:"step"`
 			Name string `json:"name"`

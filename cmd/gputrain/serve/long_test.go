@@ -3,15 +3,16 @@ package serve
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"gputrain/train/table"
 )
 
 // longRun makes a run directory of so many steps, with as many figures a line as a run on two stages has.
@@ -20,53 +21,80 @@ func longRun(t *testing.T, dir string, steps int) {
 	f, err := os.Create(filepath.Join(dir, metricsFile))
 	require.NoError(t, err)
 	log := bufio.NewWriterSize(f, 1<<20)
-	tab := table.New(func() (*os.File, error) { return os.Create(filepath.Join(dir, table.File)) })
-	var line []byte
-	at := int64(0)
 	for step := 1; step <= steps; step++ {
 		x := float64(step)
 		wave := math.Sin(x / 500)
-		line = fmt.Appendf(line[:0], `{"step":%d,"loss":%.7g,"tokens":%d,"step_ms":%.5g,"mfu":%.5g,"tokens_per_second":%.6g,"learning_rate":%.7g,"grad_norm":%.6g,"compute_ms":%.5g,"data_ms":%.4g,"stage_busy":[%.4g,%.4g]}`+"\n",
-			step, 2+wave, 64*step, 20+wave, 0.5+wave/8, 3000-100*wave, 1e-3/x, 1+wave/2, 18+wave, 0.25, 0.9+wave/99, 0.8-wave/99)
-		if step == steps/3 { // neither the first nor the last of a strip
-			line = fmt.Appendf(line[:0], `{"step":%d,"loss":99,"tokens":%d,"step_ms":20,"grad_norm":"NaN"}`+"\n", step, 64*step)
+		if step == steps/3 {
+			_, err = fmt.Fprintf(log, `{"step":%d,"loss":99,"tokens":%d,"step_ms":20,"grad_norm":"NaN"}`+"\n", step, 64*step)
+		} else {
+			_, err = fmt.Fprintf(log, `{"step":%d,"loss":%.7g,"tokens":%d,"step_ms":%.5g,"mfu":%.5g,"tokens_per_second":%.6g,"learning_rate":%.7g,"grad_norm":%.6g,"compute_ms":%.5g,"data_ms":%.4g,"stage_busy":[%.4g,%.4g]}`+"\n",
+				step, 2+wave, 64*step, 20+wave, 0.5+wave/8, 3000-100*wave, 1e-3/x, 1+wave/2, 18+wave, 0.25, 0.9+wave/99, 0.8-wave/99)
 		}
-		_, err := log.Write(line)
 		require.NoError(t, err)
-		_, err = tab.Add(line, at, int64(len(line)))
-		require.NoError(t, err)
-		at += int64(len(line))
 	}
 	require.NoError(t, log.Flush())
 	require.NoError(t, f.Close())
-	require.NoError(t, tab.Close())
 }
 
-// A mean that is drawn of strips is that of all points where it is over more of them than a strip has, and a rate's is by time. Within a strip all points
-// weigh the same: as the loss moves by half at most in one, and a strip of 256 is 0.4 of a mean over 1,024, that is 0.4 x 0.5 x 0.5 / 12 = 0.8 % of about 1.
-// A mean begins over few points, and is over 1,024 from step 4,096 on.
-func TestMeanOfStripsIsThatOfPoints(t *testing.T) {
+// Of a run of very many steps the page has every spike, keeps some 200 bytes a step in memory, and reads the end alone once it has read all.
+// GPUTRAIN_SOAK takes a million steps, of which the page takes some seconds.
+func TestSoakLongRunIsShown(t *testing.T) {
+	steps := 50_000
+	if os.Getenv("GPUTRAIN_SOAK") == "1" {
+		steps = 1_000_000
+	}
+	dir := t.TempDir()
+	longRun(t, dir, steps)
+	heap := func() int {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	before, began := heap(), time.Now()
+	s := open(t, dir)
+	t.Logf("%d steps: read in %v", steps, time.Since(began).Round(time.Millisecond))
+	assert.Less(t, heap()-before, 300*steps)
+	for _, bucket := range []string{"1024", "16384", "1e9"} {
+		for key, want := range map[string]string{"loss": ",99", "grad_norm": `"bad":[` + fmt.Sprint(steps/3)} {
+			code, curves := get(t, s, "/api/curves?run=0&key="+key+"&bucket="+bucket)
+			require.Equal(t, 200, code)
+			assert.Contains(t, curves, want)
+		}
+	}
+
+	f, err := os.OpenFile(filepath.Join(dir, metricsFile), os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	_, err = f.WriteAt([]byte("{{"), 0) // is not looked at again
+	require.NoError(t, err)
+	_, err = f.Seek(0, io.SeekEnd)
+	require.NoError(t, err)
+	_, err = fmt.Fprintf(f, `{"step":%d,"loss":7}`+"\n", steps+1)
+	require.NoError(t, err)
+	s.poll()
+	found := s.list()[0].summary()
+	assert.EqualValues(t, steps+1, found.Step)
+	assert.EqualValues(t, 7, found.Last["loss"])
+	assert.Empty(t, found.Warnings)
+}
+
+// A mean is drawn as if it began with the first step, also where it begins later.
+func TestMeanBeginsBeforeTheView(t *testing.T) {
 	const steps = 20_000
 	dir := t.TempDir()
 	longRun(t, dir, steps)
-	s := open(t, dir)
-	s.poll()
+	table := open(t, dir).list()[0].table
 	for _, name := range []string{"loss", "tokens_per_second"} {
-		for _, span := range []float64{2048, 8192} {
-			draw := func(bucket float64) curve {
-				curves, err := drawAll(s.list()[0].table, []string{name}, 0, view{from: 1, to: steps, bucket: bucket, span: span})
-				require.NoError(t, err)
-				return curves[0]
-			}
-			points, strips := draw(1), draw(4*table.StripPoints)
-			require.Len(t, points.x, steps-map[string]int{"tokens_per_second": 1}[name])
-			require.Less(t, len(strips.x), 4*table.StripPoints*2) // the lines that fill no block are points
-			for i, x := range strips.x {
-				at := below(points.x, x)
-				if x < 4096 {
-					continue
+		for _, span := range []float64{2, 32, 500} {
+			all := table.draw(name, 0, view{from: 1, to: steps, bucket: 1, span: span})
+			for _, from := range []float64{2, 100, steps/3 + 40, 15_000} {
+				part := table.draw(name, 0, view{from: from, to: steps, bucket: 1, span: span})
+				at := below(all.x, from) - 1
+				require.Equal(t, all.x[at:], part.x)
+				for i, y := range part.y {
+					require.InEpsilon(t, all.y[at+i], y, 1e-12, "%s, span %g, from %g, step %g", name, span, from, part.x[i])
 				}
-				assert.InEpsilon(t, points.y[at], strips.y[i], 0.01, "%s, span %g, step %g", name, span, x)
 			}
 		}
 	}

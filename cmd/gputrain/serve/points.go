@@ -3,158 +3,42 @@ package serve
 import (
 	"math"
 	"slices"
-	"strings"
+	"sort"
 
-	"gputrain/train/table"
+	"gputrain/cmd/gputrain/follow"
 )
 
-// point is a value of a series, where it stands on an axis, what it weighs in a mean, and how many points it stands for there.
-type point struct {
-	x, y, weight float64
-	count        int
-}
+// point is a value of a series, where it stands on an axis, and what it weighs in a mean.
+type point struct{ x, y, weight float64 }
 
-// line is a series on its way to a curve.
-type line struct {
-	*drawing
-	name   string
-	first  int  // the block with the first point to draw
-	weighs bool // in the mean, by the time that each step took
-}
+// farSpans is how many times its span a mean begins before the view: what comes before weighs e^-40 there, less than rounding does.
+const farSpans = 20
 
-// farBlocks are so many lines before a view that what is there has no more weight in a mean over 1,024 points, the widest of the page, than rounding has:
-// of those before, strips do.
-const farBlocks = 3
-
-// drawAll draws series over an axis. A block is read if it reaches into the view, or for a mean. Its strips are read instead of its points where several of
-// them share a bucket: a curve of ten million steps is drawn of a few thousand strips, and spikes of one step are in these.
-func drawAll(t *table.Table, names []string, axis int, v view) ([]curve, error) {
-	lines, first := make([]*line, len(names)), t.Blocks()
-	for i, name := range names {
-		lines[i] = &line{newDrawing(v), name, firstBlock(t, name, axis, v), v.span >= 2 && weighed(t, name)}
-		if first = min(first, lines[i].first); v.span >= 2 {
-			first = 0
-		}
-	}
-	var x, y, took table.Column
-	var strips table.Strips
-	for block := first; block < t.Blocks(); block++ {
-		hasAxis := false
-		for _, l := range lines {
-			if has, _ := t.Has(block, l.name); !has || l.over || block < l.first && v.span < 2 {
-				continue
-			}
-			if !hasAxis {
-				if err := t.ReadAxis(block, axis, &x); err != nil {
-					return nil, err
-				}
-				hasAxis = true
-			}
-			strips.Strip = strips.Strip[:0]
-			if block+farBlocks < l.first || coarse(t, block, axis, v) {
-				if err := t.ReadStrips(block, l.name, &strips); err != nil {
-					return nil, err
-				}
-			}
-			if len(strips.Strip) > 0 {
-				l.addStrips(strips.Strip, x.Value)
-				continue
-			}
-			if err := l.addPoints(t, block, x.Value, &y, &took); err != nil {
-				return nil, err
-			}
-		}
-	}
-	curves := make([]curve, len(lines))
-	for i, l := range lines {
-		curves[i] = l.finish()
-	}
-	return curves, nil
-}
-
-// coarse tells whether buckets are so wide that each has several strips of a block's lines.
-func coarse(t *table.Table, block, axis int, v view) bool {
-	first, last := t.Range(block, axis)
-	return v.bucket*float64(t.BlockLines(block)) >= 4*table.StripPoints*(last-first)
-}
-
-// addPoints adds all points of a block.
-func (l *line) addPoints(t *table.Table, block int, x []float64, y, took *table.Column) error {
-	if err := t.ReadSeries(block, l.name, y); err != nil {
-		return err
-	}
-	if l.weighs {
-		if err := t.ReadSeries(block, stepMS, took); err != nil {
-			return err
-		}
-	}
+// draw draws a series over an axis, from the last point before the view.
+func (t *table) draw(name string, axis int, v view) curve {
+	s, took, x := t.series[name], t.series[stepMS], t.axes[axis]
+	d := newDrawing(v)
+	first := max(0, sort.Search(len(s.line), func(i int) bool { return x[s.line[i]] >= v.from })-1)
 	at := 0
-	for i, line := range y.Line {
-		p := point{x: x[line], y: y.Value[i], weight: 1, count: 1}
-		if l.weighs {
-			for took.Line[at] < line {
+	if d.mean.span >= 2 {
+		first = max(0, first-farSpans*int(math.Ceil(d.mean.span)))
+		d.mean.n = first
+	}
+	weighed := v.span >= 2 && s.weighed()
+	for i := first; i < len(s.line) && !d.over; i++ {
+		p := point{x: x[s.line[i]], y: s.value[i], weight: 1}
+		if weighed {
+			if i == first {
+				at, _ = slices.BinarySearch(took.line, s.line[i])
+			}
+			for took.line[at] < s.line[i] {
 				at++
 			}
-			p.weight = took.Value[at]
+			p.weight = took.value[at]
 		}
-		l.add(p)
+		d.add(p)
 	}
-	return nil
-}
-
-// addStrips adds the extremes of strips, or for a mean one point for each, where its last one is.
-func (l *line) addStrips(strips []table.Strip, x []float64) {
-	for _, s := range strips {
-		last := -1
-		for i, p := range s.Points {
-			if p.Finite() {
-				last = i
-			}
-		}
-		for i, p := range s.Points {
-			switch {
-			case l.span < 2 || !p.Finite():
-				l.add(point{x: x[p.At], y: p.Value, weight: 1, count: 1})
-			case i < last:
-			case l.weighs:
-				l.add(point{x: x[p.At], y: s.TimedMean, weight: s.StepMS, count: s.Count})
-			default:
-				l.add(point{x: x[p.At], y: s.Mean, weight: 1, count: s.Count})
-			}
-		}
-	}
-}
-
-// firstBlock is the one with the last point before a view.
-func firstBlock(t *table.Table, name string, axis int, v view) int {
-	first := 0
-	for block := range t.Blocks() {
-		if _, last := t.Range(block, axis); last >= v.from {
-			break
-		}
-		if has, _ := t.Has(block, name); has {
-			first = block
-		}
-	}
-	return first
-}
-
-// stepMS is the series of the time that a step took.
-const stepMS = "step_ms"
-
-// weighed says whether a series is of shares or rates, and the time of each step is known: a mean of these counts every step by its time, or a short one
-// would seem to be all that the devices did.
-func weighed(t *table.Table, name string) bool {
-	family, _, _ := strings.Cut(name, ".")
-	if !strings.HasSuffix(family, "_per_second") && !slices.Contains([]string{"mfu", "stage_busy", "bubble", "transfer"}, family) {
-		return false
-	}
-	for block := range t.Blocks() {
-		if has, timed := t.Has(block, name); has && !timed {
-			return false
-		}
-	}
-	return true
+	return d.finish()
 }
 
 // curve is what is drawn of a series: at most four points a bucket, in their order, and where values stand that are not finite.
@@ -180,8 +64,8 @@ type drawing struct {
 	within bool
 	over   bool // what comes is behind the view
 	bucket float64
-	kept   table.Extremes[float64]
-	points []table.Point[float64]
+	kept   follow.Extremes[float64]
+	points []follow.Point[float64]
 }
 
 func newDrawing(v view) *drawing {
@@ -242,8 +126,7 @@ func (d *drawing) finish() curve {
 
 // mean is the exponential mean of all values so far: value n weighs 2/(s+1) against what was before it, where s grows by a quarter with
 // each value until it is span, so that the fall at the beginning of a run is not smoothed away. With weights it is such a mean of value times
-// weight over one of the weights: tokens a second weigh by their seconds. A value that is not finite stays what it is, and out of the mean. A point that
-// stands for several counts as so many of its value.
+// weight over one of the weights: tokens a second weigh by their seconds. A value that is not finite stays what it is, and out of the mean.
 type mean struct {
 	span         float64
 	sum, weights float64
@@ -254,16 +137,8 @@ func (m *mean) add(p point) float64 {
 	if math.IsNaN(p.y) || math.IsInf(p.y, 0) {
 		return p.y
 	}
-	left := 1.0 // of what was before
-	if full := 1 + float64(m.n)/4; full >= m.span {
-		left = math.Pow(1-2/(m.span+1), float64(p.count))
-		m.n += p.count
-	} else {
-		for range p.count {
-			left *= 1 - 2/(min(m.span, 1+float64(m.n)/4)+1)
-			m.n++
-		}
-	}
+	left := 1 - 2/(min(m.span, 1+float64(m.n)/4)+1) // of what was before
+	m.n++
 	m.sum += (p.y*p.weight - m.sum) * (1 - left)
 	m.weights += (p.weight - m.weights) * (1 - left)
 	return m.sum / m.weights

@@ -2,9 +2,7 @@ package serve
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -14,9 +12,7 @@ import (
 	"time"
 
 	"gputrain/cmd/gputrain/follow"
-	"gputrain/internal/stranger"
 	"gputrain/train/runfile"
-	"gputrain/train/table"
 )
 
 // Files of a run directory, the only ones that are read.
@@ -37,7 +33,7 @@ type run struct {
 
 	mu          sync.Mutex
 	metrics     follow.Lines
-	table       *table.Table // of its lines; nil: none have been read
+	table       *table // of its lines; nil: it has not been looked at
 	samples     list
 	histograms  list
 	sessions    list // of processes, each with the step that it went on from
@@ -53,7 +49,7 @@ type run struct {
 func newRun(id int, dir string) *run {
 	return &run{
 		id: id, dir: dir,
-		samples: list{lines: follow.Lines{Name: samplesFile}}, histograms: list{lines: follow.Lines{Name: histogramsFile}}, sessions: list{lines: follow.Lines{Name: sessionsFile}},
+		metrics: follow.Lines{Name: metricsFile}, samples: list{lines: follow.Lines{Name: samplesFile}}, histograms: list{lines: follow.Lines{Name: histogramsFile}}, sessions: list{lines: follow.Lines{Name: sessionsFile}},
 	}
 }
 
@@ -88,13 +84,18 @@ func (r *run) poll(next func() int64) {
 		}
 		r.settingsAge, changed = info.ModTime(), true
 	}
-	failed(r.pollMetrics(root, func(rewound bool) {
+	if r.table == nil {
+		r.table = newTable()
+	}
+	failed(r.metrics.Poll(root, func() {
+		r.table, changed, r.version = newTable(), true, next()
+		r.rewound = r.version
+	}, func(line []byte, _ int64) {
 		changed = true
-		if rewound {
-			r.version = next()
-			r.rewound = r.version
+		if err := r.table.add(line); err != nil {
+			failed(fmt.Errorf("%s: line %d: %w", metricsFile, r.table.lines(), err))
 		}
-	}, failed))
+	}))
 	for _, l := range []*list{&r.samples, &r.histograms, &r.sessions} {
 		grown, err := l.poll(root)
 		failed(err)
@@ -112,62 +113,6 @@ func (r *run) poll(next func() int64) {
 	if len(warnings) > 0 || changed {
 		r.warn(next, warnings)
 	}
-}
-
-// pollMetrics reads the lines of metrics.jsonl that are new: of those in its index only the marks.
-func (r *run) pollMetrics(root *os.Root, changed func(rewound bool), failed func(error)) error {
-	if r.table == nil {
-		r.table = table.New(table.Temporary)
-		r.metrics = follow.Lines{Name: metricsFile}
-		if err := r.loadIndex(root); err != nil {
-			failed(err)
-		}
-		if r.table.Lines() > 0 {
-			changed(false)
-		}
-	}
-	lost := false
-	err := r.metrics.Poll(root, func(keep int) {
-		if err := r.table.Rewind(keep); err != nil { // its blocks were cut off as well
-			lost = true
-		}
-		changed(true)
-	}, func(line []byte, offset, length int64) {
-		if lost {
-			return
-		}
-		bad, err := r.table.Add(line, offset, length)
-		if bad != nil {
-			failed(fmt.Errorf("%s: line %d: %w", metricsFile, r.table.Lines(), bad))
-		}
-		failed(err)
-		changed(false)
-	})
-	if lost {
-		failed(r.table.Close())
-		r.table = nil
-		return errors.Join(err, r.pollMetrics(root, changed, failed))
-	}
-	return err
-}
-
-// loadIndex takes what the index beside metrics.jsonl has of it.
-func (r *run) loadIndex(root *os.Root) error {
-	index, err := stranger.OpenIn(root, table.File)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	log, err := stranger.OpenIn(root, metricsFile)
-	if err != nil {
-		return errors.Join(err, index.Close())
-	}
-	defer log.Close()
-	r.table.Load(log, index)
-	r.metrics.Skip(r.table.Marks())
-	return nil
 }
 
 // warn replaces the warnings.
@@ -222,13 +167,13 @@ func (r *run) summary() summary {
 		Samples: len(r.samples.items), Histograms: len(r.histograms.items), Warnings: append([]string{}, r.warnings...),
 		Changed: stamp(r.changed), Report: stamp(r.reportAge), Settings: stamp(r.settingsAge),
 	}
-	if r.table != nil && r.table.Lines() > 0 {
-		newest := r.table.Blocks() - 1
-		_, s.Step = r.table.Range(newest, 0)
-		_, s.Time = r.table.Range(newest, 2)
-		for _, name := range r.table.Names() {
-			v, _ := r.table.Newest(name)
-			s.Series, s.Last[name] = append(s.Series, name), value(v)
+	if r.table != nil {
+		_, s.Step = r.table.ends(0)
+		_, s.Time = r.table.ends(2)
+		s.Series = append(s.Series, r.table.names...)
+		for _, name := range r.table.names {
+			values := r.table.series[name].value
+			s.Last[name] = value(values[len(values)-1])
 		}
 	}
 	for _, set := range r.settings {

@@ -11,19 +11,19 @@ func decimate(points []point, column func(step int64) int) (runs [][]point, brok
 			runs, run = append(runs, run), nil
 		}
 	}
-	in := func(i int) float64 { return float64(column(points[i].Step)) }
-	for kept, bad := range follow.Extremes(0, len(points), in, func(i int) float64 { return points[i].Value }) {
-		if bad >= 0 {
-			broken = append(broken, points[bad])
+	var extremes follow.Extremes[point]
+	var kept []follow.Point[point]
+	for i := 0; i < len(points); {
+		for k := column(points[i].Step); i < len(points) && column(points[i].Step) == k; i++ {
+			extremes.Add(points[i], points[i].Value)
 		}
-		for _, i := range kept {
-			if i > bad && bad >= 0 {
-				flush()
-				bad = -1
+		kept = extremes.Take(kept[:0])
+		for _, p := range kept {
+			if p.Finite() {
+				run = append(run, p.At)
+				continue
 			}
-			run = append(run, points[i])
-		}
-		if bad >= 0 {
+			broken = append(broken, p.At)
 			flush()
 		}
 	}

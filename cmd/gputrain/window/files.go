@@ -38,7 +38,7 @@ func (f *files) read() error {
 	again := false
 	poll := func(l *follow.Lines, use func(line []byte) error) error {
 		var wrong error
-		err := l.Poll(root, func(int) { again = true }, func(line []byte, _, _ int64) {
+		err := l.Poll(root, func() { again = true }, func(line []byte, _ int64) {
 			if !again && wrong == nil {
 				wrong = use(line)
 			}
