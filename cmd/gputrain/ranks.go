@@ -114,7 +114,7 @@ func (c *trainCmd) configure(ctx context.Context, cfg *runfile.Config) error {
 	}
 	timeout := cfg.Cluster.Timeout.Time()
 	if timeout == 0 {
-		return usageError{fmt.Errorf("run file: cluster.timeout (%s): found none, wanted a time: a rank that is gone would be waited for without end", cfg.Origin("cluster.timeout"))}
+		return usageError{cfg.Invalid("cluster.timeout", "none", "a time: a rank that is gone would be waited for without end")}
 	}
 	c.group.SetTimeout(timeout)
 	c.group.Expect(train.StartPatience)

@@ -167,17 +167,17 @@ func (h *choosing) config(r *tuning.Recipe) (*runfile.Config, error) {
 // own refuses what tune does not leave to --set.
 func (h *choosing) own(cfg *runfile.Config) error {
 	switch {
-	case cfg.Origin("model.from") != tuning.OfModel:
-		return fmt.Errorf("tune: model.from (%s): found %s, wanted nothing: the model is the first argument", cfg.Origin("model.from"), cfg.Model.From)
-	case cfg.Origin("data.jsonl") != tuning.OfRows:
-		return fmt.Errorf("tune: data.jsonl (%s): found %s, wanted nothing: files of conversations are arguments",
-			cfg.Origin("data.jsonl"), strings.Join(cfg.Data.JSONL, ", "))
+	case tuning.Named(cfg, "model.from"):
+		return fmt.Errorf("tune: %s: found %s, wanted nothing: the model is the first argument", cfg.At("model.from"), cfg.Model.From)
+	case tuning.Named(cfg, "data.jsonl"):
+		return fmt.Errorf("tune: %s: found %s, wanted nothing: files of conversations are arguments",
+			cfg.At("data.jsonl"), strings.Join(cfg.Data.JSONL, ", "))
 	case cfg.Preference.On():
-		return fmt.Errorf("tune: preference.loss (%s): found %s, wanted nothing: %s",
-			cfg.Origin("preference.loss"), cfg.Preference.Loss, preferring(h.given.Model, h.given.Rows))
+		return fmt.Errorf("tune: %s: found %s, wanted nothing: %s",
+			cfg.At("preference.loss"), cfg.Preference.Loss, preferring(h.given.Model, h.given.Rows))
 	case !cfg.LoRA.On():
-		return fmt.Errorf("tune: lora.rank (%s): found 0, wanted 1 or more: gputrain train --set model.from=%s trains all of a model",
-			cfg.Origin("lora.rank"), shellWord(h.given.Model))
+		return fmt.Errorf("tune: %s: found 0, wanted 1 or more: gputrain train --set model.from=%s trains all of a model",
+			cfg.At("lora.rank"), shellWord(h.given.Model))
 	case cfg.Pipeline.Stages > 1:
 		return errors.New("tune: pipeline.stages: found more than 1, wanted 1: gputrain train takes a run file with stages")
 	}

@@ -27,7 +27,7 @@ func (h *choosing) read(ctx context.Context) (*texts.Corpus, *runfile.Config, er
 		return nil, nil, err
 	}
 	text, err := h.text(ctx, cfg, h)
-	if errors.Is(err, chat.ErrRewritten) && cfg.Origin("data.learn_last") == "default" {
+	if errors.Is(err, chat.ErrRewritten) && cfg.IsDefault("data.learn_last") {
 		h.given.LastOnly = true
 		fmt.Fprintf(h, "gputrain: tune: %v\ngputrain: tune: so of each conversation the last answer learns alone (data.learn_last)\n", err)
 		if cfg, err = h.config(nil); err == nil {
@@ -37,7 +37,7 @@ func (h *choosing) read(ctx context.Context) (*texts.Corpus, *runfile.Config, er
 	if err != nil {
 		return nil, nil, err
 	}
-	if all, ok := text.Train.(*texts.Documents); ok && cfg.Origin("data.validation") != "default" && cfg.Data.Validation == 0 {
+	if all, ok := text.Train.(*texts.Documents); ok && !cfg.IsDefault("data.validation") && cfg.Data.Validation == 0 {
 		h.given.Validation, err = tuning.Share(all.Count())
 		text.Close()
 		if err != nil {

@@ -78,7 +78,7 @@ func Resolve(spec *runfile.Config, w World) (*Plan, error) {
 
 // tell tells of a default that is made for other values.
 func (p *Plan) tell(key string, found any) {
-	if from := p.Spec.Origin(key); !p.Spec.Given(key) && !p.Spec.IsDefault(key) {
-		p.Told = append(p.Told, fmt.Sprintf("%s %v (%s)", key, found, from))
+	if !p.Spec.Given(key) && !p.Spec.IsDefault(key) {
+		p.Told = append(p.Told, fmt.Sprintf("%s %v (%s)", key, found, p.Spec.Origin(key)))
 	}
 }

@@ -91,7 +91,7 @@ func (c *Config) AsBegun(dir string, reschedule bool) error {
 		reflect.ValueOf(&c.Run).Elem().FieldByIndex(f.index).Set(reflect.ValueOf(was.Run).FieldByIndex(f.index))
 		c.origin[key] = was.origin[key]
 	}
-	if c.Origin(evalTokensKey) == byDefault { // however long the run is to be now
+	if c.IsDefault(evalTokensKey) { // however long the run is to be now
 		c.origin[evalTokensKey] = byDefault + ": as the run began"
 	}
 	c.begun, c.resumed = !reschedule, true
@@ -101,10 +101,10 @@ func (c *Config) AsBegun(dir string, reschedule bool) error {
 // FitContext lays the most that model.from has in place of a default above it, and refuses more where somebody has named it. A run that goes on keeps what it has
 // recorded, which an earlier program took for the most.
 func (c *Config) FitContext(most int) error {
-	switch from := c.Origin(contextKey); {
-	case c.Model.From == "" || c.resumed || c.Model.Context <= most || from == byDefault:
+	switch {
+	case c.Model.From == "" || c.resumed || c.Model.Context <= most || c.IsDefault(contextKey):
 		return nil
-	case !from.IsDefault():
+	case c.Given(contextKey):
 		return c.Invalid(contextKey, c.Model.Context, fmt.Sprintf("at most %d, the context of %s", most, c.Model.From))
 	}
 	c.Model.Context = most

@@ -36,8 +36,7 @@ func (t Tokens) chatsBy(cfg *runfile.Config, from *hub.Bundle, what string) (tex
 	}
 	if t.Tokenizer == nil {
 		if what != "" {
-			return c, fmt.Errorf("run file: data.template (%s): found %s, wanted none without a tokenizer: data.tokenizer, or a directory in model.from that has one",
-				cfg.Origin("data.template"), what)
+			return c, cfg.Invalid("data.template", what, "none without a tokenizer: data.tokenizer, or a directory in model.from that has one")
 		}
 		return c, nil
 	}

@@ -45,8 +45,8 @@ func Divide(ctx context.Context, cfg *runfile.Config, m *mesh.Mesh) error {
 
 // aloneError says how a run whose stages are on several ranks is started.
 func aloneError(cfg *runfile.Config, ranks int) error {
-	return &UsageError{fmt.Errorf("run file: pipeline.adapters (%s): found stages on %d ranks and one process, wanted %d processes or a multiple: mpirun -n %d gputrain train run.yaml",
-		cfg.Origin("pipeline.adapters"), ranks, ranks, ranks)}
+	return &UsageError{cfg.Wrong("pipeline.adapters", fmt.Errorf("found stages on %d ranks and one process, wanted %d processes or a multiple: mpirun -n %d gputrain train run.yaml",
+		ranks, ranks, ranks))}
 }
 
 // OnRanks are the stages of a run on several ranks, as one of these has them.

@@ -58,8 +58,8 @@ func numbered(cfg *runfile.Config, index int) (gpu.Adapter, error) {
 		for _, a := range all {
 			names = append(names, a.String())
 		}
-		return gpu.Adapter{}, &UsageError{fmt.Errorf("run file: pipeline.adapters (%s): found adapter %d, wanted 0 to %d: gputrain devices lists them: %s",
-			cfg.Origin("pipeline.adapters"), index, len(all)-1, strings.Join(names, "; "))}
+		return gpu.Adapter{}, &UsageError{cfg.Wrong("pipeline.adapters", fmt.Errorf("found adapter %d, wanted 0 to %d: gputrain devices lists them: %s",
+			index, len(all)-1, strings.Join(names, "; ")))}
 	}
 	return all[index], nil
 }
@@ -78,7 +78,7 @@ func DeviceOptions(cfg *runfile.Config, adapters ...gpu.Adapter) (o gpu.Options,
 	o.Matrix = cfg.Device.Matrix == "auto" && cfg.Train.Products == "f16"
 	for _, a := range adapters {
 		if o.Texels > gpu.TexelsOff && a.Limits.TexelBindings == 0 {
-			return o, &UsageError{fmt.Errorf("run file: device.texels (%s): found %s, which reads no textures, with %s: wanted auto or off", cfg.Origin("device.texels"), o.Texels, a)}
+			return o, &UsageError{cfg.Wrong("device.texels", fmt.Errorf("found %s, which reads no textures, with %s: wanted auto or off", o.Texels, a))}
 		}
 	}
 	return o, nil
@@ -128,7 +128,7 @@ func Units(cfg *runfile.Config, c state.Config) ([]partition.Unit, error) {
 		if len(cfg.Pipeline.Rules) > 0 {
 			key = "pipeline.rules"
 		}
-		return nil, &UsageError{fmt.Errorf("run file: %s (%s): %w", key, cfg.Origin(key), err)}
+		return nil, &UsageError{cfg.Wrong(key, err)}
 	}
 	return units, nil
 }

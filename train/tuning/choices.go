@@ -50,7 +50,7 @@ var unsaid = []string{"model.from", "data.jsonl", "data.learn_last"}
 func (r Recipe) Choices(run *runfile.Config) []Choice {
 	values, names := map[string]Key{}, []string{}
 	for _, s := range setup.Settings(run, nil) {
-		if origin := runfile.Origin(s.Origin); !origin.IsDefault() {
+		if run.Given(s.Key) {
 			values[s.Key] = key(s.Key, s.Value)
 			names = append(names, s.Key)
 		}
@@ -79,7 +79,7 @@ func (r Recipe) Choices(run *runfile.Config) []Choice {
 }
 
 // wanted tells that the user has named a value.
-func (f inForce) wanted(key string) bool { return wanted(f.run, key) }
+func (f inForce) wanted(key string) bool { return Named(f.run, key) }
 
 // adapters says which adapters are trained.
 func (f inForce) adapters() string {

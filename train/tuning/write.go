@@ -73,12 +73,12 @@ const File = "tune.yaml"
 
 // Origins of values until the file is written: arguments of the command, and what is chosen.
 const (
-	OfModel runfile.Origin = "MODEL"
-	OfRows  runfile.Origin = "DATA"
+	ofModel runfile.Origin = "MODEL"
+	ofRows  runfile.Origin = "DATA"
 	chosen  runfile.Origin = "chosen by tune"
 )
 
-var arguments = map[string]runfile.Origin{"model.from": OfModel, "data.jsonl": OfRows}
+var arguments = map[string]runfile.Origin{"model.from": ofModel, "data.jsonl": ofRows}
 
 // Config is the run file of what is given and of a recipe, nil for none yet, with what the user sets over it.
 func Config(g Given, r *Recipe, environ, sets []string) (*runfile.Config, error) {
@@ -100,10 +100,10 @@ func Config(g Given, r *Recipe, environ, sets []string) (*runfile.Config, error)
 			return nil, err
 		}
 	}
-	if r == nil && !run.LoRA.On() && !wanted(run, "lora.rank") { // it is yet to be chosen
+	if r == nil && !run.LoRA.On() && !Named(run, "lora.rank") { // it is yet to be chosen
 		r = &Recipe{Rank: 1}
 		for _, k := range r.adapters() {
-			if wanted(run, k.Name) {
+			if Named(run, k.Name) {
 				continue
 			}
 			if err := run.Lay(k.Name, k.Value, chosen); err != nil {
@@ -135,15 +135,15 @@ func WantedOf(run *runfile.Config) (w Wanted) {
 			}
 		},
 	} {
-		if wanted(run, key) {
+		if Named(run, key) {
 			lay()
 		}
 	}
 	return w
 }
 
-// wanted tells that the user has named a value of a run file of choices.
-func wanted(run *runfile.Config, key string) bool {
+// Named tells that the user has named a value of a run file of choices.
+func Named(run *runfile.Config, key string) bool {
 	from := run.Origin(key)
 	return !from.IsDefault() && from != chosen && from != arguments[key]
 }
