@@ -32,7 +32,7 @@ var (
 		{regexp.MustCompile(`run\.given-[0-9a-f]{8}`), "run.given-#"},            // a digest of a file that may name the side's folder
 		{regexp.MustCompile(`(?m)^[a-z][a-z' ]*, \d+ s\n`), ""},                  // a phase that takes long says so
 		{regexp.MustCompile(`(?m)^time +at least .*$`), "time       at least #"}, // with what choosing has taken so far
-		{regexp.MustCompile(`at [\d.]+ [kMG]B/s$`), "at # MB/s"},
+		{regexp.MustCompile(`(?m)at [\d.]+ [kMG]?B/s$`), "at # MB/s"},
 	}
 	// training are those of commands that train, or that look at the machine's memory.
 	training = []rule{
