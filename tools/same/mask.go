@@ -32,7 +32,7 @@ var (
 		{regexp.MustCompile(`run\.given-[0-9a-f]{8}`), "run.given-#"},            // a digest of a file that may name the side's folder
 		{regexp.MustCompile(`(?m)^[a-z][a-z' ]*, \d+ s\n`), ""},                  // a phase that takes long says so
 		{regexp.MustCompile(`(?m)^time +at least .*$`), "time       at least #"}, // with what choosing has taken so far
-		{regexp.MustCompile(`at [\d.]+ [kMG]B/s$`), "at # MB/s"},
+		{regexp.MustCompile(`(?m)at [\d.]+ [kMG]?B/s$`), "at # MB/s"},
 	}
 	// training are those of commands that train, or that look at the machine's memory.
 	training = []rule{
@@ -40,6 +40,8 @@ var (
 		{regexp.MustCompile(`(?m)^after \d+ steps: the run takes .*\n`), ""},  // said where the forecast was wrong
 		{regexp.MustCompile(`(?m)^a step is cut into \d+ submits, .*\n`), ""}, // by measured speeds
 		{regexp.MustCompile(`metrics of step (\d+), in .*`), "metrics of step $1, in #"},
+		{regexp.MustCompile(`(?m), in [\d.]+ (ms|s|min)$`), ", in #"},
+		{regexp.MustCompile(`\d+ tokens a second;`), "# tokens a second;"},
 		{regexp.MustCompile(`made in [\d.]+ (ms|s|m)\b`), "made in #"},
 		{regexp.MustCompile(`of the disk, which has .*`), "of the disk, which has #"},
 		{regexp.MustCompile(`of [\d.]+ GiB`), "of # GiB"},
@@ -47,7 +49,7 @@ var (
 	}
 	// lines are those of lines of JSON; keys without a meaning on another day go before.
 	lines = []rule{{regexp.MustCompile(`("name":"(?:peak|program)","value":)"[^"]*"`), `$1"#"`}}
-	// report are those of a report.
+	// report are those of a report, as a file or as it is said.
 	report = []rule{
 		{regexp.MustCompile(`(?s)## Time\n.*?\n## `), "## "},
 		{regexp.MustCompile(`(?m)^\| (peak|time in steps|(?:tokens|pairs) a second|model operations|wait for data|process|stages|ranks|program)\b.*$`), "| $1 #"},
@@ -67,7 +69,7 @@ func maskText(text string, on *side, measured bool) string {
 	text = strings.ReplaceAll(text, filepath.Dir(on.program), "BIN")
 	text = apply(text, always)
 	if measured {
-		text = apply(text, training)
+		text = apply(apply(text, training), report)
 	}
 	return text
 }
@@ -142,7 +144,7 @@ func (on *side) files(dir string, said outcome) error {
 		case strings.HasSuffix(strings.TrimSuffix(base, ".cut"), ".jsonl"):
 			said[key], err = maskLines(raw, on, nil)
 		case base == "report.md":
-			said[key] = apply(maskText(string(raw), on, true), report)
+			said[key] = maskText(string(raw), on, true)
 		case base == "manifest.json": // digests of files that name the side's folder
 			said[key] = digests.ReplaceAllString(maskText(string(raw), on, true), "#")
 		case bytes.IndexByte(raw, 0) >= 0:
