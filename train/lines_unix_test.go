@@ -25,7 +25,7 @@ func TestLogRefusesAPipe(t *testing.T) {
 func TestRunDirectoryOfAStranger(t *testing.T) {
 	for name, of := range map[string]func(dir string) error{
 		markerFile:  take,
-		runFile:     func(dir string) error { _, err := storedSettings(dir); return err },
+		runFile:     func(dir string) error { _, err := readEarlier(dir); return err },
 		metricsFile: func(dir string) error { _, _, _, err := readMetrics(filepath.Join(dir, metricsFile)); return err },
 	} {
 		dir := t.TempDir()

@@ -78,10 +78,14 @@ func (t *opening) takeDirectory() (reached int64, err error) {
 	case err != nil:
 		return 0, err
 	case len(steps) > 0:
-		if err := t.accumulate(); err != nil {
+		e, err := readEarlier(c.Dir)
+		if err != nil {
 			return 0, err
 		}
-		t.decided, err = readReschedule(*c)
+		if err := t.accumulate(e); err != nil {
+			return 0, err
+		}
+		t.decided, err = e.reschedule(*c)
 		return steps[0], t.dir.advised(*c, err)
 	case c.Reschedule:
 		return 0, fmt.Errorf("train: run directory %q: reschedule: %w", c.Dir, ErrNoRun)
@@ -90,8 +94,8 @@ func (t *opening) takeDirectory() (reached int64, err error) {
 }
 
 // accumulate adds up gradients as the run in the directory began to.
-func (t *opening) accumulate() error {
-	c, said, err := t.config.accumulatingAs(t.config.Dir)
+func (t *opening) accumulate(e earlier) error {
+	c, said, err := t.config.accumulatingAs(e)
 	switch {
 	case err != nil:
 		return err

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	"gputrain/internal/stranger"
 	"gputrain/optim"
 )
 
@@ -37,26 +35,22 @@ type decision struct {
 
 var decisionLine = regexp.MustCompile(`(?m)^# (rescheduled at step (\d+): .*)$`)
 
-// readReschedule compares the settings of the run directory, which has checkpoints, and reads what was decided before.
-func readReschedule(c Config) (reschedule, error) {
+// reschedule compares the settings of the run directory, which has checkpoints, and reads what was decided before.
+func (e earlier) reschedule(c Config) (reschedule, error) {
 	var r reschedule
-	changes, moved, err := compareSettings(c.Dir, c.Settings, c.Reschedule)
+	changes, moved, err := e.compare(c.Settings, c.Reschedule)
 	if err != nil {
 		return r, err
 	}
 	r.changes = changes
-	text, err := stranger.Read(filepath.Join(c.Dir, runFile))
-	if err != nil {
-		return r, fmt.Errorf("train: run directory: %w", err)
-	}
-	for _, m := range decisionLine.FindAllSubmatch(text, -1) {
+	for _, m := range decisionLine.FindAllSubmatch(e.record, -1) {
 		step, err := strconv.ParseInt(string(m[2]), 10, 64)
 		if err != nil {
 			return r, fmt.Errorf("train: run directory %q: %s: %q: %w", c.Dir, runFile, m[0], err)
 		}
 		r.decisions = append(r.decisions, decision{step, string(m[1])})
 	}
-	if m := originLine.FindSubmatch(text); m != nil {
+	if m := originLine.FindSubmatch(e.record); m != nil {
 		r.origin = string(m[1])
 	}
 	for _, m := range moved {

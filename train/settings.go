@@ -3,17 +3,14 @@ package train
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"gputrain/internal/stranger"
 	"gputrain/train/runfile"
 )
 
@@ -196,21 +193,14 @@ func isDir(value string) bool {
 	return json.Unmarshal([]byte(value), &path) == nil && path != ""
 }
 
-// compareSettings compares the run.yaml of a directory with the settings of the run that wants to go on there. The error is a
+// compare compares the record with the settings of the run that wants to go on in the directory. The error is a
 // *ChangedError of the first setting, in their order, that is not free and differs; with reschedule those of the schedule may, and directories may have
 // moved: both are returned. A setting that came later than the record is, at its default, what the run has
 // always had.
-func compareSettings(dir string, settings []Setting, reschedule bool) (changes, moved []change, err error) {
-	stored, err := stranger.Read(filepath.Join(dir, runFile))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(bytes.TrimSpace(stored)) == 0 {
+func (e earlier) compare(settings []Setting, reschedule bool) (changes, moved []change, err error) {
+	dir, old := e.dir, e.settings
+	if len(bytes.TrimSpace(e.record)) == 0 {
 		return nil, nil, &DirError{dir, fmt.Errorf("found checkpoints without a whole %s, which says what run they are of; %s", runFile, stateSettings(dir))}
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("train: run directory: %w", err)
-	}
-	old, err := flatten(stored)
-	if err != nil {
-		return nil, nil, fmt.Errorf("train: run directory %q: %s: %w", dir, runFile, err)
 	}
 	text, err := settingsText(settings)
 	if err != nil {

@@ -163,3 +163,12 @@ func TestSettingsOfAConfiguration(t *testing.T) {
 	assert.True(t, found["optimizer.options.schedule"].Schedule)
 	assert.False(t, found["optimizer.options.learning_rate"].Schedule)
 }
+
+// compareSettings compares the record of a directory with settings.
+func compareSettings(dir string, settings []Setting, reschedule bool) (changes, moved []change, err error) {
+	e, err := readEarlier(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	return e.compare(settings, reschedule)
+}

@@ -1,0 +1,90 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"gputrain/gpu"
+	"gputrain/model"
+	"gputrain/state"
+)
+
+// recomputeKey is the setting that says what backward passes compute again.
+const recomputeKey = "train.recompute"
+
+// fit plans what the stages are to take. It decides what is computed again where that is left to the memory there is, and says it. run.yaml records
+// it: a run that goes on computes again what it did, and more if it has to.
+func (t *opening) fit(ctx context.Context) error {
+	c := &t.config
+	job, err := state.NewJob(c.State)
+	if err != nil {
+		return err
+	}
+	choices, had := job.Choices(), ""
+	if len(choices) > 1 {
+		e, err := readEarlier(c.Dir)
+		if err != nil {
+			return err
+		}
+		had = e.text(recomputeKey)
+	}
+	var kept, takes uint64
+	for i := max(0, slices.Index(model.Recomputes, had)); i < len(choices); i++ {
+		planned, err := t.team.target.Plan(ctx, choices[i].Config)
+		if err != nil {
+			return err
+		}
+		c.State, t.reporter.planned, takes = choices[i].Config, planned, planned.bytes()
+		if i == 0 {
+			kept = takes
+		}
+		if t.fits = planned.Fits; planned.Fits {
+			break
+		}
+	}
+	t.planCopy()
+	if len(choices) == 1 {
+		return nil
+	}
+	what := c.State.Recompute
+	c.Settings = slices.Clone(c.Settings)
+	for i, s := range c.Settings {
+		if s.Key == recomputeKey {
+			c.Settings[i].Value, c.Settings[i].Origin = what, fmt.Sprintf("%s of %s", state.RecomputeAuto, s.Origin)
+		}
+	}
+	if what == model.RecomputeNone {
+		return nil
+	}
+	if kept == 0 { // the run has begun with less
+		planned, err := t.team.target.Plan(ctx, choices[0].Config)
+		if err != nil {
+			return err
+		}
+		kept = planned.bytes()
+	}
+	text := fmt.Sprintf("%s, which takes %s instead of %s", what, gpu.SizeText(takes), gpu.SizeText(kept))
+	if what == had {
+		text += ", as before"
+	}
+	t.say("%s %s", recomputeKey, text)
+	t.reporter.facts.add("recompute", "%s", text)
+	return nil
+}
+
+// planCopy decides whether training goes on while a checkpoint is written: where there is room for a copy of it.
+func (t *opening) planCopy() {
+	h := t.reporter.planned.Host
+	t.saves.copies = h.Copies(t.config.SaveAsync)
+	if !t.saves.copies {
+		h.Copy = 0
+	}
+	t.reporter.facts.add("host memory planned", "%s", h)
+	if !t.saves.copies && t.config.SaveAsync && t.config.leads() {
+		text := fmt.Sprintf("a copy of a checkpoint takes %s, the host has %s left: training waits while a checkpoint is written",
+			gpu.SizeText(t.reporter.planned.Host.Copy), gpu.SizeText(h.Free))
+		t.say("train.save_async: %s", text)
+		t.reporter.facts.add("checkpoints", "%s", text)
+	}
+}
