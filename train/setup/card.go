@@ -246,11 +246,11 @@ func dataText(s *train.Summary, values map[string]runfile.Recorded) string {
 		parts = nil // the text that the program finds by itself
 	}
 	if a := s.Data; a != nil {
-		documents := map[bool]int{true: 0, false: a.Documents}[a.Pairs > 0]
+		documents := map[bool]int{true: 0, false: a.Documents}[a.Groups > 0]
 		for _, n := range []struct {
 			count int64
 			of    string
-		}{{int64(a.Files), "files"}, {a.Bytes, "bytes"}, {int64(documents), "documents"}, {int64(a.Pairs), "pairs"}, {a.Tokens, "tokens"}} {
+		}{{int64(a.Files), "files"}, {a.Bytes, "bytes"}, {int64(documents), "documents"}, {int64(a.Groups), "pairs"}, {a.Tokens, "tokens"}} {
 			if n.count > 0 {
 				parts = append(parts, strings.TrimSuffix(fmt.Sprintf("%d %s", n.count, n.of), map[bool]string{true: "s"}[n.count == 1]))
 			}
