@@ -169,9 +169,9 @@ func (h *choosing) own(cfg *runfile.Config) error {
 	case cfg.Origin("data.jsonl") != tuning.OfRows:
 		return fmt.Errorf("tune: data.jsonl (%s): found %s, wanted nothing: files of conversations are arguments",
 			cfg.Origin("data.jsonl"), strings.Join(cfg.Data.JSONL, ", "))
-	case cfg.Preference.On():
+	case cfg.Objective().Loss != "":
 		return fmt.Errorf("tune: preference.loss (%s): found %s, wanted nothing: %s",
-			cfg.Origin("preference.loss"), cfg.Preference.Loss, preferring(h.given.Model, h.given.Rows))
+			cfg.Origin("preference.loss"), cfg.Objective().Loss, preferring(h.given.Model, h.given.Rows))
 	case !cfg.LoRA.On():
 		return fmt.Errorf("tune: lora.rank (%s): found 0, wanted 1 or more: gputrain train --set model.from=%s trains all of a model",
 			cfg.Origin("lora.rank"), shellWord(h.given.Model))

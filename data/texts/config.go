@@ -44,7 +44,7 @@ type Config struct {
 	Vocab  int
 	Fields data.Fields // of JSONL
 	Layout data.Layout // of JSONL
-	// Format is what the rows of JSONL are: one of data.Formats, or data.FormatPairs; "" is data.FormatAuto. Where fields are named, rows are documents in these.
+	// Format is what the rows of JSONL are: one of data.Formats, or of the form of an objective (model.Loss.Form); "" is data.FormatAuto. Where fields are named, rows are documents in these.
 	Format string
 	Chats  Chats // of rows that are conversations
 	// Validation is the share of the tokens, or of the documents, kept for validation, in [0, 1).

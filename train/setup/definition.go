@@ -261,7 +261,7 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 	c := state.Config{Definition: def, Optimizer: optimizer, Batch: t.Batch / n, Microbatches: t.Accumulate * n, Seed: t.Seed}
 	c.ShardOptimizer = cfg.Cluster.ShardOptimizer
 	c.MeasureUpdates, c.Recompute, c.Accumulation = t.Spikes.UpdateNorm > 0, t.Recompute, t.Accumulation
-	c.Documents, c.Preference = cfg.KeepsApart() && !cfg.Preference.On(), cfg.Preference.Model()
+	c.Documents, c.Objective = cfg.KeepsApart(), cfg.Objective()
 	c.Companions = begin.Tokens.Companions
 	if err := cfg.FitContext(def.Context()); err != nil {
 		return state.Config{}, err

@@ -82,7 +82,7 @@ var kinds = []kind{
 	onFirst("optimizer", runOptimizer), onFirst("prng", runPRNG), onFirst("schedule", runSchedule), onFirst("clip", runClip), onFirst("wk_unit", runUnit),
 	{"model", runModel},
 	{"lora", runLoRA},
-	{"dpo", runPreference},
+	{"dpo", runDPO},
 	onFirst("nf4", runNF4),
 	{"packed", runPacked},
 }
