@@ -38,8 +38,8 @@ type rule struct {
 	is      error          // in place of why, to be known by
 }
 
-// ErrPreference is what is said of a row with a completion that is preferred to another one.
-var ErrPreference = errors.New("it is a row of preferences, of which one side is not to be learned; wanted preference.loss, " +
+// ErrOtherObjective is what is said of a row with a completion that is preferred to another one.
+var ErrOtherObjective = errors.New("it is a row of preferences, of which one side is not to be learned; wanted preference.loss, " +
 	"or data.format to read the row without that key")
 
 // rules are all of them. docs/chats.md has them as a table.
@@ -55,7 +55,7 @@ var rules = []rule{
 	{keys: append([]string{"tools", "functions", "chat_template_kwargs"}, passed...), read: inChats},
 	{keys: []string{"tools", "functions"}, refused: inPlain, why: "no template writes it beside texts; wanted prompt and completion as lists of messages"},
 	{
-		keys: []string{"chosen", "rejected", "rejected_response"}, refused: inRows &^ inTokens, unless: true, is: ErrPreference,
+		keys: []string{"chosen", "rejected", "rejected_response"}, refused: inRows &^ inTokens, unless: true, is: ErrOtherObjective,
 	},
 	{
 		keys: []string{"label", "kto_tag"}, refused: inChats | inPlain, says: isBool,

@@ -12,7 +12,7 @@ type Evaluation struct {
 	used    int64 // windows read, evenly spaced
 	first   int   // the batch of the whole that is batch 0
 	batches int
-	paired  bool // every two windows stay together
+	group   int64 // windows that stay together
 }
 
 // NewEvaluation evaluates a source in batches of batch windows of context tokens. When limit is above 0 and the source has more windows,
@@ -28,12 +28,13 @@ func NewEvaluation(source Source, context, batch, limit int) (*Evaluation, error
 	if err != nil {
 		return nil, fmt.Errorf("data: evaluation: %w", err)
 	}
-	e := &Evaluation{shelf: shelf, context: context, batch: batch, used: shelf.Windows()}
+	e := &Evaluation{shelf: shelf, context: context, batch: batch, used: shelf.Windows(), group: 1}
 	if limit > 0 {
 		e.used = min(e.used, int64(limit))
 	}
-	if p, ok := shelf.(interface{ Paired() bool }); ok && p.Paired() {
-		e.paired, e.used = true, max(2, e.used/2*2)
+	if g, ok := shelf.(interface{ Group() int }); ok && g.Group() > 1 {
+		e.group = int64(g.Group())
+		e.used = max(e.group, e.used/e.group*e.group)
 	}
 	e.batches = int((e.used + int64(batch) - 1) / int64(batch))
 	return e, nil
@@ -41,11 +42,8 @@ func NewEvaluation(source Source, context, batch, limit int) (*Evaluation, error
 
 // window is which of the whole is the one at i.
 func (e *Evaluation) window(i int64) int64 {
-	n := e.shelf.Windows()
-	if e.paired {
-		return int64(InPairs(uint64(i), func(pair uint64) uint64 { return pair * uint64(n/2) / uint64(e.used/2) }))
-	}
-	return i * n / e.used
+	n, used := uint64(e.shelf.Windows()/e.group), uint64(e.used/e.group)
+	return int64(InGroups(uint64(i), uint64(e.group), func(group uint64) uint64 { return group * n / used }))
 }
 
 // Windows is the number of windows of the whole that are read.

@@ -68,5 +68,5 @@ func Steps(source Source, context, batch int, seed uint64, epochs int) (int64, e
 	return int64((windows + uint64(batch) - 1) / uint64(batch)), nil
 }
 
-// InPairs is where window i of n lies, of which every two stay together in an order of n/2.
-func InPairs(i uint64, at func(pair uint64) uint64) uint64 { return 2*at(i/2) + i%2 }
+// InGroups is where window i lies, of which every n stay together, with the order of the groups.
+func InGroups(i, n uint64, at func(group uint64) uint64) uint64 { return n*at(i/n) + i%n }

@@ -20,7 +20,7 @@ type Walk interface {
 	Fill(b *Batch, row int, s State) error
 }
 
-// Shelf is windows side by side: together they have every label of a source once. Where every two windows stay together, it has a method Paired that says so.
+// Shelf is windows side by side: together they have every label of a source once. Where several windows stay together, it has a method Group that says how many.
 type Shelf interface {
 	Windows() int64
 	// Fill reads window i into a row of b.

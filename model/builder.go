@@ -36,10 +36,8 @@ func NewBuilder(def Definition, batch, seq int, o Options) (*Builder, error) {
 	case o.Window != 0 && (o.Loss || o.Training || o.Documents || o.Window < seq || o.Window > def.Context()):
 		return nil, fmt.Errorf("model: %s: build: window %d: want %d to the context %d, for logits alone", def.Kind(), o.Window, seq, def.Context())
 	}
-	if o.Preference != nil {
-		if err := checkPreference(def, batch, o); err != nil {
-			return nil, err
-		}
+	if err := o.Objective.check(def, batch, o); err != nil {
+		return nil, err
 	}
 	params := def.Params()
 	if o.adapted != nil {
@@ -173,12 +171,13 @@ func (b *Builder) Finish(x, head *graph.Value) (*Built, error) { return b.finish
 func (b *Builder) finish(x, head *graph.Value, limit float64) (*Built, error) {
 	x, head = b.adaptHead(x, head)
 	built := &Built{Graph: b.Graph}
-	if b.o.tokenLosses || b.o.Preference != nil {
+	build := b.o.Objective.Row().build
+	if b.o.tokenLosses || build != nil {
 		built.tokenLosses = b.Append(graph.HeadLoss{Cap: limit, Each: true}, x, head, b.labels()).Outputs[0]
 	}
 	switch {
-	case b.o.Preference != nil:
-		if err := b.prefer(built, built.tokenLosses); err != nil {
+	case build != nil:
+		if err := build(b, built, built.tokenLosses); err != nil {
 			return nil, err
 		}
 	case b.o.Loss:
@@ -203,6 +202,23 @@ func (b *Builder) labels() *graph.Value {
 func (b *Builder) scaled(built *Built, sum *graph.Value) {
 	built.LossSum = sum
 	built.Loss = b.Mul(sum, b.Input(InputLossScale, graph.Type{DType: array.F32}))
+}
+
+// tell makes Built.Sums of what a loss finds of each that counts.
+func (b *Builder) tell(built *Built, counts *graph.Value, found ...*graph.Value) {
+	for i, of := range found {
+		found[i] = b.Reshape(b.Sum(b.Mul(of, counts)), 1)
+	}
+	built.Sums = b.Concat(0, found...)
+}
+
+// reference is the loss of each label by the network without its adapters.
+func (b *Builder) reference() (*graph.Value, error) {
+	built, err := b.o.adapted.Definition.Build(b.batch, b.seq, Options{tokenLosses: true, into: b.Graph})
+	if err != nil {
+		return nil, err
+	}
+	return built.tokenLosses, nil
 }
 
 func (b *Builder) end(built *Built) (*Built, error) {

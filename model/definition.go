@@ -70,8 +70,8 @@ type Options struct {
 	Documents bool
 	// Training applies dropout where the definition has it; evaluation and sampling leave it out.
 	Training bool
-	// Preference makes the loss one of pairs, see there: rows 2i and 2i+1 are the chosen and the rejected completion of one prompt. nil: one of labels.
-	Preference *Preference
+	// Objective is what Loss is of.
+	Objective Objective
 
 	tokenLosses bool         // make Built.tokenLosses
 	into        *graph.Graph // the graph to build in; nil: a new one
@@ -82,30 +82,28 @@ type Options struct {
 	head   func(path string)
 }
 
-// Names of the inputs of a graph. Which of them there are follows from Options. With a Preference, pairs count instead of labels.
+// Names of the inputs of a graph. Which of them there are follows from Options; an Objective may have more of its own.
 const (
 	InputTokens     = "tokens"      // i32 [batch, seq]
 	InputLabels     = "labels"      // i32 [batch*seq], graph.IgnoreLabel does not count; with Loss
-	InputLossScale  = "loss_scale"  // f32 []: 1 over the labels counted in a whole update; with Loss
+	InputLossScale  = "loss_scale"  // f32 []: 1 over Counts.Of of a whole update; with Loss
 	InputDropoutKey = "dropout_key" // u32 [2], another for each batch; when Training and dropout > 0
 	InputRows       = "rows"        // i32 [Rows], indices into batch*seq; with Rows > 0
 	InputPositions  = "positions"   // i32 [batch, seq], each below Window and no two of a sequence the same; with Documents from 0 on in each; with either
 	InputFeatures   = "features"    // f32 [batch, in]; MLP, instead of tokens
 	InputTargets    = "targets"     // f32 [batch, out]; MLP with mean squared error, instead of labels
-	InputWeights    = "weights"     // f32 [batch*seq], of each label in the log-probability of its completion; with a Preference
-	InputPairs      = "pairs"       // f32 [batch/2]: 1 for a pair that counts, else 0; with a Preference
-	// InputLearnedScale is f32 []: the pairs of a whole update over the labels of its chosen rows; with ORPO.
-	InputLearnedScale = "learned_scale"
+	// InputLabelScale is f32 []: Counts.LabelScale of a whole update, for a loss that has a mean over labels in it.
+	InputLabelScale = "learned_scale"
 )
 
 // Built is a graph and its ends.
 type Built struct {
 	Graph *graph.Graph
-	// LossSum [] is the sum of the losses of the counted labels, Loss [] is LossSum times InputLossScale. With a Preference they are of
-	// pairs.
+	// LossSum [] is the sum of the losses of what counts, Loss [] is LossSum times InputLossScale.
 	LossSum, Loss *graph.Value
-	// Pairs is what is known of pairs, with a Preference.
-	Pairs *Pairs
+	// Sums are those of an objective's Loss.Sums, over what counts; nil where it has none. Figures are what it finds.
+	Sums    *graph.Value
+	Figures []Figure
 	// Logits is [batch*seq, vocab], or [Rows, vocab].
 	Logits *graph.Value
 	// Caches are inputs [batch, Window, width], one for each attention: an input that the graph changes in place, so that it finds there what
@@ -115,6 +113,12 @@ type Built struct {
 	Params []*graph.Value
 
 	tokenLosses *graph.Value // [batch*seq], of each label
+}
+
+// Figure is what a loss finds of each of Loss.Counts in a batch, [batch/Loss.Group], or a number [].
+type Figure struct {
+	Name  string
+	Value *graph.Value
 }
 
 // Specs are the parameters of def as a layout and an optimizer take them, in the order of a tree with a level for each part of a path, as JAX goes

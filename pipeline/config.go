@@ -106,7 +106,7 @@ func (j job) schedule() (*schedule.Schedule, error) {
 // Names of outputs.
 const (
 	lossOutput   = "loss"
-	pairsOutput  = "pairs"
+	sumsOutput   = "sums"
 	logitsOutput = "logits"
 )
 
@@ -117,8 +117,8 @@ func (j job) training() (*line, error) {
 		return nil, err
 	}
 	wanted := []partition.Output{{Name: lossOutput, Value: t.LossSum}}
-	if t.PairSums != nil {
-		wanted = append(wanted, partition.Output{Name: pairsOutput, Value: t.PairSums})
+	if t.Sums != nil {
+		wanted = append(wanted, partition.Output{Name: sumsOutput, Value: t.Sums})
 	}
 	cut, err := partition.NewCut(t.Graph, t.Forward, j.Assignment.Part, j.Assignment.Parts, t.Gradients, wanted)
 	if err != nil {
@@ -152,7 +152,7 @@ func (j job) forwardLine(label string, n int, built *model.Built, wanted partiti
 const evaluated = 8
 
 func (j job) evaluation() (*line, error) {
-	built, losses, err := state.Evaluation(j.State.Definition, j.State.Preference, j.State.Evaluation, j.State.Sequence, j.State.Documents)
+	built, losses, err := state.Evaluation(j.State.Definition, j.State.Objective, j.State.Evaluation, j.State.Sequence, j.State.Documents)
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,6 @@ func (p *passes) losses(ctx context.Context, e *data.Evaluation, first, end int)
 	}
 	l, c := p.evaluation, p.job.State
 	var feeds []state.Feed
-	var counts []int
 	for i := first; i < end; i++ {
 		b, err := e.Batch(i)
 		if err != nil {
@@ -52,8 +51,7 @@ func (p *passes) losses(ctx context.Context, e *data.Evaluation, first, end int)
 		if b.Positions != nil && !c.Documents {
 			return nil, fmt.Errorf("batch %d: positions of documents, want Config.Documents, or none", i)
 		}
-		f, count := state.EvaluationFeed(c.Preference, b)
-		feeds, counts = append(feeds, f), append(counts, count)
+		feeds = append(feeds, state.FeedOf(c.Objective, b))
 	}
 	write := func(to *compile.Program, i int) error { return feeds[i].Write(to) }
 	raw, err := p.result(ctx, l, schedule.ForwardOnly(len(p.stages), p.job.Assignment.Parts, len(feeds)), write)
@@ -61,8 +59,8 @@ func (p *passes) losses(ctx context.Context, e *data.Evaluation, first, end int)
 		return nil, err
 	}
 	size := int(l.results[0].size)
-	for i, count := range counts {
-		losses = append(losses, state.ParseBatchLoss(raw[i*size:][:size], count))
+	for i, f := range feeds {
+		losses = append(losses, state.ParseBatchLoss(raw[i*size:][:size], int(f.Counts.Of)))
 	}
 	return losses, nil
 }

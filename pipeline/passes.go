@@ -11,6 +11,7 @@ import (
 	"gputrain/graph/compile"
 	"gputrain/internal/system"
 	"gputrain/mesh"
+	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
@@ -378,7 +379,7 @@ func (p *passes) Rehearse(ctx context.Context, times int) (time.Duration, error)
 	b := c.Rehearsal()
 	n := p.training.schedule.Microbatches
 	b.Tokens, b.Labels = slices.Repeat(b.Tokens, n), slices.Repeat(b.Labels, n)
-	write := p.feed(state.Inputs{Batch: b, Count: int64(len(b.Labels))})
+	write := p.feed(state.Inputs{Batch: b, Counts: model.Counts{Of: int64(len(b.Labels))}})
 	watch := system.Stopwatch()
 	for range times {
 		if err := p.run(ctx, p.training, p.training.schedule, write, p.begin, nil); err != nil {

@@ -75,7 +75,7 @@ func (j job) build(ctx context.Context, devices []*gpu.Device, kernels [][]*gpu.
 	}
 	s := &State{passes: p}
 	if err == nil {
-		s.TrainState, err = state.OnStages(ctx, j.State, p.residents(), p, p.resultRange(lossOutput), p.resultRange(pairsOutput), p.last.index)
+		s.TrainState, err = state.OnStages(ctx, j.State, p.residents(), p, p.resultRange(lossOutput), p.resultRange(sumsOutput), p.last.index)
 	}
 	if err != nil {
 		p.Release()

@@ -43,10 +43,9 @@ type Passes interface {
 
 // Inputs are what the microbatches of a replica's share of an update read.
 type Inputs struct {
-	Batch   data.Batch
-	Count   int64 // labels that count, of all replicas; with a Preference, pairs
-	Learned int64 // with a Preference, labels of ORPO's mean, of all replicas
-	Step    int64 // updates before this one
+	Batch  data.Batch
+	Counts model.Counts // of all replicas
+	Step   int64        // updates before this one
 	// Scale is the power of two that the loss is scaled by, with products of f16; 0: 1.
 	Scale float64
 }
@@ -58,11 +57,9 @@ func (j Job) Feed(in Inputs, i int) Feed {
 	if in.Batch.Positions != nil {
 		b.Positions = in.Batch.Positions[from:to]
 	}
-	f := Feed{Batch: b, LossScale: float32(cmp.Or(in.Scale, 1)) * float32(1/float64(in.Count)), DropoutKey: j.dropoutKey(in.Step, j.Share().First+i)}
-	if p := j.Preference; p != nil {
-		own := p.Inputs(b.Tokens, b.Labels, b.Rows)
-		f.Pairs, f.LearnedScale = &own, model.LearnedScale(in.Count, in.Learned)
-	}
+	f := FeedOf(j.Objective, b)
+	f.Counts, f.DropoutKey = in.Counts, j.dropoutKey(in.Step, j.Share().First+i)
+	f.LossScale = float32(cmp.Or(in.Scale, 1)) * float32(1/float64(in.Counts.Of))
 	return f
 }
 
@@ -78,7 +75,7 @@ type onDevice struct {
 	compute *gpu.Program
 	sums    *Sums
 	sum     func(i int) *gpu.Program // behind the passes of microbatch i; nil where nothing is
-	pairs   gpu.Range                // the sums of the pairs of each microbatch, with a Preference
+	figures gpu.Range                // the sums of the objective of each microbatch, if it has any
 	collect []*gpu.Program           // puts the loss of microbatch i where the optimizer looks for it; of a dry device the first alone, as all are alike
 }
 
@@ -121,13 +118,13 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 	if d.sum, err = d.sums.Programs(ctx, "state", nil); err != nil {
 		return err
 	}
-	loss, pairs := d.micro.Output(lossTarget), d.micro.Output(pairsTarget)
-	if size := c.pairRoom(); size > 0 {
-		b, err := d.device.NewBuffer("gputrain.state.pairs", size)
+	loss, sums, size := d.micro.Output(lossTarget), d.micro.Output(sumsTarget), c.sumBytes()
+	if size > 0 {
+		b, err := d.device.NewBuffer("gputrain.state.figures", c.sumRoom())
 		if err != nil {
 			return err
 		}
-		d.pairs = b.All()
+		d.figures = b.All()
 	}
 	losing := c.Share().Count
 	if d.device.Dry() {
@@ -136,8 +133,8 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 	for i := range uint64(losing) {
 		p, err := program("collect", func(rec *gpu.Recording) {
 			rec.Copy(losses.Buffer.Range(losses.Offset+4*i, 4), loss.Buffer.Range(loss.Offset, 4))
-			if c.Preference != nil {
-				rec.Copy(d.pairs.Buffer.Range(pairBytes*i, pairBytes), pairs.Buffer.Range(pairs.Offset, pairBytes))
+			if size > 0 {
+				rec.Copy(d.figures.Buffer.Range(size*i, size), sums.Buffer.Range(sums.Offset, size))
 			}
 		})
 		if err != nil {
@@ -263,7 +260,7 @@ func (d *onDevice) Leave() {}
 // training, does not wait for the host. What they take is told to the device.
 func (d *onDevice) Rehearse(ctx context.Context, times int) (time.Duration, error) {
 	b := d.job.Rehearsal()
-	if err := d.job.Feed(Inputs{Batch: b, Count: int64(len(b.Labels))}, 0).Write(d.micro); err != nil {
+	if err := d.job.Feed(Inputs{Batch: b, Counts: model.Counts{Of: int64(len(b.Labels))}}, 0).Write(d.micro); err != nil {
 		return 0, err
 	}
 	if err := d.device.Wait(ctx); err != nil {
@@ -297,7 +294,7 @@ func (d *onDevice) Release() {
 	d.micro.Release()
 	d.sums.Release()
 	d.grads.Release()
-	d.pairs.Buffer.Release()
+	d.figures.Buffer.Release()
 	d.shard.Release()
 	d.passes.release()
 }

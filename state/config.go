@@ -21,10 +21,8 @@ type Config struct {
 	Sequence     int // tokens a sequence; 0 is the definition's context
 	// Documents: the sequences of batches are made of documents, which data.Batch.Positions keep apart; without positions each is one.
 	Documents bool
-	// Preference makes the loss one of pairs: rows 2i and 2i+1 of a batch are the chosen and the rejected completion of a prompt, with the labels of the
-	// completion, and pairs count where labels do otherwise. nil: one of labels.
-	Preference *model.Preference
-	Seed       uint64 // of the first parameters and of dropout
+	Objective model.Objective // what is learned, which decides what rows of a batch are
+	Seed      uint64          // of the first parameters and of dropout
 	// Frozen are the paths of parameters that are read and not trained: they have no gradient, no share in its norm and no optimizer state, and the
 	// backward pass goes no further than the trained ones need. Beside adapters all others are frozen, named here or not.
 	Frozen []string

@@ -2,8 +2,6 @@ package state
 
 import (
 	"context"
-	"encoding/binary"
-	"math"
 
 	"gputrain/data"
 	"gputrain/graph"
@@ -64,16 +62,16 @@ func (m *passes) Losses(ctx context.Context, e *data.Evaluation, yield func(Batc
 	return nil
 }
 
-// evaluate submits a batch, and counts its labels or pairs.
+// evaluate submits a batch, and counts what counts in it.
 func (m *passes) evaluate(ctx context.Context, batch data.Batch) (count int, err error) {
 	if err := m.prepareEvaluation(ctx, batch.Rows, len(batch.Tokens)/batch.Rows); err != nil {
 		return 0, err
 	}
-	f, count := EvaluationFeed(m.prefer, batch)
+	f := FeedOf(m.objective, batch)
 	if err := f.Write(m.evaluator.graph); err != nil {
 		return 0, err
 	}
-	return count, m.evaluator.run.Submit(context.WithoutCancel(ctx))
+	return int(f.Counts.Of), m.evaluator.run.Submit(context.WithoutCancel(ctx))
 }
 
 func (m *passes) prepareEvaluation(ctx context.Context, rows, sequence int) error {
@@ -83,7 +81,7 @@ func (m *passes) prepareEvaluation(ctx context.Context, rows, sequence int) erro
 	}
 	m.evaluator.release()
 	m.evaluator = nil
-	built, losses, err := Evaluation(m.def, m.prefer, rows, sequence, m.documents)
+	built, losses, err := Evaluation(m.def, m.objective, rows, sequence, m.documents)
 	if err != nil {
 		return err
 	}
@@ -99,33 +97,21 @@ type evaluatorShape struct {
 	documents      bool
 }
 
-// Evaluation is the graph of a batch without gradients, and what ParseBatchLoss reads: the sum of the losses, and behind it those of the pairs.
-func Evaluation(def model.Definition, prefer *model.Preference, batch, sequence int, documents bool) (*model.Built, *graph.Value, error) {
-	built, err := def.Build(batch, sequence, model.Options{Loss: true, Documents: documents, Preference: prefer})
+// Evaluation is the graph of a batch without gradients, and what ParseBatchLoss reads: the sum of the losses, and behind it those of the objective.
+func Evaluation(def model.Definition, o model.Objective, batch, sequence int, documents bool) (*model.Built, *graph.Value, error) {
+	built, err := def.Build(batch, sequence, model.Options{Loss: true, Documents: documents, Objective: o})
 	if err != nil {
 		return nil, nil, err
 	}
 	losses := built.LossSum
-	if built.Pairs != nil {
-		losses = built.Graph.Concat(0, built.Graph.Reshape(losses, 1), built.Pairs.Sums)
+	if built.Sums != nil {
+		losses = built.Graph.Concat(0, built.Graph.Reshape(losses, 1), built.Sums)
 	}
 	return built, losses, nil
 }
 
-// EvaluationFeed is what a batch of an evaluation reads; count is how many of its labels count, or with a preference how many of its pairs.
-func EvaluationFeed(prefer *model.Preference, b data.Batch) (f Feed, count int) {
-	if prefer == nil {
-		return Feed{Batch: b}, b.Count
-	}
-	in := prefer.Inputs(b.Tokens, b.Labels, b.Rows)
-	return Feed{Batch: b, Pairs: &in, LearnedScale: model.LearnedScale(int64(in.Pairs), int64(in.Learned))}, in.Pairs
-}
-
 // ParseBatchLoss reads what a batch of an evaluation has left.
 func ParseBatchLoss(raw []byte, count int) BatchLoss {
-	l := BatchLoss{Sum: math.Float32frombits(binary.LittleEndian.Uint32(raw)), Tokens: count}
-	if raw = raw[4:]; len(raw) > 0 {
-		l.Pairs = pairSums(raw)
-	}
-	return l
+	all := FloatsOf(raw)
+	return BatchLoss{Sum: all[0], Tokens: count, Sums: all[1:]}
 }

@@ -13,10 +13,17 @@ type Feed struct {
 	Batch     data.Batch // without positions, every row is a document of its own
 	Rows      []int32    // of the batch's tokens, whose logits are wanted
 	LossScale float32    // times the power of two of a scaled loss
-	// Pairs are what a Preference reads besides, in place of the batch's labels, and LearnedScale is model.InputLearnedScale.
-	Pairs        *model.PairInputs
-	LearnedScale float32
-	DropoutKey   [2]uint32
+	// Floats are the inputs of an objective, by name, and Counts those that its loss is divided by.
+	Floats     map[string][]float32
+	Counts     model.Counts
+	DropoutKey [2]uint32
+}
+
+// FeedOf is what an objective reads of a batch alone.
+func FeedOf(o model.Objective, b data.Batch) Feed {
+	in := o.Inputs(b.Tokens, b.Labels, b.Rows)
+	b.Tokens, b.Labels = in.Tokens, in.Labels
+	return Feed{Batch: b, Floats: in.Floats, Counts: in.Counts}
 }
 
 // Write sets those inputs of a program that it has.
@@ -27,17 +34,9 @@ func (f Feed) Write(to *compile.Program) error {
 		case model.InputTokens:
 			err = to.WriteInts(name, f.Batch.Tokens)
 		case model.InputLabels:
-			labels := f.Batch.Labels
-			if f.Pairs != nil {
-				labels = f.Pairs.Labels
-			}
-			err = to.WriteInts(name, labels)
-		case model.InputWeights:
-			err = to.WriteFloats(name, f.Pairs.Weights)
-		case model.InputPairs:
-			err = to.WriteFloats(name, f.Pairs.Counts)
-		case model.InputLearnedScale:
-			err = to.WriteFloats(name, []float32{f.LearnedScale})
+			err = to.WriteInts(name, f.Batch.Labels)
+		case model.InputLabelScale:
+			err = to.WriteFloats(name, []float32{f.Counts.LabelScale()})
 		case model.InputPositions:
 			positions := f.Batch.Positions
 			if positions == nil {
@@ -51,7 +50,11 @@ func (f Feed) Write(to *compile.Program) error {
 		case model.InputDropoutKey:
 			err = to.WriteUints(name, f.DropoutKey[:])
 		default:
-			err = fmt.Errorf("input %q: nothing to write", name)
+			values, there := f.Floats[name]
+			if !there {
+				return fmt.Errorf("input %q: nothing to write", name)
+			}
+			err = to.WriteFloats(name, values)
 		}
 		if err != nil {
 			return err

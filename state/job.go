@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -73,8 +74,8 @@ func (j Job) check() error {
 	case j.Optimizer.Options.AccumulationSteps > 1:
 		return fmt.Errorf("state: config: optimizer: accumulation_steps: %d: use microbatches here, which weigh by tokens", j.Optimizer.Options.AccumulationSteps)
 	}
-	if err := j.checkPreference(); err != nil {
-		return err
+	if err := cmp.Or(j.Objective.Validate(), j.Objective.Row().Check(j.Batch, j.Evaluation, j.Documents)); err != nil {
+		return fmt.Errorf("state: config: %w", err)
 	}
 	_, replicas := j.replicas()
 	if replicas > 1 && j.Reducer == nil {
@@ -134,14 +135,8 @@ func (j Job) Transform() (optim.Transform, error) {
 	return optim.Freeze(frozen, t), nil
 }
 
-// counts are what the loss of an update is divided by.
-type counts struct {
-	tokens  int64 // Metrics.Tokens
-	learned int64 // labels of ORPO's mean, with a Preference
-}
-
-// countLabels checks a batch, so that a wrong one is refused before anything is submitted, and counts the labels that are not ignored.
-func (j Job) countLabels(b data.Batch) (n counts, err error) {
+// count checks a batch, so that a wrong one is refused before anything is submitted, and counts what the loss is divided by.
+func (j Job) count(b data.Batch) (n model.Counts, err error) {
 	share := j.Share()
 	rows, seq := j.Batch*share.Count, j.Sequence
 	if b.Rows != rows || len(b.Tokens) != rows*seq || len(b.Labels) != rows*seq {
@@ -165,15 +160,12 @@ func (j Job) countLabels(b data.Batch) (n counts, err error) {
 		if label < 0 || label >= vocab {
 			return n, fmt.Errorf("batch: row %d: label %d: found %d, wanted 0 to %d, or %d for one that does not count", i/seq, i%seq, label, vocab-1, graph.IgnoreLabel)
 		}
-		n.tokens++
 	}
-	if j.Preference != nil {
-		return j.countPairs(b)
-	}
-	if n.tokens == 0 && !j.joined() {
+	in := j.Objective.Inputs(b.Tokens, b.Labels, b.Rows)
+	if in.Lacking == nil && in.Counts.Of == 0 && !j.joined() {
 		return n, errNoLabels
 	}
-	return n, nil
+	return in.Counts, in.Lacking
 }
 
 var errNoLabels = errors.New("batch: 0 labels count in the loss")
@@ -188,7 +180,7 @@ const dropoutStream = 0xd20907
 
 // Build is the model as an update computes it, a microbatch at a time.
 func (j Job) Build() (*model.Built, error) {
-	return j.Definition.Build(j.Batch, j.Sequence, model.Options{Loss: true, Training: true, Documents: j.Documents, Preference: j.Preference})
+	return j.Definition.Build(j.Batch, j.Sequence, model.Options{Loss: true, Training: true, Documents: j.Documents, Objective: j.Objective})
 }
 
 // Training is the graph of one microbatch, forward and backward.
@@ -196,7 +188,7 @@ type Training struct {
 	Graph     *graph.Graph
 	Forward   int              // nodes of the forward pass, which come first
 	LossSum   *graph.Value     // the sum of the losses
-	PairSums  *graph.Value     // of model.Pairs; nil without a Preference
+	Sums      *graph.Value     // of the objective; nil where it has none
 	Gradients []compile.Target // of the parameters that are trained, in the order of the definition
 }
 
@@ -207,10 +199,7 @@ func (j Job) Training(part map[string]int) (t Training, err error) {
 	if err != nil {
 		return t, err
 	}
-	t = Training{Graph: built.Graph, Forward: len(built.Graph.Nodes()), LossSum: built.LossSum}
-	if built.Pairs != nil {
-		t.PairSums = built.Pairs.Sums
-	}
+	t = Training{Graph: built.Graph, Forward: len(built.Graph.Nodes()), LossSum: built.LossSum, Sums: built.Sums}
 	var wanted []*graph.Value
 	frozen := setOf(j.Frozen)
 	for i, p := range j.Definition.Params() {
@@ -230,8 +219,8 @@ func (j Job) Training(part map[string]int) (t Training, err error) {
 	}
 	if j.Storage == buffers.BF16 {
 		wanted := append(values, t.LossSum)
-		if t.PairSums != nil {
-			wanted = append(wanted, t.PairSums)
+		if t.Sums != nil {
+			wanted = append(wanted, t.Sums)
 		}
 		t.Graph.StoreBF16(wanted...)
 	}
@@ -243,8 +232,8 @@ func (j Job) Training(part map[string]int) (t Training, err error) {
 		return t, err
 	}
 	t.Graph, t.LossSum = e.Graph, e.Value(t.LossSum)
-	if t.PairSums != nil {
-		t.PairSums = e.Value(t.PairSums)
+	if t.Sums != nil {
+		t.Sums = e.Value(t.Sums)
 	}
 	for i := range t.Gradients {
 		t.Gradients[i].Value = e.Value(t.Gradients[i].Value)
@@ -259,8 +248,8 @@ func (j Job) step() (*graph.Graph, []compile.Target, error) {
 		return nil, nil, err
 	}
 	targets := []compile.Target{{Name: lossTarget, Value: t.LossSum}}
-	if t.PairSums != nil {
-		targets = append(targets, compile.Target{Name: pairsTarget, Value: t.PairSums})
+	if t.Sums != nil {
+		targets = append(targets, compile.Target{Name: sumsTarget, Value: t.Sums})
 	}
 	return t.Graph, append(targets, t.Gradients...), nil
 }
@@ -268,6 +257,6 @@ func (j Job) step() (*graph.Graph, []compile.Target, error) {
 // Names of targets that are read back.
 const (
 	lossTarget   = "loss"
-	pairsTarget  = "pairs"
+	sumsTarget   = "sums"
 	logitsTarget = "logits"
 )

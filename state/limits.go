@@ -3,6 +3,7 @@ package state
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"gputrain/gpu"
 	"gputrain/optim"
@@ -31,21 +32,27 @@ const FirstScale = 14
 // not too small for it. The gradients that an update sees are divided by it, which rounds nothing. It has no effect without Config.RoundProducts.
 func (s *TrainState) SetScale(scale float64) { s.scale = scale }
 
-// A step leaves the losses of its microbatches, padded so that what follows keeps its alignment, and what its update has measured.
+// A step leaves the losses of its microbatches, and behind them the sums of their objective, each padded so that what follows keeps its alignment, and what its
+// update has measured.
 
 // resultBytes is the size of what a step leaves.
 func (j Job) resultBytes() uint64 {
 	if j.MeasureUpdates {
-		return j.lossRoom() + j.pairRoom() + 2*optim.StatisticsBytes
+		return j.lossRoom() + j.sumRoom() + 2*optim.StatisticsBytes
 	}
-	return j.lossRoom() + j.pairRoom() + optim.StatisticsBytes
+	return j.lossRoom() + j.sumRoom() + optim.StatisticsBytes
 }
 
 func (j Job) lossRoom() uint64 { return (4*uint64(j.losses()) + 15) / 16 * 16 }
 
+func (j Job) sumRoom() uint64 { return (j.sumBytes()*uint64(j.losses()) + 15) / 16 * 16 }
+
+// sumBytes is the size of model.Built.Sums; 0: the objective has none.
+func (j Job) sumBytes() uint64 { return 4 * uint64(len(j.Objective.Row().Sums)) }
+
 // recordResults records that what a step leaves is copied to dst, of resultBytes.
 func (j Job) recordResults(rec *gpu.Recording, dst *gpu.Buffer, opt *optim.State) {
-	losses, offset := opt.Losses(), j.lossRoom()+j.pairRoom()
+	losses, offset := opt.Losses(), j.lossRoom()+j.sumRoom()
 	rec.Copy(dst.Range(0, losses.Bytes), losses)
 	all, update := opt.Statistics(), opt.UpdateStatistics()
 	rec.Copy(dst.Range(offset, optim.StatisticsBytes), all.Buffer.Range(all.Offset, optim.StatisticsBytes))
@@ -56,7 +63,7 @@ func (j Job) recordResults(rec *gpu.Recording, dst *gpu.Buffer, opt *optim.State
 
 // parse reads what a step has left. Tokens must be set.
 func (m *Metrics) parse(j Job, results []byte) error {
-	losses, statistics := results[:4*j.losses()], results[j.lossRoom()+j.pairRoom():]
+	losses, statistics := results[:4*j.losses()], results[j.lossRoom()+j.sumRoom():]
 	gradient, err := optim.ParseStatistics(statistics)
 	if err != nil {
 		return err
@@ -72,8 +79,23 @@ func (m *Metrics) parse(j Job, results []byte) error {
 	for ; len(losses) > 0; losses = losses[4:] {
 		sum += float64(math.Float32frombits(binary.LittleEndian.Uint32(losses)))
 	}
-	m.Pairs = j.parsePairs(results[j.lossRoom():][:j.pairRoom()], m.Tokens)
+	if n := int(j.sumBytes() / 4); n > 0 {
+		for all := range slices.Chunk(FloatsOf(results[j.lossRoom():])[:n*j.losses()], n) {
+			m.Means = addTo(m.Means, all, m.Tokens)
+		}
+	}
 	m.Loss, m.GradNorm = sum/float64(m.Tokens), float64(gradient.Norm)
 	m.Finite, m.Spikes = !gradient.NonFinite, gradient.Spikes
 	return nil
+}
+
+// addTo adds sums, divided by what counts, to means.
+func addTo(means []float64, sums []float32, count int64) []float64 {
+	if means == nil && len(sums) > 0 {
+		means = make([]float64, len(sums))
+	}
+	for i, sum := range sums {
+		means[i] += float64(sum) / float64(count)
+	}
+	return means
 }

@@ -130,12 +130,12 @@ func (m *Model) Release() {
 
 // passes are the forward passes of a model on one device.
 type passes struct {
-	device *gpu.Device
-	def    model.Definition
-	prefer *model.Preference // nil: the loss is of labels
-	params *buffers.Tree
-	frozen *buffers.Tree // nil: none
-	window int           // tokens it sees at most
+	device    *gpu.Device
+	def       model.Definition
+	objective model.Objective
+	params    *buffers.Tree
+	frozen    *buffers.Tree // nil: none
+	window    int           // tokens it sees at most
 
 	evaluator *pass
 	shape     evaluatorShape

@@ -27,9 +27,9 @@ type Reader struct {
 
 // EvalResult is a loss on a text.
 type EvalResult struct {
-	Loss   float64 // nats a token, the mean over all tokens that count
-	Tokens int64   // that count; with a Preference, pairs that do, whose mean the loss is
-	Pairs  PairMetrics
+	Loss   float64   // nats a token, the mean over all tokens that count
+	Tokens int64     // model.Loss.Counts, whose mean the loss is
+	Means  []float64 // of the objective's Sums
 }
 
 // ErrNoLabels says that a text has no token that counts in the loss.
@@ -48,9 +48,9 @@ func (r *Reader) Evaluate(ctx context.Context, e *data.Evaluation) (last EvalRes
 
 // BatchLoss is what one batch gives to an evaluation.
 type BatchLoss struct {
-	Sum    float32  // over the tokens that count
-	Tokens int      // that count; with a Preference, pairs
-	Pairs  PairSums // zero without a Preference
+	Sum    float32   // over what counts
+	Tokens int       // model.Loss.Counts
+	Sums   []float32 // of the objective
 }
 
 // BatchLosses are the losses of the batches of an evaluation, for MeanLoss: of a part of one, where others compute the rest.
@@ -89,19 +89,19 @@ func MeanLoss(losses []BatchLoss) (EvalResult, error) {
 type lossSum struct {
 	loss  float64
 	count int64
-	pairs PairMetrics
+	means []float64
 }
 
 func (e *lossSum) add(l BatchLoss) {
 	e.loss += float64(l.Sum)
 	e.count += int64(l.Tokens)
-	e.pairs.add(l.Pairs, 1)
+	e.means = addTo(e.means, l.Sums, 1)
 }
 
 func (e *lossSum) mean() EvalResult {
 	r := EvalResult{Loss: e.loss / float64(e.count), Tokens: e.count}
-	if e.count > 0 {
-		r.Pairs = e.pairs.over(e.count)
+	for _, sum := range e.means {
+		r.Means = append(r.Means, sum/float64(e.count))
 	}
 	return r
 }

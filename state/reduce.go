@@ -8,6 +8,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
+	"gputrain/model"
 )
 
 // Reducer adds up what the replicas of Config.Mesh have computed, each of its Share of the microbatches of every update. It stands between the passes
@@ -29,19 +30,19 @@ type Reducer interface {
 func (j Job) losses() int { return max(j.Microbatches, 1) }
 
 // countAll is what counts in an update, of which own is this replica's; nothing is an error.
-func (s *TrainState) countAll(ctx context.Context, own counts) (sum counts, err error) {
+func (s *TrainState) countAll(ctx context.Context, own model.Counts) (sum model.Counts, err error) {
 	if !s.job.joined() {
 		return own, nil // countLabels has refused none
 	}
-	all, err := s.gather(ctx, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(own.tokens)), uint64(own.learned)))
+	all, err := s.gather(ctx, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(own.Of)), uint64(own.Labels)))
 	if err != nil {
 		return sum, fmt.Errorf("reduce: tokens: %w", err)
 	}
 	for _, one := range all {
-		sum.tokens += int64(binary.LittleEndian.Uint64(one))
-		sum.learned += int64(binary.LittleEndian.Uint64(one[8:]))
+		sum.Of += int64(binary.LittleEndian.Uint64(one))
+		sum.Labels += int64(binary.LittleEndian.Uint64(one[8:]))
 	}
-	if sum.tokens == 0 {
+	if sum.Of == 0 {
 		return sum, errNoLabels
 	}
 	return sum, nil
@@ -56,8 +57,8 @@ func (s *TrainState) reduce(ctx context.Context) error {
 	}
 	last := s.updater.config.LossStage
 	kinds := []gpu.Range{s.losses}
-	if s.job.Preference != nil {
-		kinds = append(kinds, s.pairs)
+	if s.job.sumBytes() > 0 {
+		kinds = append(kinds, s.sums)
 	}
 	all := make([][]byte, len(kinds)) // of the microbatches of all replicas
 	for i, at := range kinds {
@@ -81,7 +82,7 @@ func (s *TrainState) reduce(ctx context.Context) error {
 			return s.passes.Failed(i, err)
 		}
 	}
-	if s.job.Preference == nil {
+	if s.job.sumBytes() == 0 {
 		return nil
 	}
 	at := s.results.Range(s.job.lossRoom(), uint64(len(all[1])))

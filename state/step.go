@@ -8,6 +8,7 @@ import (
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/internal/caught"
+	"gputrain/model"
 	"gputrain/optim"
 )
 
@@ -17,9 +18,9 @@ const inFlight = 2
 // Metrics is what is known of one step.
 type Metrics struct {
 	Step         int64
-	Loss         float64 // nats a token: the sum over the tokens that count, divided by their number
-	Tokens       int64   // that count; with a Preference, pairs that do, whose mean the loss is
-	Pairs        PairMetrics
+	Loss         float64   // nats a token: the sum over the tokens that count, divided by their number
+	Tokens       int64     // model.Loss.Counts, whose mean the loss is
+	Means        []float64 // of the objective's Sums
 	LearningRate float64
 	GradNorm     float64 // global L2 norm of the gradient of Loss, before any clip
 	UpdateNorm   float64 // global L2 norm of the update; 0 where it is not measured
@@ -62,7 +63,7 @@ func (s *TrainState) TrainStep(ctx context.Context, batch data.Batch) ([]Metrics
 	if err := s.usable(); err != nil {
 		return nil, fmt.Errorf("state: step %d: %w", s.own.Step+1, err)
 	}
-	count, err := s.job.countLabels(batch)
+	count, err := s.job.count(batch)
 	if err != nil {
 		return nil, fmt.Errorf("state: step %d: %w", s.own.Step+1, err)
 	}
@@ -74,11 +75,11 @@ func (s *TrainState) TrainStep(ctx context.Context, batch data.Batch) ([]Metrics
 	return s.take(), nil
 }
 
-func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, own counts) error {
+func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, own model.Counts) error {
 	// A step once begun is finished: whoever wants to stop does so between steps.
 	ctx = context.WithoutCancel(ctx)
 	if !s.hasLosses() {
-		own = counts{} // another rank says how many
+		own = model.Counts{} // another rank says how many
 	}
 	all, err := s.countAll(ctx, own)
 	if err != nil {
@@ -94,7 +95,7 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, own counts
 	if err := s.updater.Prepare(ctx, nil); err != nil {
 		return err
 	}
-	count := all.tokens
+	count := all.Of
 	if l := s.limits.Of(count); l != s.limited {
 		for i, opt := range s.Optimizers() {
 			if err := opt.SetLimits(l); err != nil {
@@ -104,7 +105,7 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, own counts
 		s.limited = l
 	}
 	begun := time.Now()
-	in := Inputs{Batch: batch, Count: count, Learned: all.learned, Step: s.own.Step, Scale: s.scale}
+	in := Inputs{Batch: batch, Counts: all, Step: s.own.Step, Scale: s.scale}
 	if s.updater.whole() && !s.job.joined() {
 		// The update goes with the last microbatch. The ring has room for the steps in flight only.
 		err := s.passes.Compute(ctx, in, func() (*gpu.Program, error) { return s.updater.Program(), s.read(inFlight - 1) })

@@ -114,7 +114,7 @@ func start(ctx context.Context, v Value, j Job) (_ *TrainState, err error) {
 			return nil, fmt.Errorf("optimizer state of %s as one of %s: %w", h.Transform.Name(), f.Transform.Name(), err)
 		}
 	}
-	d := &onDevice{passes: &passes{device: f.device(), def: f.Definition, prefer: j.Preference, params: f.Params, frozen: f.Frozen, window: j.Sequence, documents: j.Documents}, job: j}
+	d := &onDevice{passes: &passes{device: f.device(), def: f.Definition, objective: j.Objective, params: f.Params, frozen: f.Frozen, window: j.Sequence, documents: j.Documents}, job: j}
 	s.passes = d
 	opt := f.OptimizerState
 	if j.sharded() {
@@ -128,8 +128,8 @@ func start(ctx context.Context, v Value, j Job) (_ *TrainState, err error) {
 	if err = d.build(ctx, s.losses); err != nil {
 		return nil, err
 	}
-	if d.pairs.Buffer != nil {
-		s.pairs = d.pairs.Buffer.Range(0, pairBytes*uint64(j.Share().Count))
+	if d.figures.Buffer != nil {
+		s.sums = d.figures.Buffer.Range(0, j.sumBytes()*uint64(j.Share().Count))
 	}
 	s.stages = []Resident{{Params: f.Params, Frozen: f.Frozen, Grads: d.grads, State: opt}}
 	if err = s.build(ctx, gpu.Range{}, 0); err != nil {

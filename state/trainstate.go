@@ -28,7 +28,7 @@ type TrainState struct {
 
 	updater *Updater
 	told    int           // the stage that results are read of
-	pairs   gpu.Range     // sums over the pairs of each of them, with a Preference
+	sums    gpu.Range     // of the objective in each of them, if it has any
 	losses  gpu.Range     // of the microbatches, once they are computed
 	results *gpu.Buffer   // what a step leaves to be read
 	ring    *gpu.Readback // results of the steps in flight
@@ -88,9 +88,10 @@ func CreateFrom(ctx context.Context, dev *gpu.Device, j Job, params []buffers.Ho
 }
 
 // OnStages makes a training state of passes over stages that together have a model, with the optimizer's state of step 0. losses and
-// pairs are where stage last has the losses of an update, and with a Preference the sums of its pairs, once Compute is done. The state takes passes over, which own the stages, unless there is an error.
-func OnStages(ctx context.Context, j Job, stages []Resident, passes Passes, losses, pairs gpu.Range, last int) (*TrainState, error) {
-	s := &TrainState{job: j, stages: stages, passes: passes, losses: losses, pairs: pairs, own: Fields{Definition: j.Definition, Optimizer: j.Optimizer}}
+// sums are where stage last has the losses of an update and the sums of its objective, once Compute is done. The state takes passes over, which own the
+// stages, unless there is an error.
+func OnStages(ctx context.Context, j Job, stages []Resident, passes Passes, losses, sums gpu.Range, last int) (*TrainState, error) {
+	s := &TrainState{job: j, stages: stages, passes: passes, losses: losses, sums: sums, own: Fields{Definition: j.Definition, Optimizer: j.Optimizer}}
 	if j.joined() {
 		losses = gpu.Range{} // reduce brings those of all replicas to the stages
 	}
@@ -132,8 +133,8 @@ func (s *TrainState) build(ctx context.Context, losses gpu.Range, last int) (err
 		End: func(rec *gpu.Recording, stage int) {
 			if stage == s.told {
 				s.job.recordResults(rec, s.results, s.stages[stage].State)
-				if s.pairs.Bytes > 0 && !s.job.joined() { // reduce writes those of all replicas
-					rec.Copy(s.results.Range(s.job.lossRoom(), s.pairs.Bytes), s.pairs)
+				if s.sums.Bytes > 0 && !s.job.joined() { // reduce writes those of all replicas
+					rec.Copy(s.results.Range(s.job.lossRoom(), s.sums.Bytes), s.sums)
 				}
 				rec.ReadBack(s.ring, s.results.All())
 			}

@@ -112,7 +112,7 @@ type Amounts struct {
 	Files     int   `json:"files"`
 	Bytes     int64 `json:"bytes,omitempty"`
 	Documents int   `json:"documents,omitempty"`
-	Pairs     int   `json:"pairs,omitempty"`  // that the documents are, two each
+	Groups    int   `json:"pairs,omitempty"`  // that the documents are: model.Loss.Counts
 	Tokens    int64 `json:"tokens,omitempty"` // of all documents, else those to train on
 }
 

@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -31,10 +32,14 @@ func (d *display) observe(e Event) error {
 	case Evaluated:
 		d.forecast.evaluations.each = e.seen.took
 		told := fmt.Sprintf("perplexity %.3f", perplexity(e.Eval.Loss))
-		if pairs := e.seen.eval.Pairs; d.config.State.Preference != nil {
-			told = fmt.Sprintf("margin %.4f, accuracy %s", pairs.Margin(), percent(pairs.Accuracy))
+		loss := d.config.State.Objective.Row()
+		if shown := shownFigures(loss, e.Eval.Figures); shown != nil {
+			for i, name := range loss.Shown {
+				shown[i] = name + " " + shown[i]
+			}
+			told = strings.Join(shown, ", ")
 		}
-		d.say("step %d: validation loss %.4f (%s, %s %s)", e.Step, e.seen.eval.Loss, told, grouped(e.seen.eval.Tokens), named(e.seen.eval.Tokens, countedName(d.config.State.Preference != nil)))
+		d.say("step %d: validation loss %.4f (%s, %s %s)", e.Step, e.seen.eval.Loss, told, grouped(e.seen.eval.Tokens), named(e.seen.eval.Tokens, loss.Counts))
 	case Sampled:
 		d.forecast.samples.each = e.seen.took
 		d.say("step %d: a sample:\n%s", e.Sample.Step, indented(e.Sample.Prompt+e.Sample.Text))

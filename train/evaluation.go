@@ -33,10 +33,7 @@ func EvaluationTokens(c state.Config, steps, every, most int64) int64 {
 	}
 	read := steps * int64(c.Batch*c.Microbatches*c.Sequence)
 	tokens := read / 2 / max(1, timesDue(0, steps, every))
-	piece := int64(c.Sequence)
-	if c.Preference != nil { // whole pairs
-		piece *= 2
-	}
+	piece := int64(c.Objective.Row().Group * c.Sequence) // whole groups
 	return min(most, max(piece, tokens/piece*piece))
 }
 
@@ -51,8 +48,8 @@ func EvaluationRows(ctx context.Context, c state.Config, tokens int64) int {
 	if windows := evaluationWindows(c, tokens); windows > 0 {
 		rows = min(rows, windows)
 	}
-	if c.Preference != nil {
-		return max(c.Batch, rows/2*2) // whole pairs
+	if group := c.Objective.Row().Group; group > 1 {
+		return max(c.Batch, rows/group*group) // whole groups
 	}
 	if rows <= c.Batch {
 		return rows

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"gputrain/model"
 	"gputrain/state"
 )
 
@@ -13,7 +12,7 @@ import (
 func TestEvaluationTokens(t *testing.T) {
 	of := state.Config{Batch: 2, Microbatches: 3, Sequence: 100} // 600 tokens a step
 	pairs := of
-	pairs.Preference = &model.Preference{}
+	pairs.Objective.Loss = "sigmoid"
 	for name, c := range map[string]struct {
 		config       state.Config
 		steps, every int64

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"gputrain/state"
+	"gputrain/model"
 	"gputrain/train/jsonline"
 )
 
@@ -63,8 +63,8 @@ type Metrics struct {
 	// Scale is the power of two that the loss was scaled by, with products of f16.
 	Scale Number `json:"scale,omitempty"`
 
-	// Pairs are the means over the pairs of the step, by name, with an objective on pairs.
-	Pairs map[string]Number `json:"pairs,omitempty"`
+	// Figures are those of the objective, by name, means over the step.
+	Figures map[string]Number `json:"pairs,omitempty"`
 
 	Watched map[string]Number `json:"watched,omitempty"` // figures of Config.Watchers, "NAME/params/PATH/KEY"
 
@@ -119,10 +119,10 @@ func (m *Metrics) usual(line []byte) bool {
 type EvalMetrics struct {
 	Step   int64  `json:"step"`
 	Loss   Number `json:"eval_loss"`   // nats a token, the mean over all tokens evaluated
-	Tokens int64  `json:"eval_tokens"` // how many they were; with an objective on pairs, pairs
+	Tokens int64  `json:"eval_tokens"` // model.Loss.Counts of the objective
 	MS     Number `json:"eval_ms"`
 
-	Pairs map[string]Number `json:"eval_pairs,omitempty"` // as in Metrics
+	Figures map[string]Number `json:"eval_pairs,omitempty"` // as in Metrics
 }
 
 // Sample is one line of samples.jsonl.
@@ -178,13 +178,25 @@ func ReadMetrics(dir string) ([]Metrics, []EvalMetrics, error) {
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// pairFigures are what the pairs of a step or an evaluation come to, by name; nil without an objective on pairs.
-func pairFigures(c state.Config, m state.PairMetrics) map[string]Number {
-	if c.Preference == nil {
-		return nil
+// figures are those of the objective of a step or an evaluation, by name; nil where it has none.
+func (c Config) figures(means []float64) (all map[string]Number) {
+	for name, v := range c.State.Objective.Row().Figures(means) {
+		if all == nil {
+			all = map[string]Number{}
+		}
+		all[name] = Number(v)
 	}
-	return map[string]Number{
-		"rewards_chosen": Number(m.RewardsChosen), "rewards_rejected": Number(m.RewardsRejected), "margin": Number(m.Margin()),
-		"accuracy": Number(m.Accuracy), "logps_chosen": Number(m.LogPsChosen), "logps_rejected": Number(m.LogPsRejected),
+	return all
+}
+
+// shownFigures are the figures that tell of an evaluation, as text.
+func shownFigures(l model.Loss, figures map[string]Number) (texts []string) {
+	for _, name := range l.Shown {
+		text := fmt.Sprintf("%.4f", float64(figures[name]))
+		if name == "accuracy" {
+			text = percent(float64(figures[name]))
+		}
+		texts = append(texts, text)
 	}
+	return texts
 }

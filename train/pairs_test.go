@@ -19,7 +19,7 @@ import (
 )
 
 // pairsRun is a run that learns pairs, with adapters of its network, in microbatches of a pair.
-func pairsRun(t *testing.T, prefer model.Preference, base string) Config {
+func pairsRun(t *testing.T, prefer model.Objective, base string) Config {
 	t.Helper()
 	c := tinyRun(t, t.TempDir())
 	var rows strings.Builder
@@ -32,7 +32,7 @@ func pairsRun(t *testing.T, prefer model.Preference, base string) Config {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
 	c = upon(t, c, base)
-	c.State.Preference, c.State.Microbatches = &prefer, 3
+	c.State.Objective, c.State.Microbatches = prefer, 3
 	c.Train, c.Validation = corpus.Train, corpus.Validation
 	c.Steps, c.EvalEvery, c.SaveEvery, c.SampleEvery, c.Sample.Tokens = 4, 2, Every(2), 0, 0
 	return c
@@ -44,7 +44,7 @@ func TestPairsOnStagesAndRanks(t *testing.T) {
 	t.Setenv("GPUTRAIN_TEXELS", "off")
 	dev, base := gputest.Device(t), filepath.Join(t.TempDir(), "base")
 	exportDrawn(t, base, tinyRun(t, "").State.Definition)
-	losses := []model.Preference{{Loss: model.PreferSigmoid, Beta: 0.5, LabelSmoothing: 0.1}, {Loss: model.PreferORPO, Lambda: 0.3}}
+	losses := []model.Objective{{Loss: "sigmoid", Numbers: map[string]float64{"beta": 0.5, "label_smoothing": 0.1}}, {Loss: "orpo", Numbers: map[string]float64{"orpo_lambda": 0.3}}}
 	if testing.Short() {
 		losses = losses[:1]
 	}
@@ -58,7 +58,7 @@ func TestPairsOnStagesAndRanks(t *testing.T) {
 		require.Len(t, evals, 2)
 		assert.EqualValues(t, 3*len(steps), steps[len(steps)-1].Tokens, "three pairs a step")
 		assert.EqualValues(t, 3, evals[0].Tokens, "six rows of 16 are 96 of the 100 tokens of an evaluation")
-		assert.NotEqual(t, evals[0].Pairs["margin"], evals[1].Pairs["margin"])
+		assert.NotEqual(t, evals[0].Figures["margin"], evals[1].Figures["margin"])
 		for k, row := range []struct {
 			name          string
 			ranks, stages int

@@ -131,8 +131,8 @@ func (m *team) evaluate(ctx context.Context, s State, validation *data.Evaluatio
 	var whole []state.BatchLoss
 	for _, b := range slices.Concat(all...) {
 		l := state.BatchLoss{Sum: math.Float32frombits(b[0]), Tokens: int(b[1])}
-		for i, sum := range b[2:] {
-			l.Pairs[i] = math.Float32frombits(sum)
+		for _, sum := range b[2:] {
+			l.Sums = append(l.Sums, math.Float32frombits(sum))
 		}
 		whole = append(whole, l)
 	}
@@ -162,15 +162,13 @@ func (m *team) cost(took time.Duration) *ClusterCost {
 	return c
 }
 
-// lossBits is a loss as it travels, also if it is not finite.
-type lossBits [2 + len(state.PairSums{})]uint32
-
-func bitsOfLosses(losses []state.BatchLoss) []lossBits {
-	out := make([]lossBits, len(losses))
+// bitsOfLosses are losses as they travel, also if they are not finite.
+func bitsOfLosses(losses []state.BatchLoss) [][]uint32 {
+	out := make([][]uint32, len(losses))
 	for i, l := range losses {
-		out[i] = lossBits{math.Float32bits(l.Sum), uint32(l.Tokens)}
-		for k, sum := range l.Pairs {
-			out[i][2+k] = math.Float32bits(sum)
+		out[i] = []uint32{math.Float32bits(l.Sum), uint32(l.Tokens)}
+		for _, sum := range l.Sums {
+			out[i] = append(out[i], math.Float32bits(sum))
 		}
 	}
 	return out

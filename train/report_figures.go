@@ -8,10 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"gputrain/gpu"
 	"gputrain/internal/svg"
+	"gputrain/model"
 )
 
 // figures are the rows that come from the metrics.
@@ -20,7 +23,7 @@ func (h *history) figures() facts {
 	if h.lines > 0 {
 		first, last := h.first, h.last
 		f.add("steps", "%s", grouped(last.Step))
-		f.add(countedName(last.Pairs != nil), "%s", grouped(last.Tokens))
+		f.add(model.Telling(last.Figures).Counts, "%s", grouped(last.Tokens))
 		if last.Epoch > 0 {
 			f.add("epochs", "%.3f", float64(last.Epoch))
 		}
@@ -77,10 +80,11 @@ func writeEvals(out io.Writer, evals []EvalMetrics) {
 		return
 	}
 	fmt.Fprint(out, "\n## Validation\n\n")
-	if evals[0].Pairs != nil {
-		fmt.Fprint(out, "| step | loss | margin | accuracy | pairs |\n|---:|---:|---:|---:|---:|\n")
+	if l := model.Telling(evals[0].Figures); l.Shown != nil {
+		names := slices.Concat([]string{"step", "loss"}, l.Shown, []string{l.Counts})
+		fmt.Fprintf(out, "| %s |\n|%s\n", strings.Join(names, " | "), strings.Repeat("---:|", len(names)))
 		for _, e := range evals {
-			fmt.Fprintf(out, "| %d | %.4f | %.4f | %s | %s |\n", e.Step, float64(e.Loss), float64(e.Pairs["margin"]), percent(float64(e.Pairs["accuracy"])), grouped(e.Tokens))
+			fmt.Fprintf(out, "| %d | %.4f | %s | %s |\n", e.Step, float64(e.Loss), strings.Join(shownFigures(l, e.Figures), " | "), grouped(e.Tokens))
 		}
 		return
 	}
@@ -229,7 +233,7 @@ func (h *history) speedPanels() []svg.Panel {
 	if h.lines == 0 {
 		return nil
 	}
-	tokens := svg.Panel{XLabel: "step", YLabel: countedName(h.last.Pairs != nil) + " a second", Top: h.usualComputed.usual(), Series: []svg.Series{
+	tokens := svg.Panel{XLabel: "step", YLabel: model.Telling(h.last.Figures).Counts + " a second", Top: h.usualComputed.usual(), Series: []svg.Series{
 		{Color: light, Faint: true, Points: h.counted.points},
 		{Name: fmt.Sprintf("in the loss, mean of %d", windowSize), Color: blue, Points: h.meanCounted.points},
 	}}

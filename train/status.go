@@ -1,12 +1,14 @@
 package train
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
+	"gputrain/model"
 	"gputrain/state"
 )
 
@@ -23,8 +25,10 @@ type Status struct {
 	DataWait              Number        `json:"data_wait,omitempty"`      // share of the time in which the loop waited for data, mean
 	Clipped               Number        `json:"clipped,omitempty"`        // share of the last steps whose gradient was clipped
 	StageBusy             []Number      `json:"stage_busy,omitempty"`     // share of the time in which each stage computed, mean; none where the model is not cut
-	Pairs                 bool          `json:"pairs,omitempty"`          // what counts in the loss, here as tokens, are pairs
+	Pairs                 bool          `json:"pairs,omitempty"`          // what counts in the loss, here as tokens, is something else
 	Left                  time.Duration `json:"-"`                        // negative when not known
+
+	counts string // what counts in the loss; "": tokens
 }
 
 // worthTelling is the share from which on a line has waits for data and clips: what is less is as it should be.
@@ -73,14 +77,7 @@ func (s Status) fit(width int) string {
 }
 
 // counted names what counts in the loss.
-func (s Status) counted() string { return countedName(s.Pairs) }
-
-func countedName(pairs bool) string {
-	if pairs {
-		return "pairs"
-	}
-	return "tokens"
-}
+func (s Status) counted() string { return cmp.Or(s.counts, "tokens") }
 
 // named is the name of so many things.
 func named(n int64, things string) string {
@@ -104,15 +101,15 @@ func (s *Status) mean(lines []Metrics) {
 type sums struct {
 	lines, clipped                int
 	ms, wait, tokens, padded, mfu float64
-	pairs                         bool
-	stages                        float64 // lines of the sums below: those with as many stages as the last that has any
+	figures                       map[string]Number // of the last
+	stages                        float64           // lines of the sums below: those with as many stages as the last that has any
 	busy                          []float64
 	bubble, transfer              float64
 }
 
 func (s *sums) add(m Metrics) {
 	took := float64(m.StepMS)
-	s.lines, s.ms, s.wait, s.pairs = s.lines+1, s.ms+took, s.wait+float64(m.DataWaitMS), m.Pairs != nil
+	s.lines, s.ms, s.wait, s.figures = s.lines+1, s.ms+took, s.wait+float64(m.DataWaitMS), m.Figures
 	if m.GradNormClipped < m.GradNorm && m.GradNormClipped > 0 {
 		s.clipped++
 	}
@@ -133,7 +130,7 @@ func (s *sums) add(m Metrics) {
 }
 
 func (s *sums) mean(to *Status) {
-	to.Pairs = s.pairs
+	to.Pairs, to.counts = s.figures != nil, model.Telling(s.figures).Counts
 	to.TokensPerSecond, to.PaddedTokensPerSecond, to.MFU = Number(s.tokens/s.ms), Number(s.padded/s.ms), Number(s.mfu/s.ms)
 	to.DataWait, to.Clipped = Number(s.wait/s.ms), Number(float64(s.clipped)/float64(s.lines))
 	for _, share := range s.use().Busy {

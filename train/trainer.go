@@ -216,7 +216,7 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 		t.last = Metrics{
 			Step: m.Step, Loss: Number(m.Loss), LearningRate: Number(m.LearningRate), GradNorm: Number(m.GradNorm), GradNormClipped: t.config.clipped(m.GradNorm),
 			Tokens: t.run.Tokens, Epoch: Number(given.epoch), Skipped: m.Skipped, UpdateNorm: Number(m.UpdateNorm), LeftOut: leftOut(m),
-			Pairs: pairFigures(t.config.State, m.Pairs), Watched: t.watching.figures(m.Step), Scale: Number(scale), Cost: cost,
+			Figures: t.config.figures(m.Means), Watched: t.watching.figures(m.Step), Scale: Number(scale), Cost: cost,
 		}
 		if t.run.Guard != nil {
 			t.last.Spikes = t.run.Guard.Spikes
@@ -288,7 +288,7 @@ func (t *trainer) evaluate(ctx context.Context) error {
 		return err
 	}
 	took, step := time.Since(begin), t.state.Step()
-	m := EvalMetrics{Step: step, Loss: Number(r.Loss), Tokens: r.Tokens, MS: Number(milliseconds(took)), Pairs: pairFigures(t.config.State, r.Pairs)}
+	m := EvalMetrics{Step: step, Loss: Number(r.Loss), Tokens: r.Tokens, MS: Number(milliseconds(took)), Figures: t.config.figures(r.Means)}
 	hooks := t.tell(ctx, Event{Kind: Evaluated, Eval: &m, seen: seen{eval: r, took: took}})
 	if hooks != nil && !isSound(hooks) {
 		return hooks

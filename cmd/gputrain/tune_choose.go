@@ -172,9 +172,9 @@ func (h *choosing) own(cfg *runfile.Config) error {
 	case tuning.Named(cfg, "data.jsonl"):
 		return fmt.Errorf("tune: %s: found %s, wanted nothing: files of conversations are arguments",
 			cfg.At("data.jsonl"), strings.Join(cfg.Data.JSONL, ", "))
-	case cfg.Preference.On():
+	case cfg.Objective().Loss != "":
 		return fmt.Errorf("tune: %s: found %s, wanted nothing: %s",
-			cfg.At("preference.loss"), cfg.Preference.Loss, preferring(h.given.Model, h.given.Rows))
+			cfg.At("preference.loss"), cfg.Objective().Loss, preferring(h.given.Model, h.given.Rows))
 	case !cfg.LoRA.On():
 		return fmt.Errorf("tune: %s: found 0, wanted 1 or more: gputrain train --set model.from=%s trains all of a model",
 			cfg.At("lora.rank"), shellWord(h.given.Model))

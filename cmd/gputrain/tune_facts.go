@@ -113,7 +113,7 @@ func (h *choosing) text(ctx context.Context, cfg *runfile.Config, out io.Writer)
 			"or name one with --set data.tokenizer=DIR", h.given.Model)}
 	}
 	text, _, _, err := setup.Text(ctx, cfg, out)
-	if errors.Is(err, chat.ErrPreference) {
+	if errors.Is(err, chat.ErrOtherObjective) {
 		err = fmt.Errorf("%w; %s", err, preferring(h.given.Model, h.given.Rows))
 	}
 	return text, err

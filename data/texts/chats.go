@@ -7,7 +7,6 @@ import (
 
 	"gputrain/chat"
 	"gputrain/chat/template"
-	"gputrain/data"
 )
 
 // Chats says how rows that are conversations become tokens.
@@ -72,8 +71,8 @@ func (j *jsonl) conversation(line []byte, format string) (d document, err error)
 		d.tokens = append(d.tokens, token)
 	}
 	d.form, d.masked, d.otherwise, d.unread = formOf(format), slices.Contains(learned, false), c.Otherwise, c.Unread
-	if j.format == data.FormatPairs && c.Variables.Len() > 0 && d.otherwise == "" {
-		d.otherwise = c.Variables.Keys()[0] + ": templates have it also in pairs"
+	if j.group.size() > 1 && c.Variables.Len() > 0 && d.otherwise == "" {
+		d.otherwise = c.Variables.Keys()[0] + ": templates have it also in " + j.group.name + "s"
 	}
 	return d, nil
 }

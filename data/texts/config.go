@@ -44,7 +44,7 @@ type Config struct {
 	Vocab  int
 	Fields data.Fields // of JSONL
 	Layout data.Layout // of JSONL
-	// Format is what the rows of JSONL are: one of data.Formats, or data.FormatPairs; "" is data.FormatAuto. Where fields are named, rows are documents in these.
+	// Format is what the rows of JSONL are: one of data.Formats, or of the form of an objective (model.Loss.Form); "" is data.FormatAuto. Where fields are named, rows are documents in these.
 	Format string
 	Chats  Chats // of rows that are conversations
 	// Validation is the share of the tokens, or of the documents, kept for validation, in [0, 1).
@@ -99,7 +99,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("data: invalid: %q, want one of %q", c.Invalid, Invalids)
 	case c.MixtureEnd != "" && !slices.Contains(data.Ends, c.MixtureEnd):
 		return fmt.Errorf("data: mixture end: %q, want one of %q", c.MixtureEnd, data.Ends)
-	case c.Format != "" && c.Format != data.FormatPairs && !slices.Contains(data.Formats, c.Format):
+	case c.Format != "" && groups[c.Format].read == nil && !slices.Contains(data.Formats, c.Format):
 		return fmt.Errorf("data: format: %q, want one of %q%s", c.Format, data.Formats, suggest.DidYouMean(c.Format, data.Formats))
 	case !(c.Validation >= 0 && c.Validation < 1):
 		return fmt.Errorf("data: validation: %v, want a share in [0, 1)", c.Validation)

@@ -1,6 +1,7 @@
 package texts
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -18,7 +19,7 @@ type Documents struct {
 	key    tokenKey // of tokens
 	vocab  int
 	layout data.Layout
-	paired bool    // every two are the completions of one prompt
+	group  group   // what a row makes
 	share  float64 // that is held for validation; 0: these are all
 	held   bool    // these are that share, and not the others
 	laid   *packed // into the windows that Open was asked for
@@ -43,9 +44,7 @@ func (d *Documents) split(share float64) (train, validation *Documents) {
 
 // has tells whether document i of the files is one of these.
 func (d *Documents) has(i int64) bool {
-	if d.paired {
-		i /= 2
-	}
+	i /= int64(d.group.size())
 	return d.share == 0 || d.held == (int64(float64(i+1)*d.share) > int64(float64(i)*d.share))
 }
 
@@ -63,12 +62,9 @@ func (d *Documents) enough(share float64) error {
 	return fmt.Errorf("validation %v of %d %ss leaves 0 for validation, wanted 1 or more: %s", share, n, what, way)
 }
 
-// counted is so many documents as they are counted: in pairs, if they are that.
+// counted is so many documents as they are counted: in groups.
 func (d *Documents) counted(documents int64) (n int64, what string) {
-	if d.paired {
-		return documents / 2, "pair"
-	}
-	return documents, "document"
+	return documents / int64(d.group.size()), cmp.Or(d.group.name, "document")
 }
 
 // each takes one document after the other, until take says that it has enough.
@@ -111,11 +107,9 @@ func (d *Documents) Walk(size int, seed uint64) (data.Walk, error) {
 func (w documentWalk) Length(uint64) uint64 { return uint64(w.Windows()) }
 
 func (w documentWalk) Fill(b *data.Batch, row int, s data.State) error {
-	n := uint64(w.Windows())
-	if w.paired {
-		return w.packed.Fill(b, row, int64(data.InPairs(s.Position, data.NewOrder(n/2, w.seed, s.Epoch).At)))
-	}
-	return w.packed.Fill(b, row, int64(data.NewOrder(n, w.seed, s.Epoch).At(s.Position)))
+	group := uint64(w.Group())
+	order := data.NewOrder(uint64(w.Windows())/group, w.seed, s.Epoch)
+	return w.packed.Fill(b, row, int64(data.InGroups(s.Position, group, order.At)))
 }
 
 func (d *Documents) Shelf(size int) (data.Shelf, error) { return d.pack(d.later(), size) }

@@ -37,6 +37,7 @@ type jsonl struct {
 	encode  func(text string) ([]int32, error) // nil: bytes are tokens
 	around  border                             // of documents of text that is encoded
 	format  string                             // of rows
+	group   group                              // that they make
 	chats   *chat.Encoder                      // of conversations; nil: there is no tokenizer
 	lacking error                              // why there is no template; nil: there is
 	limit   int                                // bytes a row
@@ -63,7 +64,7 @@ func newJSONL(config Config) (*jsonl, error) {
 	if j.chats, err = config.encoder(); err != nil {
 		return nil, fmt.Errorf("data: %w", err)
 	}
-	j.format, j.lacking = config.Format, config.Chats.Lacking
+	j.format, j.group, j.lacking = config.Format, groups[config.Format], config.Chats.Lacking
 	if j.vocab == 0 {
 		j.vocab = j.ofText
 	}

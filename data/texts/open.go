@@ -20,8 +20,8 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	if err != nil {
 		return err
 	}
-	all := &Documents{corpus: c, config: config, layout: config.Layout, paired: config.Format == data.FormatPairs}
-	if all.paired {
+	all := &Documents{corpus: c, config: config, layout: config.Layout, group: groups[config.Format]}
+	if all.group.size() > 1 {
 		all.layout = data.Layout{End: config.Layout.End, Packing: data.PackNone}
 	}
 	print := newFingerprint("documents", string(how))

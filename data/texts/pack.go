@@ -27,8 +27,8 @@ type packed struct {
 	size  int // tokens a window
 	index *tokenFile
 	figures
-	apart  bool // the documents of a window do not see each other
-	paired bool // every two windows stay together
+	apart bool  // the documents of a window do not see each other
+	group group // of windows that stay together
 }
 
 // figures are what packing counts.
@@ -55,7 +55,7 @@ func (d *Documents) pack(r *reading, size int) (*packed, error) {
 	}
 	layout := d.layout.WithDefaults()
 	key := tokenKey{kind: windowsKind}
-	key.sum = sha256.Sum256(fmt.Appendf(nil, "gputrain windows 1\n%x %d %s %s %v %v %v", d.key.sum, size, layout.Packing, layout.Long, d.paired, d.share, d.held))
+	key.sum = sha256.Sum256(fmt.Appendf(nil, "gputrain windows 1\n%x %d %s %s %v %v %v", d.key.sum, size, layout.Packing, layout.Long, d.group.size() > 1, d.share, d.held))
 	d.corpus.packing.Lock()
 	defer d.corpus.packing.Unlock()
 	index, _, err := d.corpus.tokenFile(r, key, 4, func(w *tokenWriter) error {
@@ -65,7 +65,7 @@ func (d *Documents) pack(r *reading, size int) (*packed, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &packed{store: d.tokens.store, size: size, index: index, apart: layout.Packing != data.PackNone && !layout.Together, paired: d.paired}
+	p := &packed{store: d.tokens.store, size: size, index: index, apart: layout.Packing != data.PackNone && !layout.Together, group: d.group}
 	all := p.all()
 	last := make([]uint64, len(all))
 	if err := index.parts.read(last, index.parts.count-int64(len(last))); err != nil {
@@ -287,8 +287,8 @@ func (p piece) read(s store) (tokens, labels []int32, err error) {
 
 func (p *packed) Windows() int64 { return p.index.parts.count - 1 - int64(len(p.all())) }
 
-// Paired tells whether every two windows stay together.
-func (p *packed) Paired() bool { return p.paired }
+// Group is how many windows stay together.
+func (p *packed) Group() int { return p.group.size() }
 
 // pieces are those of window i.
 func (p *packed) pieces(i int64) ([]piece, error) {

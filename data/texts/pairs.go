@@ -14,8 +14,20 @@ import (
 	"gputrain/data"
 )
 
+// A group is what rows are read for, that become several documents: a window each, which stay together. Its zero value is a document a row.
+type group struct {
+	name string   // of one
+	keys []string // of the row, by document
+	read func(j *jsonl, line []byte) (all []document, err error)
+}
+
+func (g group) size() int { return max(1, len(g.keys)) }
+
+// groups are those of the formats that have them.
+var groups = map[string]group{data.FormatPairs: {"pair", pairKeys[1:], (*jsonl).pair}}
+
 // pairKeys are those of a row.
-var pairKeys = [3]string{"prompt", "chosen", "rejected"}
+var pairKeys = []string{"prompt", "chosen", "rejected"}
 
 // pair is what one row says.
 func (j *jsonl) pair(line []byte) (both []document, err error) {
@@ -25,7 +37,7 @@ func (j *jsonl) pair(line []byte) (both []document, err error) {
 	}
 	for _, key := range pairKeys[1:] {
 		if none(object, key) {
-			return nil, missing(object, pairKeys[:]...)
+			return nil, missing(object, pairKeys...)
 		}
 	}
 	object, twice, err := fullPrompt(object)
@@ -33,7 +45,7 @@ func (j *jsonl) pair(line []byte) (both []document, err error) {
 		return nil, err
 	}
 	if none(object, pairKeys[0]) {
-		return nil, missing(object, pairKeys[:]...)
+		return nil, missing(object, pairKeys...)
 	}
 	for _, key := range pairKeys[1:] {
 		d, err := j.completion(object, key)
@@ -171,10 +183,10 @@ func (j *jsonl) completion(object map[string]json.RawMessage, key string) (docum
 	return own.document(line)
 }
 
-// onePiece refuses documents of pairs that are not a window each.
+// onePiece refuses documents of groups that are not a window each.
 func (d *Documents) onePiece(i, pieces int, s span, size int) error {
-	if !d.paired || pieces == 1 && int64(s.count) <= int64(size)+1 {
+	if d.group.size() == 1 || pieces == 1 && int64(s.count) <= int64(size)+1 {
 		return nil
 	}
-	return fmt.Errorf("row %d: %s: found %d tokens with the prompt, wanted at most %d: a window and one token more", i/2+1, pairKeys[1+i%2], s.count, size+1)
+	return fmt.Errorf("row %d: %s: found %d tokens with the prompt, wanted at most %d: a window and one token more", i/d.group.size()+1, d.group.keys[i%d.group.size()], s.count, size+1)
 }

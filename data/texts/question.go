@@ -41,7 +41,7 @@ func (c *Corpus) Question(context int) (q Question, ok bool, err error) {
 
 // least is how many tokens a question has: one alone stands also before a text that is learned, but no completion is without a prompt.
 func (d *Documents) least() int {
-	if d.paired {
+	if d.group.size() > 1 {
 		return 1
 	}
 	return 2

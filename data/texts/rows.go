@@ -11,7 +11,6 @@ import (
 	"io"
 	"strings"
 
-	"gputrain/data"
 	"gputrain/data/parquet"
 )
 
@@ -207,8 +206,8 @@ func (j *jsonl) file(ctx context.Context, name string, from io.ReaderAt, size in
 		d, err := j.document(row)
 		return []document{d}, err
 	}
-	if j.format == data.FormatPairs {
-		read = j.pair
+	if j.group.read != nil {
+		read = func(row []byte) ([]document, error) { return j.group.read(j, row) }
 	}
 	parse := func(some rowRun) ([]document, error) {
 		var parsed []document

@@ -14,8 +14,8 @@ type Tally struct {
 	Template  string   `json:"template,omitempty"` // of conversations
 	Forms     []string `json:"forms"`              // of its rows
 	Documents int      `json:"documents"`
-	Pairs     int      `json:"pairs,omitempty"` // that the documents are, two each
-	Held      int      `json:"held,omitempty"`  // documents, or pairs, that are held out
+	Groups    int      `json:"pairs,omitempty"` // that the documents are
+	Held      int      `json:"held,omitempty"`  // documents, or groups of them, that are held out
 	Tokens    int64    `json:"tokens"`          // of all documents
 	Longest   int      `json:"longest"`         // tokens of the longest document
 	Cut       int      `json:"cut"`             // documents of which Layout.Long leaves tokens out
@@ -26,14 +26,16 @@ type Tally struct {
 	Room      int64    `json:"room"`    // tokens that the windows have room for
 	Filled    int64    `json:"filled"`  // tokens in them
 	Learned   int64    `json:"learned"` // labels that count
+
+	group group
 }
 
 // of adds what windows hold.
 func (t *Tally) of(p *packed) {
 	t.Documents, t.Tokens, t.Longest = t.Documents+int(p.documents), t.Tokens+p.tokens, max(t.Longest, int(p.longest))
 	t.Cut, t.Divided, t.Unlearned = t.Cut+int(p.cut), t.Divided+int(p.divided), t.Unlearned+int(p.left)
-	if p.paired {
-		t.Pairs = t.Documents / 2
+	if t.group = p.group; p.Group() > 1 {
+		t.Groups = t.Documents / p.Group()
 	}
 	t.Windows, t.Room = t.Windows+p.Windows(), t.Room+p.Windows()*int64(p.size)
 	t.Filled, t.Learned = t.Filled+p.filled, t.Learned+p.learned
@@ -63,11 +65,11 @@ func (t Tally) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Counted says how many documents there are, or pairs of them, and of which forms.
+// Counted says how many documents there are, or groups of them, and of which forms.
 func (t Tally) Counted() string {
 	text := fmt.Sprintf("%d documents", t.Documents)
-	if t.Pairs > 0 {
-		text = fmt.Sprintf("%d pairs", t.Pairs)
+	if t.Groups > 0 {
+		text = fmt.Sprintf("%d %ss", t.Groups, t.group.name)
 	}
 	if len(t.Forms) > 0 {
 		text += " (" + strings.Join(t.Forms, ", ") + ")"

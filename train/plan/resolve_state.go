@@ -93,7 +93,7 @@ func (p *Plan) train(def model.Definition, w World) error {
 	c := state.Config{Definition: def, Optimizer: optimizer, Batch: t.Batch / n, Microbatches: t.Accumulate * n, Seed: t.Seed}
 	c.ShardOptimizer = spec.Cluster.ShardOptimizer
 	c.MeasureUpdates, c.Recompute, c.Accumulation = t.Spikes.UpdateNorm > 0, t.Recompute, t.Accumulation
-	c.Documents, c.Preference = spec.KeepsApart() && !spec.Preference.On(), spec.Preference.Model()
+	c.Documents, c.Objective = spec.KeepsApart(), spec.Objective()
 	if w.Text != nil {
 		c.Ends = w.Text.Ends
 	}

@@ -33,7 +33,7 @@ const DocumentsTogether = "together"
 
 // KeepsApart tells whether windows are made of documents that do not see each other.
 func (c *Config) KeepsApart() bool {
-	return c.packsDocuments() && c.Data.Documents != DocumentsTogether
+	return c.packsDocuments() && c.Data.Documents != DocumentsTogether && c.Objective().Row().Form == ""
 }
 
 // packsDocuments tells whether windows are made of documents.

@@ -19,62 +19,53 @@ type Preference struct {
 // noPreference is the preference.loss of a run that learns tokens.
 const noPreference = "none"
 
-// On tells whether the run learns pairs.
-func (p Preference) On() bool { return p.Loss != noPreference }
-
-// Model is the objective; nil for none.
-func (p Preference) Model() *model.Preference {
-	out := &model.Preference{Loss: p.Loss}
-	switch p.Loss {
-	case noPreference:
-		return nil
-	case model.PreferORPO:
-		out.Lambda = p.ORPOLambda
-		return out
-	case model.PreferSimPO:
-		out.Gamma = p.SimPOGamma
+// Objective is what the run learns.
+func (c *Config) Objective() (o model.Objective) {
+	if c.Preference.Loss == noPreference {
+		return o
 	}
-	out.Beta, out.LabelSmoothing = p.Beta, p.LabelSmoothing
-	return out
+	o = model.Objective{Loss: c.Preference.Loss, Numbers: map[string]float64{}}
+	for _, n := range o.Row().Numbers {
+		f, _ := find("preference." + n.Name)
+		o.Numbers[n.Name] = c.value(f).(float64)
+	}
+	return o
 }
 
-// validatePreference refuses keys that have no effect on the objective, and what it does not go with.
-func (c *Config) validatePreference() error {
-	p := c.Preference
-	effect := map[string]bool{
-		"preference.loss": true, "preference.beta": p.On() && p.Loss != model.PreferORPO, "preference.label_smoothing": p.On() && p.Loss != model.PreferORPO,
-		"preference.orpo_lambda": p.Loss == model.PreferORPO, "preference.simpo_gamma": p.Loss == model.PreferSimPO,
-	}
+// validateObjective refuses keys that have no effect on the objective, and what it does not go with.
+func (c *Config) validateObjective() error {
+	o := c.Objective()
+	name, loss := c.Preference.Loss, o.Row()
 	kept := New()
 	for _, f := range fields {
 		switch {
 		case reflect.DeepEqual(c.value(f), kept.value(f)):
-		case strings.HasPrefix(f.key, "preference.") && !effect[f.key]:
-			return c.Invalid(f.key, inline(c.value(f)), "nothing with preference.loss "+p.Loss)
-		case !p.On():
+		case strings.HasPrefix(f.key, "preference.") && f.key != "preference.loss" && !loss.Reads(strings.TrimPrefix(f.key, "preference.")):
+			return c.Invalid(f.key, inline(c.value(f)), "nothing with preference.loss "+name)
+		case loss.Form == "":
 		case f.key == "data.text", f.key == "data.mixture":
-			return c.Invalid(f.key, inline(c.value(f)), "data.jsonl with preference.loss "+p.Loss)
-		case pairless[f.key]:
-			return c.Invalid(f.key, inline(c.value(f)), "nothing with preference.loss "+p.Loss+", whose rows have a prompt, a chosen and a rejected completion, each a sequence")
+			return c.Invalid(f.key, inline(c.value(f)), "data.jsonl with preference.loss "+name)
+		case ofDocuments[f.key]:
+			return c.Invalid(f.key, inline(c.value(f)), "nothing with preference.loss "+name+", whose rows have "+loss.Says+", each a sequence")
 		}
 	}
 	switch {
-	case !p.On():
+	case loss.Form == "":
 		return nil
 	case len(c.Data.JSONL) == 0:
-		return c.Invalid("preference.loss", p.Loss, "none without data.jsonl, the rows with pairs")
-	case p.Loss == model.PreferSigmoid && !c.LoRA.On():
-		return c.Invalid("preference.loss", p.Loss, "orpo or simpo without adapters (lora.rank, lora.from): the reference is the model without them")
-	case c.Train.Batch/c.Pipeline.Microbatches%2 != 0:
-		return c.Invalid("train.batch", c.Train.Batch, "an even number of sequences a microbatch with preference.loss "+p.Loss+": a pair has two")
+		return c.Invalid("preference.loss", name, "none without data.jsonl, the rows with "+loss.Counts)
+	case loss.Reference && !c.LoRA.On():
+		return c.Invalid("preference.loss", name, "orpo or simpo without adapters (lora.rank, lora.from): the reference is the model without them")
+	case c.Train.Batch/c.Pipeline.Microbatches%loss.Group != 0:
+		return c.Invalid("train.batch", c.Train.Batch, "an even number of sequences a microbatch with preference.loss "+name+": a "+loss.One()+" has two")
 	}
 	return nil
 }
 
-// pairless are the keys that say nothing of pairs.
-var pairless = map[string]bool{
+// ofDocuments are the keys that say nothing of rows of another form.
+var ofDocuments = map[string]bool{
 	"data.format": true, "data.field": true, "data.prompt_field": true, "data.mask_field": true, "data.packing": true, "data.documents": true, "data.long": true,
 }
 
 // preferences are the values of preference.loss.
-var preferences = append(oneOf{noPreference}, model.Preferences...)
+var preferences = append(oneOf{noPreference}, model.Objectives()...)

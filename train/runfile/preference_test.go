@@ -14,18 +14,18 @@ func TestPreference(t *testing.T) {
 	for _, row := range []struct {
 		set    []string
 		wanted string // "": it is valid
-		prefer *model.Preference
+		prefer model.Objective
 	}{
-		{nil, "", &model.Preference{Loss: "sigmoid", Beta: 0.1}},
-		{[]string{"preference.loss=simpo", "lora.rank=0", "preference.simpo_gamma=1", "preference.label_smoothing=0.2"}, "", &model.Preference{Loss: "simpo", Beta: 0.1, Gamma: 1, LabelSmoothing: 0.2}},
-		{[]string{"preference.loss=orpo", "lora.rank=0"}, "", &model.Preference{Loss: "orpo", Lambda: 0.1}},
-		{[]string{"preference.loss=none"}, "", nil},
-		{[]string{"lora.rank=0"}, "preference.loss (--set): found sigmoid, wanted orpo or simpo without adapters", nil},
-		{[]string{"data.jsonl=[]"}, "preference.loss (--set): found sigmoid, wanted none without data.jsonl", nil},
-		{[]string{"data.field=x"}, "data.field (--set): found \"x\", wanted nothing with preference.loss sigmoid", nil},
-		{[]string{"preference.orpo_lambda=2"}, "preference.orpo_lambda (--set): found 2.0, wanted nothing with preference.loss sigmoid", nil},
-		{[]string{"preference.loss=none", "preference.beta=2"}, "preference.beta (--set): found 2.0, wanted nothing with preference.loss none", nil},
-		{[]string{"train.batch=6", "pipeline.microbatches=2"}, "train.batch (--set): found 6, wanted an even number of sequences a microbatch", nil},
+		{nil, "", model.Objective{Loss: "sigmoid", Numbers: map[string]float64{"beta": 0.1, "label_smoothing": 0}}},
+		{[]string{"preference.loss=simpo", "lora.rank=0", "preference.simpo_gamma=1", "preference.label_smoothing=0.2"}, "", model.Objective{Loss: "simpo", Numbers: map[string]float64{"beta": 0.1, "simpo_gamma": 1, "label_smoothing": 0.2}}},
+		{[]string{"preference.loss=orpo", "lora.rank=0"}, "", model.Objective{Loss: "orpo", Numbers: map[string]float64{"orpo_lambda": 0.1}}},
+		{[]string{"preference.loss=none"}, "", model.Objective{}},
+		{[]string{"lora.rank=0"}, "preference.loss (--set): found sigmoid, wanted orpo or simpo without adapters", model.Objective{}},
+		{[]string{"data.jsonl=[]"}, "preference.loss (--set): found sigmoid, wanted none without data.jsonl", model.Objective{}},
+		{[]string{"data.field=x"}, "data.field (--set): found \"x\", wanted nothing with preference.loss sigmoid", model.Objective{}},
+		{[]string{"preference.orpo_lambda=2"}, "preference.orpo_lambda (--set): found 2.0, wanted nothing with preference.loss sigmoid", model.Objective{}},
+		{[]string{"preference.loss=none", "preference.beta=2"}, "preference.beta (--set): found 2.0, wanted nothing with preference.loss none", model.Objective{}},
+		{[]string{"train.batch=6", "pipeline.microbatches=2"}, "train.batch (--set): found 6, wanted an even number of sequences a microbatch", model.Objective{}},
 	} {
 		c := New()
 		for _, s := range append([]string{"model.from=a", "lora.rank=2", "data.jsonl=[a]", "preference.loss=sigmoid", "train.batch=4"}, row.set...) {
@@ -37,6 +37,6 @@ func TestPreference(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err)
-		assert.Equal(t, row.prefer, c.Preference.Model())
+		assert.Equal(t, row.prefer, c.Objective())
 	}
 }

@@ -10,9 +10,9 @@ import (
 )
 
 // A model that was read is tuned at a part of the rate that its optimizer has for new models: 1/30 for all of it, 5e-5 with AdamW, and 1/10 for adapters,
-// which are new themselves: 1.5e-4. Published models are tuned at 1e-5 to 5e-5, adapters at 1e-4 to 3e-4. Preferences, which a model is to learn without
+// which are new themselves: 1.5e-4. Published models are tuned at 1e-5 to 5e-5, adapters at 1e-4 to 3e-4. What is preferred, which a model is to learn without
 // leaving what it is, take a tenth of that: DPO of adapters is published at 5e-6 to 5e-5.
-const ofWhole, ofAdapters, ofPreferences = 30, 10, 10
+const ofWhole, ofAdapters, ofPreferred = 30, 10, 10
 
 // Keys whose defaults are others for a model that was read.
 const (
@@ -41,8 +41,8 @@ func (c *Config) layRead() {
 	if c.LoRA.On() {
 		part, what = ofAdapters, "a model with adapters"
 	}
-	if c.Preference.On() {
-		part, what = part*ofPreferences, "preferences of "+what
+	if c.Objective().Row().Form != "" {
+		part, what = part*ofPreferred, "preferences of "+what
 	}
 	built := cmp.Or(row.Rate, Default().Optimizer.LearningRate)
 	c.Optimizer.LearningRate = decimal(built/float64(part), 2)

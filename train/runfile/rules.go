@@ -270,7 +270,7 @@ func (c *Config) Validate() error {
 	if err := c.validateLoRA(); err != nil {
 		return err
 	}
-	if err := c.validatePreference(); err != nil {
+	if err := c.validateObjective(); err != nil {
 		return err
 	}
 	if err := c.validatePipeline(); err != nil {

@@ -188,11 +188,7 @@ func describeRun(c *model.Card, s *train.Summary) {
 	c.Add("data", dataText(s, values))
 	c.Add("steps", fmt.Sprintf("%d of %d", s.Step, s.Steps))
 	if s.Last != nil {
-		counted := "tokens"
-		if s.Last.Pairs != nil {
-			counted = "pairs"
-		}
-		c.Add(counted+" in the loss", strconv.FormatInt(s.Last.Tokens, 10))
+		c.Add(lossOf(values).Counts+" in the loss", strconv.FormatInt(s.Last.Tokens, 10))
 		c.Add("training loss", fmt.Sprintf("%s at step %d, %s at step %d", loss(s.First.Loss), s.First.Step, loss(s.Last.Loss), s.Last.Step))
 	}
 	if s.Best != nil {
@@ -200,12 +196,8 @@ func describeRun(c *model.Card, s *train.Summary) {
 	}
 	c.Add("trained with", s.Program)
 	c.Add("trained on", s.Adapter)
-	var objective string
-	if json.Unmarshal(values["preference.loss"].Value, &objective) == nil && slices.Contains(model.Preferences, objective) {
-		c.Tags = append(c.Tags, map[string]string{model.PreferSigmoid: "dpo"}[objective])
-		if last := len(c.Tags) - 1; c.Tags[last] == "" {
-			c.Tags[last] = objective
-		}
+	if tag := lossOf(values).Tag; tag != "" {
+		c.Tags = append(c.Tags, tag)
 	}
 	for _, r := range s.Settings {
 		if tellsSetting(r) {
@@ -215,6 +207,13 @@ func describeRun(c *model.Card, s *train.Summary) {
 			}
 		}
 	}
+}
+
+// lossOf is what the run of a record has learned.
+func lossOf(values map[string]runfile.Recorded) model.Loss {
+	var o model.Objective
+	_ = json.Unmarshal(values["preference.loss"].Value, &o.Loss) // a record without it is of next tokens
+	return o.Row()
 }
 
 func loss(n train.Number) string { return strconv.FormatFloat(float64(n), 'f', 4, 64) }
@@ -257,11 +256,11 @@ func dataText(s *train.Summary, values map[string]runfile.Recorded) string {
 		parts = nil // the text that the program finds by itself
 	}
 	if a := s.Data; a != nil {
-		documents := map[bool]int{true: 0, false: a.Documents}[a.Pairs > 0]
+		documents := map[bool]int{true: 0, false: a.Documents}[a.Groups > 0]
 		for _, n := range []struct {
 			count int64
 			of    string
-		}{{int64(a.Files), "files"}, {a.Bytes, "bytes"}, {int64(documents), "documents"}, {int64(a.Pairs), "pairs"}, {a.Tokens, "tokens"}} {
+		}{{int64(a.Files), "files"}, {a.Bytes, "bytes"}, {int64(documents), "documents"}, {int64(a.Groups), lossOf(values).Counts}, {a.Tokens, "tokens"}} {
 			if n.count > 0 {
 				parts = append(parts, strings.TrimSuffix(fmt.Sprintf("%d %s", n.count, n.of), map[bool]string{true: "s"}[n.count == 1]))
 			}

@@ -20,8 +20,8 @@ import (
 // Of a run a card has what was learned from, without folders, how far it came, and the settings that decide what is learned and were chosen.
 func TestCardOfARun(t *testing.T) {
 	s := &train.Summary{
-		Step: 20, Steps: 30, Program: "gputrain 9", Adapter: "a card", Fingerprint: "f00", Data: &train.Amounts{Files: 2, Documents: 14, Pairs: 7, Tokens: 900},
-		First: &train.Metrics{Step: 1, Loss: 5.25}, Last: &train.Metrics{Step: 20, Loss: 2.5, Tokens: 512, Pairs: map[string]train.Number{"margin": 1}},
+		Step: 20, Steps: 30, Program: "gputrain 9", Adapter: "a card", Fingerprint: "f00", Data: &train.Amounts{Files: 2, Documents: 14, Groups: 7, Tokens: 900},
+		First: &train.Metrics{Step: 1, Loss: 5.25}, Last: &train.Metrics{Step: 20, Loss: 2.5, Tokens: 512, Figures: map[string]train.Number{"margin": 1}},
 		Best: &train.EvalMetrics{Step: 10, Loss: 2},
 	}
 	for _, r := range [][3]string{

@@ -28,9 +28,7 @@ func Data(cfg *runfile.Config, tokens Tokens, def model.Definition, context int)
 		Layout: d.Layout, Validation: d.Validation, Context: context,
 	}
 	out.Layout.Together = d.Documents == runfile.DocumentsTogether
-	if cfg.Preference.On() {
-		out.Format = data.FormatPairs
-	}
+	out.Format = cmp.Or(cfg.Objective().Row().Form, out.Format)
 	if tokens.Kind == plan.TokenizerTokens {
 		out.Tokenizer = tokens.Tokenizer
 	}

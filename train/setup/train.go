@@ -160,7 +160,7 @@ func amounts(cfg *runfile.Config, text *texts.Corpus) *train.Amounts {
 		a.Tokens = t.Len()
 	}
 	for _, t := range text.Tallies {
-		a.Documents, a.Pairs, a.Tokens = a.Documents+t.Documents, a.Pairs+t.Pairs, a.Tokens+t.Tokens
+		a.Documents, a.Groups, a.Tokens = a.Documents+t.Documents, a.Groups+t.Groups, a.Tokens+t.Tokens
 	}
 	return a
 }

@@ -12,7 +12,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"gputrain/buffers/safetensors"
@@ -65,8 +64,28 @@ type header struct {
 	Kind          string `json:"kind"`
 }
 
+// A kind of case is run on the first of the devices, or on all of them.
+type kind struct {
+	name string
+	run  func(ctx context.Context, devices []*gpu.Device, c *goldenCase, dir fs.FS) (*comparison, error)
+}
+
+// onFirst is a kind that one device runs.
+func onFirst(name string, run func(ctx context.Context, dev *gpu.Device, c *goldenCase) (*comparison, error)) kind {
+	return kind{name, func(ctx context.Context, devices []*gpu.Device, c *goldenCase, _ fs.FS) (*comparison, error) {
+		return run(ctx, devices[0], c)
+	}}
+}
+
 // kinds that the format has.
-var kinds = []string{"optimizer", "prng", "schedule", "clip", "wk_unit", "model", "lora", "dpo", "nf4", "packed"}
+var kinds = []kind{
+	onFirst("optimizer", runOptimizer), onFirst("prng", runPRNG), onFirst("schedule", runSchedule), onFirst("clip", runClip), onFirst("wk_unit", runUnit),
+	{"model", runModel},
+	{"lora", runLoRA},
+	{"dpo", runDPO},
+	onFirst("nf4", runNF4),
+	{"packed", runPacked},
+}
 
 // Folder is a folder of cases on disk. A case may read what lies beside it.
 type Folder string
@@ -117,40 +136,19 @@ func finite(x float64) float64 {
 	return max(-math.MaxFloat64, min(x, math.MaxFloat64))
 }
 
-func runCase(ctx context.Context, devices []*gpu.Device, dir fs.FS) (seen *comparison, err error) {
-	dev := devices[0]
+func runCase(ctx context.Context, devices []*gpu.Device, dir fs.FS) (*comparison, error) {
 	c, err := loadCase(dir)
 	if err != nil {
 		return nil, err
 	}
-	switch c.Kind {
-	case "optimizer":
-		seen, err = runOptimizer(ctx, dev, c)
-	case "clip":
-		seen, err = runClip(ctx, dev, c)
-	case "schedule":
-		seen, err = runSchedule(c)
-	case "prng":
-		seen, err = runPRNG(ctx, dev, c)
-	case "wk_unit":
-		seen, err = runUnit(ctx, dev, c)
-	case "model":
-		seen, err = runModel(ctx, devices, c, dir)
-	case "lora":
-		seen, err = runLoRA(ctx, devices, c, dir)
-	case "dpo":
-		seen, err = runPreference(ctx, devices, c, dir)
-	case "nf4":
-		seen, err = runNF4(ctx, dev, c)
-	case "packed":
-		seen, err = runPacked(ctx, devices, c, dir)
-	}
+	seen, err := c.kind.run(ctx, devices, c, dir)
 	return seen, cmp.Or(c.err, err)
 }
 
 // goldenCase is a case as it lies in its folder.
 type goldenCase struct {
 	header
+	kind    kind
 	raw     []byte
 	tensors *safetensors.File // nil for schedules
 	err     error             // the first of its tensors that could not be read
@@ -178,8 +176,14 @@ func loadCase(dir fs.FS) (*goldenCase, error) {
 	if c.FormatVersion != 1 {
 		return nil, fmt.Errorf("format_version %d, want 1", c.FormatVersion)
 	}
-	if !slices.Contains(kinds, c.Kind) {
-		return nil, fmt.Errorf("kind %q, want one of %s%s", c.Kind, strings.Join(kinds, ", "), suggest.DidYouMean(c.Kind, kinds))
+	var names []string
+	for _, k := range kinds {
+		if names = append(names, k.name); k.name == c.Kind {
+			c.kind = k
+		}
+	}
+	if c.kind.run == nil {
+		return nil, fmt.Errorf("kind %q, want one of %s%s", c.Kind, strings.Join(names, ", "), suggest.DidYouMean(c.Kind, names))
 	}
 	if c.Kind == "schedule" {
 		return c, nil

@@ -207,14 +207,14 @@ func TestGoldenCasesCatchWrongState(t *testing.T) {
 
 func TestSchedules(t *testing.T) {
 	c := loadEmbedded(t, "schedules")
-	seen, err := runSchedule(c)
+	seen, err := runSchedule(t.Context(), nil, c)
 	require.NoError(t, err)
 	pass, found, allowed, where := seen.result()
 	assert.True(t, pass, "%s: %g, allowed %g", where, found, allowed)
 
 	spoiled := *c
 	spoiled.raw = []byte(strings.Replace(string(c.raw), "0.09604", "0.09605", 1))
-	seen, err = runSchedule(&spoiled)
+	seen, err = runSchedule(t.Context(), nil, &spoiled)
 	require.NoError(t, err)
 	pass, _, _, where = seen.result()
 	assert.False(t, pass)

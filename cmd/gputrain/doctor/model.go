@@ -40,7 +40,7 @@ type modelCase struct {
 	def     model.Definition
 	initial []buffers.Host // of what is trained
 	frozen  []buffers.Host // of what is not
-	prefer  *model.Preference
+	learned model.Objective
 	tokens  []int32 // [steps, batch, seq_len+1]
 	labels  []int32 // [steps, batch, seq_len]; nil: the tokens, shifted by one
 }
@@ -55,7 +55,7 @@ type modelRun interface {
 
 // newModelRun is one on a device, or on a stage for each of several.
 func newModelRun(ctx context.Context, devices []*gpu.Device, m *modelCase) (interface {
-	pairRun
+	objectiveRun
 	release()
 }, error,
 ) {

@@ -61,7 +61,7 @@ func newDeviceModel(ctx context.Context, dev *gpu.Device, m *modelCase) (*device
 }
 
 func (d *deviceModel) compile(m *modelCase) error {
-	built, err := m.def.Build(m.Batch, m.SeqLen, model.Options{Loss: true, Preference: m.prefer})
+	built, err := m.def.Build(m.Batch, m.SeqLen, model.Options{Loss: true, Objective: m.learned})
 	if err != nil {
 		return err
 	}
@@ -71,8 +71,8 @@ func (d *deviceModel) compile(m *modelCase) error {
 		return err
 	}
 	targets := []compile.Target{{Name: "loss", Value: built.Loss}}
-	for _, f := range pairFigures(built.Pairs) {
-		targets = append(targets, compile.Target{Name: f.name, Value: f.value})
+	for _, f := range built.Figures {
+		targets = append(targets, compile.Target{Name: f.Name, Value: f.Value})
 	}
 	for _, t := range targets {
 		d.figures = append(d.figures, t.Name)

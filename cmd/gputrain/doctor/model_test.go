@@ -61,7 +61,7 @@ func newTwinModel(t *testing.T, m *modelCase) *twinModel {
 	require.NoError(t, err)
 	d.forward, err = m.def.Build(m.Batch, m.SeqLen, model.Options{Logits: true})
 	require.NoError(t, err)
-	d.loss, err = m.def.Build(m.Batch, m.SeqLen, model.Options{Loss: true, Preference: m.prefer})
+	d.loss, err = m.def.Build(m.Batch, m.SeqLen, model.Options{Loss: true, Objective: m.learned})
 	require.NoError(t, err)
 	_, values := m.trained(d.loss)
 	d.grads, err = graph.Gradients(d.loss.Graph, d.loss.Loss, values)

@@ -66,15 +66,16 @@ func batch(pairs []pair, seq int) (tokens, labels []int32) {
 	return tokens, labels
 }
 
-// pairRun is a modelRun whose steps learn pairs, and tell the figures of them by name: of each pair, or with an "accuracy" among them their means.
-type pairRun interface {
+// objectiveRun is a modelRun whose steps learn an objective, and tell its figures by name: of each of model.Loss.Counts (model.Built.Figures), or their means
+// alone (model.Loss.Figures).
+type objectiveRun interface {
 	modelRun
-	stepPairs(tokens, labels []int32) (map[string][]float32, error)
+	learn(tokens, labels []int32) (map[string][]float32, error)
 }
 
-// runPreference trains the adapter of a case on the devices.
-func runPreference(ctx context.Context, devices []*gpu.Device, c *goldenCase, dir fs.FS) (*comparison, error) {
-	p, err := loadPreference(c, dir)
+// runDPO trains the adapter of a case on the devices.
+func runDPO(ctx context.Context, devices []*gpu.Device, c *goldenCase, dir fs.FS) (*comparison, error) {
+	p, err := loadPairs(c, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +87,7 @@ func runPreference(ctx context.Context, devices []*gpu.Device, c *goldenCase, di
 	return c.trainPairs(p, run)
 }
 
-func loadPreference(c *goldenCase, dir fs.FS) (*preferenceCase, error) {
+func loadPairs(c *goldenCase, dir fs.FS) (*preferenceCase, error) {
 	p := &preferenceCase{}
 	if err := c.decode(p); err != nil {
 		return nil, err
@@ -96,11 +97,13 @@ func loadPreference(c *goldenCase, dir fs.FS) (*preferenceCase, error) {
 	}{&p.Tolerances}); err != nil {
 		return nil, err
 	}
-	p.prefer = &model.Preference{Loss: p.LossType, Beta: p.Beta, LabelSmoothing: p.LabelSmoothing, Lambda: p.Lambda, Gamma: p.Gamma}
-	if err := p.prefer.Validate(); err != nil {
+	p.learned = model.Objective{Loss: p.LossType, Numbers: map[string]float64{
+		"beta": p.Beta, "label_smoothing": p.LabelSmoothing, "orpo_lambda": p.Lambda, "simpo_gamma": p.Gamma,
+	}}
+	if err := p.learned.Validate(); err != nil {
 		return nil, fmt.Errorf("case.json: %w", err)
 	}
-	if wanted := map[bool]string{false: "sum", true: "mean"}[p.prefer.Averages()]; p.LogPs != wanted {
+	if wanted := map[bool]string{false: "sum", true: "mean"}[p.learned.Averages()]; p.LogPs != wanted {
 		return nil, fmt.Errorf("case.json: logps: found %q, wanted %q for loss_type %s", p.LogPs, wanted, p.LossType)
 	}
 	if err := p.readAdapter(dir); err != nil {
@@ -138,36 +141,8 @@ func (p *preferenceCase) readPairs(dir fs.FS) error {
 	return nil
 }
 
-// pairFigure is an output that a graph has of its pairs.
-type pairFigure struct {
-	name  string
-	value *graph.Value
-}
-
-// pairFigures are those that there are.
-func pairFigures(p *model.Pairs) (there []pairFigure) {
-	if p == nil {
-		return nil
-	}
-	for _, f := range []pairFigure{
-		{"logps_chosen", p.Chosen},
-		{"logps_rejected", p.Rejected},
-		{"reference_chosen", p.ReferenceChosen},
-		{"reference_rejected", p.ReferenceRejected},
-		{"rewards_chosen", p.RewardChosen},
-		{"rewards_rejected", p.RewardRejected},
-		{"log_odds", p.LogOdds},
-		{"nll", p.NLL},
-	} {
-		if f.value != nil {
-			there = append(there, f)
-		}
-	}
-	return there
-}
-
 // trainPairs makes all steps of a case and compares what is expected of the first, of the figures of each and at the end.
-func (c *goldenCase) trainPairs(p *preferenceCase, run pairRun) (*comparison, error) {
+func (c *goldenCase) trainPairs(p *preferenceCase, run objectiveRun) (*comparison, error) {
 	seen := &comparison{}
 	for step := range p.Steps {
 		pairs := p.pairs[step*p.Batch/2 : (step+1)*p.Batch/2]
@@ -177,7 +152,7 @@ func (c *goldenCase) trainPairs(p *preferenceCase, run pairRun) (*comparison, er
 				return nil, err
 			}
 		}
-		found, err := run.stepPairs(tokens, labels)
+		found, err := run.learn(tokens, labels)
 		if err != nil {
 			return nil, fmt.Errorf("step %d: %w", step, err)
 		}
@@ -198,7 +173,7 @@ func (c *goldenCase) trainPairs(p *preferenceCase, run pairRun) (*comparison, er
 }
 
 // firstLogits compares the logits of the first pair.
-func (c *goldenCase) firstLogits(p *preferenceCase, seen *comparison, first pair, tokens []int32, run pairRun) error {
+func (c *goldenCase) firstLogits(p *preferenceCase, seen *comparison, first pair, tokens []int32, run objectiveRun) error {
 	got, err := run.logits(tokens)
 	if err != nil {
 		return err
@@ -214,7 +189,7 @@ func (c *goldenCase) firstLogits(p *preferenceCase, seen *comparison, first pair
 }
 
 // firstPairs compares what is expected of each pair of the first step, and of its gradients.
-func (c *goldenCase) firstPairs(p *preferenceCase, seen *comparison, found map[string][]float32, grads []buffers.Host, run pairRun) {
+func (c *goldenCase) firstPairs(p *preferenceCase, seen *comparison, found map[string][]float32, grads []buffers.Host, run objectiveRun) {
 	for _, t := range []struct{ name, figure string }{
 		{"logps/chosen", "logps_chosen"},
 		{"logps/rejected", "logps_rejected"},
@@ -261,7 +236,7 @@ func (c *goldenCase) compareFigures(p *preferenceCase, seen *comparison, step in
 		"loss": p.Tolerance.Loss, "rewards_chosen": l.Rewards, "rewards_rejected": l.Rewards, "margin": l.Rewards, "accuracy": l.Accuracy,
 		"logps_chosen": l.LogPs, "logps_rejected": l.LogPs, "grad_norm": l.GradNorm,
 	}
-	if p.prefer.Loss == model.PreferORPO && !means {
+	if p.LossType == "orpo" && !means {
 		within["nll"], within["log_odds"], within["log_odds_ratio"] = p.Tolerance.Loss, p.Tolerance.Loss, p.Tolerance.Loss
 	}
 	for _, name := range slices.Sorted(maps.Keys(within)) {
@@ -299,12 +274,9 @@ func norm(of []buffers.Host) float64 {
 	return math.Sqrt(sum)
 }
 
-func (d *deviceModel) stepPairs(tokens, labels []int32) (map[string][]float32, error) {
-	rows := d.m.Batch
-	in := d.m.prefer.Inputs(tokens, labels, rows)
-	f := state.Feed{
-		Batch: data.Batch{Rows: rows, Tokens: tokens}, Pairs: &in, LossScale: 1 / float32(in.Pairs), LearnedScale: model.LearnedScale(int64(in.Pairs), int64(in.Learned)),
-	}
+func (d *deviceModel) learn(tokens, labels []int32) (map[string][]float32, error) {
+	f := state.FeedOf(d.m.learned, data.Batch{Rows: d.m.Batch, Tokens: tokens, Labels: labels})
+	f.LossScale = 1 / float32(f.Counts.Of)
 	if err := f.Write(d.loss); err != nil {
 		return nil, err
 	}

@@ -21,19 +21,20 @@ import (
 	"gputrain/optim"
 )
 
-// stepPairs is that of the graph of the objective, in float64.
-func (d *twinModel) stepPairs(tokens, labels []int32) (map[string][]float32, error) {
-	in := d.m.prefer.Inputs(tokens, labels, d.m.Batch)
-	feeds := d.feeds(tokens)
+// learn is that of the graph of the objective, in float64.
+func (d *twinModel) learn(tokens, labels []int32) (map[string][]float32, error) {
+	in := d.m.learned.Inputs(tokens, labels, d.m.Batch)
+	feeds := d.feeds(in.Tokens)
 	feeds[model.InputLabels] = widened([]int{len(in.Labels)}, in.Labels)
-	feeds[model.InputWeights] = widened([]int{len(in.Weights)}, in.Weights)
-	feeds[model.InputPairs] = widened([]int{len(in.Counts)}, in.Counts)
-	feeds[model.InputLossScale] = &graph.Array{Shape: []int{}, Data: []float64{1 / float64(in.Pairs)}}
-	feeds[model.InputLearnedScale] = &graph.Array{Shape: []int{}, Data: []float64{float64(in.Pairs) / float64(in.Learned)}}
+	for name, values := range in.Floats {
+		feeds[name] = widened([]int{len(values)}, values)
+	}
+	feeds[model.InputLossScale] = &graph.Array{Shape: []int{}, Data: []float64{1 / float64(in.Counts.Of)}}
+	feeds[model.InputLabelScale] = &graph.Array{Shape: []int{}, Data: []float64{float64(in.Counts.Of) / float64(in.Counts.Labels)}}
 	values := append([]*graph.Value{d.loss.Loss}, d.grads...)
-	figures := pairFigures(d.loss.Pairs)
+	figures := d.loss.Figures
 	for _, f := range figures {
-		values = append(values, f.value)
+		values = append(values, f.Value)
 	}
 	got, err := graph.Eval(d.loss.Graph, feeds, values...)
 	if err != nil {
@@ -45,12 +46,12 @@ func (d *twinModel) stepPairs(tokens, labels []int32) (map[string][]float32, err
 	}
 	found := map[string][]float32{"loss": narrowed(got[0])}
 	for i, f := range figures {
-		found[f.name] = narrowed(got[1+len(d.grads)+i])
+		found[f.Name] = narrowed(got[1+len(d.grads)+i])
 	}
 	return found, d.optimizer.Update(d.last)
 }
 
-// byHand is a pairRun of the equations themselves: log-probabilities of the logits of the network and of its base, and of the logits' gradients, which are
+// byHand is an objectiveRun of the equations themselves: log-probabilities of the logits of the network and of its base, and of the logits' gradients, which are
 // written down here, those of the parameters.
 type byHand struct {
 	*twinModel
@@ -86,7 +87,7 @@ func logP(logits *graph.Array, i int, id int32) float64 {
 
 func sigma(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-func (h *byHand) stepPairs(ids, _ []int32) (map[string][]float32, error) {
+func (h *byHand) learn(ids, _ []int32) (map[string][]float32, error) {
 	pairs := h.p.pairs[h.done*h.p.Batch/2 : (h.done+1)*h.p.Batch/2]
 	h.done++
 	feeds := h.feeds(ids)
@@ -169,39 +170,39 @@ func (h *byHand) stepPairs(ids, _ []int32) (map[string][]float32, error) {
 	return found, h.optimizer.Update(h.last)
 }
 
-func loadPairs(t *testing.T, name string) (*goldenCase, *preferenceCase) {
+func openPairs(t *testing.T, name string) (*goldenCase, *preferenceCase) {
 	t.Helper()
 	dir := Folder(filepath.Join(families, "dpo", name))
 	c, err := loadCase(dir)
 	require.NoError(t, err)
-	p, err := loadPreference(c, dir)
+	p, err := loadPairs(c, dir)
 	require.NoError(t, err)
 	return c, p
 }
 
 // TestTwinFollowsPreferences holds the graph of the objectives against cases, in float64, and the equations of this file too; and what a case must catch.
 func TestTwinFollowsPreferences(t *testing.T) {
-	twin := func(t *testing.T, p *preferenceCase) pairRun { return newTwinModel(t, &p.modelCase) }
-	hand := func(t *testing.T, p *preferenceCase) pairRun { return newByHand(t, p) }
+	twin := func(t *testing.T, p *preferenceCase) objectiveRun { return newTwinModel(t, &p.modelCase) }
+	hand := func(t *testing.T, p *preferenceCase) objectiveRun { return newByHand(t, p) }
 	for _, row := range []struct {
 		name, what string
-		run        func(t *testing.T, p *preferenceCase) pairRun
+		run        func(t *testing.T, p *preferenceCase) objectiveRun
 		spoil      func(p *preferenceCase)
 	}{
 		{"dpo_llama_sigmoid", "", twin, func(*preferenceCase) {}},
 		{"orpo_qwen2", "", twin, func(*preferenceCase) {}},
 		{"dpo_llama_sigmoid", "", hand, func(*preferenceCase) {}},
 		{"orpo_qwen2", "", hand, func(*preferenceCase) {}},
-		{"dpo_llama_sigmoid", "another beta", twin, func(p *preferenceCase) { p.prefer.Beta = 0.301 }},
-		{"dpo_llama_sigmoid", "smoothed", twin, func(p *preferenceCase) { p.prefer.LabelSmoothing = 0.001 }},
+		{"dpo_llama_sigmoid", "another beta", twin, func(p *preferenceCase) { p.learned.Numbers["beta"] = 0.301 }},
+		{"dpo_llama_sigmoid", "smoothed", twin, func(p *preferenceCase) { p.learned.Numbers["label_smoothing"] = 0.001 }},
 		{"dpo_llama_sigmoid", "an accuracy", twin, func(p *preferenceCase) { p.Metrics[1]["accuracy"] = 0 }},
 		{"dpo_llama_sigmoid", "a token of a prompt", twin, func(p *preferenceCase) { p.pairs[11].Prompt[0] ^= 1 }},
-		{"orpo_qwen2", "another lambda", twin, func(p *preferenceCase) { p.prefer.Lambda = 0.401 }},
+		{"orpo_qwen2", "another lambda", twin, func(p *preferenceCase) { p.learned.Numbers["orpo_lambda"] = 0.401 }},
 		{"orpo_qwen2", "the odds", twin, func(p *preferenceCase) { p.Metrics[3]["log_odds"] += 0.001 }},
 		{"orpo_qwen2", "the length of a gradient", twin, func(p *preferenceCase) { p.Metrics[2]["grad_norm"] *= 1.001 }},
 	} {
 		t.Run(row.name+" "+row.what, func(t *testing.T) {
-			c, p := loadPairs(t, row.name)
+			c, p := openPairs(t, row.name)
 			row.spoil(p)
 			seen, err := c.trainPairs(p, row.run(t, p))
 			require.NoError(t, err)
@@ -212,14 +213,16 @@ func TestTwinFollowsPreferences(t *testing.T) {
 }
 
 // madePairs is a case of which byHand tells all that is expected.
-func madePairs(t *testing.T, def model.Definition, prefer model.Preference) (*goldenCase, *preferenceCase) {
+func madePairs(t *testing.T, def model.Definition, prefer model.Objective) (*goldenCase, *preferenceCase) {
 	const steps, rows = 2, 2
 	random := rand.New(rand.NewPCG(61, 62))
-	p := &preferenceCase{LossType: prefer.Loss, LogPs: "sum", Beta: prefer.Beta, LabelSmoothing: prefer.LabelSmoothing, Lambda: prefer.Lambda, Gamma: prefer.Gamma}
+	p := &preferenceCase{LossType: prefer.Loss, LogPs: "sum", Beta: prefer.Numbers["beta"]}
+	p.LabelSmoothing, p.Lambda, p.Gamma = prefer.Numbers["label_smoothing"], prefer.Numbers["orpo_lambda"], prefer.Numbers["simpo_gamma"]
+
 	if prefer.Averages() {
 		p.LogPs = "mean"
 	}
-	p.def, p.prefer, p.Batch, p.Steps, p.SeqLen = def, &prefer, 2*rows, steps, 9
+	p.def, p.learned, p.Batch, p.Steps, p.SeqLen = def, prefer, 2*rows, steps, 9
 	p.Optimizer, p.WeightDecay = "adamw", 0.1
 	p.Config = json.RawMessage(`{"b1":0.9,"b2":0.999,"eps":1e-5,"eps_root":0,"mu_dtype":null}`)
 	p.Schedule = optim.ScheduleConfig{Type: "constant", LearningRate: 0.003}
@@ -251,7 +254,7 @@ func madePairs(t *testing.T, def model.Definition, prefer model.Preference) (*go
 		tokens, _ := batch(pairs, p.SeqLen)
 		logits, err := hand.logits(tokens)
 		require.NoError(t, err)
-		found, err := hand.stepPairs(tokens, nil)
+		found, err := hand.learn(tokens, nil)
 		require.NoError(t, err)
 		metrics := map[string]float64{"grad_norm": norm(hand.last), "accuracy": 0}
 		for name, values := range found {
@@ -315,13 +318,13 @@ func TestPreferencesOfOtherModels(t *testing.T) {
 	cases := []struct {
 		name   string
 		def    model.Definition
-		prefer model.Preference
+		prefer model.Objective
 	}{
-		{"simpo smoothed", llama(model.LoRA{Rank: 2, Save: []string{"lm_head", "embed_tokens"}}), model.Preference{Loss: "simpo", Beta: 2, Gamma: 0.7, LabelSmoothing: 0.2}},
-		{"sigmoid smoothed", gpt2(model.LoRA{Rank: 2, Target: []string{"c_attn", "lm_head"}}), model.Preference{Loss: "sigmoid", Beta: 0.2, LabelSmoothing: 0.3}},
-		{"simpo", gpt2(model.LoRA{Rank: 1, DoRA: true, Target: []string{"c_fc"}}), model.Preference{Loss: "simpo", Beta: 1.5}},
-		{"sigmoid, copies", llama(model.LoRA{Rank: 3, Save: []string{"lm_head", "norm"}}), model.Preference{Loss: "sigmoid", Beta: 0.1}},
-		{"orpo", gpt2(model.LoRA{Rank: 2, Target: []string{"all-linear"}}), model.Preference{Loss: "orpo", Lambda: 0.7}},
+		{"simpo smoothed", llama(model.LoRA{Rank: 2, Save: []string{"lm_head", "embed_tokens"}}), model.Objective{Loss: "simpo", Numbers: map[string]float64{"beta": 2, "simpo_gamma": 0.7, "label_smoothing": 0.2}}},
+		{"sigmoid smoothed", gpt2(model.LoRA{Rank: 2, Target: []string{"c_attn", "lm_head"}}), model.Objective{Loss: "sigmoid", Numbers: map[string]float64{"beta": 0.2, "label_smoothing": 0.3}}},
+		{"simpo", gpt2(model.LoRA{Rank: 1, DoRA: true, Target: []string{"c_fc"}}), model.Objective{Loss: "simpo", Numbers: map[string]float64{"beta": 1.5}}},
+		{"sigmoid, copies", llama(model.LoRA{Rank: 3, Save: []string{"lm_head", "norm"}}), model.Objective{Loss: "sigmoid", Numbers: map[string]float64{"beta": 0.1}}},
+		{"orpo", gpt2(model.LoRA{Rank: 2, Target: []string{"all-linear"}}), model.Objective{Loss: "orpo", Numbers: map[string]float64{"orpo_lambda": 0.7}}},
 	}
 	for _, row := range cases {
 		t.Run(row.name, func(t *testing.T) {

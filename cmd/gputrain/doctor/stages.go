@@ -28,7 +28,7 @@ func newStagedModel(ctx context.Context, devices []*gpu.Device, m *modelCase) (*
 		return nil, err
 	}
 	s, err := onStages(ctx, devices, slices.Concat(m.initial, m.frozen), state.Config{
-		Definition: m.def, Optimizer: optimizer, Batch: m.Batch, Sequence: m.SeqLen, Storage: m.storage, RoundProducts: m.rounds, Preference: m.prefer,
+		Definition: m.def, Optimizer: optimizer, Batch: m.Batch, Sequence: m.SeqLen, Storage: m.storage, RoundProducts: m.rounds, Objective: m.learned,
 	})
 	if err != nil {
 		return nil, err
@@ -111,16 +111,16 @@ func (s *stagedModel) step(tokens, labels []int32, _ float32) (float32, error) {
 	return float32(m.Loss), err
 }
 
-func (s *stagedModel) stepPairs(tokens, labels []int32) (map[string][]float32, error) {
+func (s *stagedModel) learn(tokens, labels []int32) (map[string][]float32, error) {
 	m, err := s.train(data.Batch{Tokens: tokens, Labels: labels})
-	found := map[string][]float32{}
-	for name, mean := range map[string]float64{
-		"loss": m.Loss, "rewards_chosen": m.Pairs.RewardsChosen, "rewards_rejected": m.Pairs.RewardsRejected,
-		"accuracy": m.Pairs.Accuracy, "logps_chosen": m.Pairs.LogPsChosen, "logps_rejected": m.Pairs.LogPsRejected,
-	} {
+	if err != nil {
+		return nil, err
+	}
+	found := map[string][]float32{"loss": {float32(m.Loss)}}
+	for name, mean := range s.state.Config().Objective.Row().Figures(m.Means) {
 		found[name] = []float32{float32(mean)}
 	}
-	return found, err
+	return found, nil
 }
 
 func (s *stagedModel) gradients() ([]buffers.Host, error) {

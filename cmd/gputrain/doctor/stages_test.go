@@ -23,8 +23,8 @@ func TestStagesFollowFamilies(t *testing.T) {
 		assert.True(t, r.Pass, "%s: %s: %g, allowed %g", name, r.Worst, r.MaxError, r.Tolerance)
 		t.Logf("%s: worst %s: %g of %g", name, r.Worst, r.MaxError, r.Tolerance)
 	}
-	c, p := loadPairs(t, "dpo_llama_sigmoid")
-	p.prefer.Beta = 0.301
+	c, p := openPairs(t, "dpo_llama_sigmoid")
+	p.learned.Numbers["beta"] = 0.301
 	run, err := newModelRun(t.Context(), devices, &p.modelCase)
 	require.NoError(t, err)
 	defer run.release()

@@ -70,7 +70,7 @@ func runUnit(ctx context.Context, dev *gpu.Device, c *goldenCase) (*comparison, 
 }
 
 // runSchedule evaluates schedules at update indices, in eformer numerics.
-func runSchedule(c *goldenCase) (*comparison, error) {
+func runSchedule(_ context.Context, _ *gpu.Device, c *goldenCase) (*comparison, error) {
 	var file struct {
 		Schedules []struct {
 			Schedule  optim.ScheduleConfig `json:"schedule"`

@@ -69,14 +69,14 @@ func pairCase(t *testing.T, name string) (def model.Definition, params []buffers
 // those of the case.
 func TestPairsAgainstCases(t *testing.T) {
 	dev := gputest.Device(t)
-	for name, prefer := range map[string]model.Preference{
-		"dpo_llama_sigmoid": {Loss: model.PreferSigmoid, Beta: 0.3}, "orpo_qwen2": {Loss: model.PreferORPO, Lambda: 0.4},
+	for name, prefer := range map[string]model.Objective{
+		"dpo_llama_sigmoid": {Loss: "sigmoid", Numbers: map[string]float64{"beta": 0.3}}, "orpo_qwen2": {Loss: "orpo", Numbers: map[string]float64{"orpo_lambda": 0.4}},
 	} {
 		for _, micro := range []int{1, 3} {
 			t.Run(fmt.Sprint(name, micro), func(t *testing.T) {
 				def, params, batch, want := pairCase(t, name)
 				c := tinyConfig(t)
-				c.Definition, c.Preference, c.Sequence, c.Batch, c.Microbatches = def, &prefer, 18, batch.Rows/micro, micro
+				c.Definition, c.Objective, c.Sequence, c.Batch, c.Microbatches = def, prefer, 18, batch.Rows/micro, micro
 				if micro == 3 {
 					c.Recompute = model.RecomputeLayers
 				}
@@ -97,14 +97,12 @@ func TestPairsAgainstCases(t *testing.T) {
 				near := func(name string, got float64) {
 					assert.InDelta(t, want[name], got, 2e-5+1e-5*max(want[name], -want[name]), name)
 				}
+				figures := c.Objective.Row().Figures(m.Means)
 				near("loss", m.Loss)
 				assert.InEpsilon(t, want["grad_norm"], m.GradNorm, 1e-4)
-				near("rewards_chosen", m.Pairs.RewardsChosen)
-				near("rewards_rejected", m.Pairs.RewardsRejected)
-				near("margin", m.Pairs.Margin())
-				near("accuracy", m.Pairs.Accuracy)
-				near("logps_chosen", m.Pairs.LogPsChosen)
-				near("logps_rejected", m.Pairs.LogPsRejected)
+				for _, name := range []string{"rewards_chosen", "rewards_rejected", "margin", "accuracy", "logps_chosen", "logps_rejected"} {
+					near(name, figures[name])
+				}
 			})
 		}
 	}
@@ -113,13 +111,13 @@ func TestPairsAgainstCases(t *testing.T) {
 func TestPairsRefused(t *testing.T) {
 	def, _, batch, _ := pairCase(t, "orpo_qwen2")
 	c := tinyConfig(t)
-	c.Definition, c.Preference, c.Sequence, c.Batch = def, &model.Preference{Loss: model.PreferORPO, Lambda: 1}, 18, batch.Rows
+	c.Definition, c.Objective, c.Sequence, c.Batch = def, model.Objective{Loss: "orpo", Numbers: map[string]float64{"orpo_lambda": 1}}, 18, batch.Rows
 	require.NoError(t, c.Validate())
 	for want, spoil := range map[string]func(c *Config){
 		"preference: found batch 3, wanted an even number": func(c *Config) { c.Batch = 3 },
 		"preference: found evaluations of 5 sequences":     func(c *Config) { c.Evaluation = 5 },
 		"preference: found sequences of documents":         func(c *Config) { c.Documents = true },
-		"model: preference: orpo_lambda: found 0":          func(c *Config) { c.Preference = &model.Preference{Loss: model.PreferORPO} },
+		"model: preference: orpo_lambda: found 0":          func(c *Config) { c.Objective = model.Objective{Loss: "orpo"} },
 	} {
 		wrong := c
 		spoil(&wrong)
@@ -128,6 +126,6 @@ func TestPairsRefused(t *testing.T) {
 	for i := range batch.Labels[18:36] {
 		batch.Labels[18+i] = graph.IgnoreLabel
 	}
-	_, err := jobOf(t, c).countLabels(batch)
+	_, err := jobOf(t, c).count(batch)
 	require.ErrorContains(t, err, "batch: pair 0: found a completion without labels, wanted some in both")
 }

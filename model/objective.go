@@ -1,0 +1,187 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"gputrain/graph"
+	"gputrain/internal/suggest"
+)
+
+// Objective is what a network learns. The zero value is the next token: the mean loss of the labels.
+type Objective struct {
+	Loss    string             // one of Objectives; "": the next token
+	Numbers map[string]float64 // that the loss reads, by name
+}
+
+// A Loss is one row of the table of losses: every fact about an objective.
+type Loss struct {
+	Name, Tag string // Tag is the word for a model card
+	Numbers   []Number
+	Reference bool   // it reads the network without its adapters too
+	Counts    string // what it is the mean of, in the plural
+	// Group is how many rows of a batch are one of Counts. Form is the form of the rows of files that become such groups, "" for documents, and Says what
+	// each has.
+	Group      int
+	Form, Says string
+	// Sums are the names of Built.Sums. Shown are the figures that tell of an evaluation; none: the perplexity does.
+	Sums, Shown []string
+
+	derive func(figures map[string]float64) // adds what follows from the means of Sums
+	inputs func(o Objective, tokens, labels []int32, rows int) Inputs
+	build  func(b *Builder, built *Built, losses *graph.Value) error // of the loss of each label; nil: their sum
+}
+
+// Number is a parameter of a loss, and what it may be.
+type Number struct {
+	Name, Wanted string
+	ok           func(v float64) bool
+}
+
+// above0 is a number above 0.
+func above0(name string) Number {
+	return Number{name, "a number above 0 and below 1e30", func(v float64) bool { return v > 0 && v < 1e30 }}
+}
+
+// Inputs are what a graph reads of a batch.
+type Inputs struct {
+	Tokens, Labels []int32              // [batch*seq]
+	Floats         map[string][]float32 // the inputs of the loss, by name
+	Counts         Counts
+	Lacking        error // names the first without labels, which training refuses and an evaluation leaves out; nil: none
+}
+
+// Counts are what a batch has, or all batches of an update.
+type Counts struct {
+	Of     int64 // Loss.Counts of it, by which the sum of the losses is divided
+	Labels int64 // those of a mean over labels that is part of the loss
+}
+
+// LabelScale is InputLabelScale.
+func (c Counts) LabelScale() float32 { return float32(float64(c.Of) / float64(max(1, c.Labels))) }
+
+var nextToken = Loss{
+	Counts: "tokens", Group: 1,
+	inputs: func(_ Objective, tokens, labels []int32, _ int) Inputs {
+		in := Inputs{Tokens: tokens, Labels: labels}
+		for _, label := range labels {
+			if label != graph.IgnoreLabel {
+				in.Counts.Of++
+			}
+		}
+		return in
+	},
+}
+
+// losses are all others: each file of losses adds its own.
+var losses []Loss
+
+// Objectives are the names of all losses but that of the next token.
+func Objectives() (names []string) {
+	for _, l := range losses {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
+// Row is the objective's loss.
+func (o Objective) Row() Loss {
+	if i := slices.IndexFunc(losses, func(l Loss) bool { return l.Name == o.Loss }); i >= 0 {
+		return losses[i]
+	}
+	return nextToken
+}
+
+// Reads tells whether the loss reads a number.
+func (l Loss) Reads(name string) bool {
+	return slices.ContainsFunc(l.Numbers, func(n Number) bool { return n.Name == name })
+}
+
+// Validate refuses a loss that does not exist, and numbers that it does not read.
+func (o Objective) Validate() error {
+	row, names := o.Row(), Objectives()
+	if o.Loss != row.Name {
+		return fmt.Errorf("model: preference: loss: found %q, wanted one of %s%s", o.Loss, strings.Join(names, ", "), suggest.DidYouMean(o.Loss, names))
+	}
+	for _, n := range row.Numbers {
+		if v := o.Numbers[n.Name]; !n.ok(v) {
+			return fmt.Errorf("model: preference: %s: found %v, wanted %s", n.Name, v, n.Wanted)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Numbers)) {
+		if v := o.Numbers[name]; v != 0 && !row.Reads(name) {
+			return fmt.Errorf("model: preference: %s: found %v, wanted none: %s has no such number", name, v, o.Loss)
+		}
+	}
+	return nil
+}
+
+// One is Counts in the singular.
+func (l Loss) One() string { return strings.TrimSuffix(l.Counts, "s") }
+
+// Check refuses batches of so many rows, in steps and in evaluations, that the loss does not go with.
+func (l Loss) Check(batch, evaluation int, documents bool) error {
+	switch {
+	case batch%l.Group != 0:
+		return fmt.Errorf("preference: found batch %d, wanted an even number: a %s has two sequences", batch, l.One())
+	case evaluation%l.Group != 0:
+		return fmt.Errorf("preference: found evaluations of %d sequences, wanted an even number: a %s has two", evaluation, l.One())
+	case documents && l.Form != "":
+		return errors.New("preference: found sequences of documents, wanted a sequence for each completion")
+	}
+	return nil
+}
+
+// check refuses graphs that have no such loss.
+func (o Objective) check(def Definition, batch int, of Options) error {
+	row := o.Row()
+	wrong := func(found, wanted string) error {
+		return fmt.Errorf("model: %s: build: preference: found %s, wanted %s", def.Kind(), found, wanted)
+	}
+	switch {
+	case o.Loss == "":
+		return nil
+	case def.Vocab() == 0:
+		return wrong("a network without tokens", "one that reads text")
+	case !of.Loss:
+		return wrong("no loss", "one")
+	case row.Reference && of.adapted == nil:
+		return wrong(o.Loss+" for a network without adapters", "one with some: the reference is the network without them")
+	}
+	if err := row.Check(batch, 0, of.Documents); err != nil {
+		return fmt.Errorf("model: %s: build: %w", def.Kind(), err)
+	}
+	return o.Validate()
+}
+
+// Inputs are those of a batch of rows of tokens and labels, [rows*seq]. Labels that do not count are graph.IgnoreLabel.
+func (o Objective) Inputs(tokens, labels []int32, rows int) Inputs {
+	return o.Row().inputs(o, tokens, labels, rows)
+}
+
+// Figures are by name what the means of Sums come to; nil for none.
+func (l Loss) Figures(means []float64) map[string]float64 {
+	if len(l.Sums) == 0 {
+		return nil
+	}
+	figures := map[string]float64{}
+	for i, name := range l.Sums {
+		figures[name] = means[i]
+	}
+	l.derive(figures)
+	return figures
+}
+
+// Telling is a loss that has these figures, for who reads a log that does not name it.
+func Telling[V any](figures map[string]V) Loss {
+	for _, l := range losses {
+		own := l.Figures(make([]float64, len(l.Sums)))
+		if maps.EqualFunc(own, figures, func(float64, V) bool { return true }) {
+			return l
+		}
+	}
+	return nextToken
+}
