@@ -82,3 +82,13 @@ func TestCertainCompletion(t *testing.T) {
 	assert.InDeltaSlice(t, want, got[0].Data, 1e-8)
 	assert.InDelta(t, 0, got[1].Data[0], 1e-15)
 }
+
+// TestTelling knows a loss by its figures, of which the margin follows from the others.
+func TestTelling(t *testing.T) {
+	figures := Objective{Loss: "orpo"}.Row().Figures([]float64{3, 1, 0.5, -2, -4})
+	assert.Equal(t, map[string]float64{"rewards_chosen": 3, "rewards_rejected": 1, "margin": 2, "accuracy": 0.5, "logps_chosen": -2, "logps_rejected": -4}, figures)
+	assert.Equal(t, "pairs", Telling(figures).Counts)
+	delete(figures, "accuracy")
+	assert.Equal(t, "tokens", Telling(figures).Counts, "no loss has these")
+	assert.Nil(t, nextToken.Figures(nil))
+}
