@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -50,6 +51,9 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// stopping says that a signal has come: nothing more is started, and nothing is told of what it ended.
+var stopping atomic.Bool
 
 func run() (err error) {
 	before := flag.String("before", "", "commit whose program the working tree's is compared with")
@@ -83,6 +87,7 @@ func run() (err error) {
 		defer func() { err = errors.Join(err, end()) }()
 		go func() {
 			fmt.Fprintln(os.Stderr, "same:", <-stopped)
+			stopping.Store(true)
 			for _, pid := range descendants(os.Getpid()) {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
@@ -156,6 +161,9 @@ func compareAll(w *world, part string, cases []work, jobs int, expected []*expec
 	for i, c := range cases {
 		name := part + "/" + c.name
 		o := <-outcomes[i]
+		if stopping.Load() {
+			select {}
+		}
 		if o.err != nil {
 			differ++
 			fmt.Printf("FAIL %s: %v\n", name, o.err)

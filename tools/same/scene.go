@@ -176,6 +176,9 @@ func (on *side) start(program, at string, c command) (*process, error) {
 	for len(c) > 0 && strings.HasPrefix(c[0], "GPUTRAIN_") {
 		env, c = append(env, c[0]), c[1:]
 	}
+	if stopping.Load() {
+		return nil, errors.New("stopped")
+	}
 	p := &process{over: make(chan error, 1)}
 	ctx, stop := context.WithTimeout(context.Background(), patience)
 	var args []string
