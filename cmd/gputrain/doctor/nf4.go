@@ -142,7 +142,5 @@ func throughProducts(ctx context.Context, dev *gpu.Device, m *bitsandbytes.Matri
 func floatsAt(ctx context.Context, dev *gpu.Device, at gpu.Range) ([]float32, error) {
 	raw := make([]byte, at.Bytes)
 	err := dev.Read(ctx, raw, at)
-	out := make([]float32, len(raw)/4)
-	array.Decode(buffers.F32, out, raw)
-	return out, err
+	return array.Decoded(buffers.F32, raw), err
 }
