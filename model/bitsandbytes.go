@@ -54,7 +54,7 @@ type tensor struct {
 	dtype string // "F32", "BF16" or "F16" of what can be read; of a matrix in nf4 what its numbers are rounded to
 	shape []int
 	file  *safetensors.File
-	nf4   *bitsandbytes.Matrix // nil: it is whole
+	codes *bitsandbytes.Matrix // nil: it is whole
 	other func(dst []float32, first int) error
 }
 
@@ -92,7 +92,7 @@ func tensorsOf(files []*safetensors.File) (weights, error) {
 		if w[name] == nil {
 			return nil, fmt.Errorf("tensor %q: found it to say of another what it stands for, and another to say that of it", name)
 		}
-		w[name].nf4, w[name].shape, w[name].dtype = m, m.Shape, wholeTypes[m.DType]
+		w[name].codes, w[name].shape, w[name].dtype = m, m.Shape, wholeTypes[m.DType]
 	}
 	return w, nil
 }
@@ -107,8 +107,8 @@ func tensorIn(f *safetensors.File, name string) *tensor {
 // read gives numbers from one on, widened.
 func (t *tensor) read(dst []float32, first int) error {
 	switch {
-	case t.nf4 != nil:
-		return t.nf4.Read(dst, first)
+	case t.codes != nil:
+		return t.codes.Read(dst, first)
 	case t.other != nil:
 		return t.other(dst, first)
 	}

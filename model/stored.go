@@ -197,7 +197,7 @@ func storedIn(def Definition, in weights, allowed []*regexp.Regexp) (_ *Stored, 
 	return s, nil
 }
 
-// Read reads a parameter; F16, BF16 and nf4 are widened.
+// Read reads a parameter; F16, BF16 and codes are widened.
 func (s *Stored) Read(path string) ([]float32, error) {
 	name, ok := s.names[path]
 	if !ok && s.base != nil {
@@ -249,8 +249,8 @@ func (s *Stored) param(p Param) (host array.Host, stored bool) {
 		}
 		return s.check(name, dst)
 	}}
-	if ok && s.in[name].nf4 != nil {
-		host.NF4 = s.in[name].nf4
+	if ok && s.in[name].codes != nil {
+		host.Packed = s.in[name].codes
 	}
 	return host, ok
 }
@@ -262,7 +262,7 @@ func (s *Stored) all() (hosts []array.Host, err error) {
 		if hosts[i].Data, err = s.Read(h.Path); err != nil {
 			return nil, err
 		}
-		hosts[i].Read, hosts[i].NF4 = nil, nil
+		hosts[i].Read, hosts[i].Packed = nil, nil
 	}
 	return hosts, nil
 }

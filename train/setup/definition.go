@@ -293,8 +293,8 @@ func leaveFrozen(cfg *runfile.Config, c *state.Config, begin Weights) error {
 	switch i := slices.IndexFunc(c.Frozen, drawn); {
 	case cfg.Train.SaveFrozen && cfg.LoRA.On() && !cfg.Origin("train.save_frozen").IsDefault():
 		return errors.New("found true with adapters, wanted nothing: their checkpoints have what is trained alone")
-	case cfg.Train.SaveFrozen && !cfg.LoRA.On() && len(c.Frozen) > 0 && c.FrozenDType == array.NF4Nested:
-		return errors.New("found true and model.base nf4-nested, wanted false: what nested maxima stand for is not nested to the same again, or nf4, which can be saved")
+	case cfg.Train.SaveFrozen && !cfg.LoRA.On() && len(c.Frozen) > 0 && c.FrozenDType.Format().File == "":
+		return fmt.Errorf("found true and model.base %v, wanted false: what nested maxima stand for is not nested to the same again, or %s, which can be saved", c.FrozenDType, c.FrozenDType.Format().Load)
 	case cfg.Train.SaveFrozen && !cfg.LoRA.On():
 		return nil
 	case len(c.Frozen) == 0:
