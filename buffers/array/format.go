@@ -7,11 +7,11 @@ import (
 	"gputrain/buffers/nf4"
 )
 
-// Format is a way to keep numbers.
+// Format is a way to keep numbers. Those that DType counts are storage; Modes are those that a network may be trained for.
 type Format struct {
 	Name string // as users write it
-	Bits int    // of an element, without what its block has
-	// Block is how many elements have a scale in common, counted along the flattened array; 0: none do. Group is how many scales
+	Bits int    // of an element, without what its block has; 0: as the user says
+	// Block is how many elements have a scale in common, counted along the flattened array, of Modes along a row; 0: none do. Group is how many scales
 	// are nested together, in eight bits each; 0: they are f32.
 	Block, Group int
 	// Load is what kernels call the way they read elements.
@@ -22,8 +22,10 @@ type Format struct {
 	Levels []float32
 	Pack   func(codes []byte, scales, x []float32)
 	Widen  func(dst []float32, codes []byte, scales []float32, first int) // the numbers of elements from first on
-	File   string                                                         // the type of safetensors in which checkpoints have it, codes as the numbers that they stand for; "": they cannot
-	Doc    string                                                         // of Bases: what the run file says
+	// Float is what elements of a mode are, times a scale: a power of two, or one of Scale times a scale of the whole array.
+	Float, Scale Minifloat
+	File         string // the type of safetensors in which checkpoints have it, codes as the numbers that they stand for; "": they cannot
+	Doc          string // of Bases: what the run file says
 }
 
 // Nested are scales in eight bits, which Nest makes.
@@ -71,6 +73,22 @@ var formats = [...]Format{
 
 // Bases are the types in which parameters that are only read may be kept, those that round most last.
 var Bases = []DType{F32, BF16, NF4, NF4Nested}
+
+// Modes are the formats of few bits that package graph rounds numbers to. With x the elements of a group of Block, or as many as the user says, top their
+// largest magnitude, and every rounding to the nearest, of two to the even one (nf4: to the lower level):
+//
+//	affine  lo + s round((x - lo)/s), lo and hi the least and the largest, s = (hi - lo)/(2^Bits - 1). Bits 2 to 8
+//	nf4     top times the nearest of 16 quantiles of a normal distribution from -1 to 1 (Dettmers et al. 2023, QLoRA, arXiv:2305.14314, appendix E)
+//	mxfp4   s e2m1(x/s), s = 2^(floor(log2 top) - 2), Group 32 (OCP Microscaling Formats 1.0, 2023, section 6.3)
+//	mxfp8   s e4m3(x/s), s = 2^(floor(log2 top) - 8), Group 32 (the same)
+//	nvfp4   s e2m1(x/s), s = t e4m3(top/(6 t)), t the largest magnitude of all of x over 6*448, Group 16 (NVIDIA 2025, arXiv:2509.25149)
+var Modes = []Format{
+	{Name: "affine", Block: 64},
+	formats[NF4],
+	{Name: "mxfp4", Bits: 4, Block: 32, Float: E2M1},
+	{Name: "mxfp8", Bits: 8, Block: 32, Float: E4M3},
+	{Name: "nvfp4", Bits: 4, Block: 16, Float: E2M1, Scale: E4M3},
+}
 
 // Valid is whether d is one of them.
 func (d DType) Valid() bool { return int(d) < len(formats) }
