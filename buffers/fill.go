@@ -18,9 +18,9 @@ const (
 	fillers      = 8
 )
 
-// WriteAll stores every leaf of an F32, BF16 or nf4 tree, in any order. Arrays that are yet to be read are read, a part at a time, on all processors: it takes
-// at most 64 MiB of the host's memory, however large the tree, and for NF4Nested the maxima of the leaves that are under way. Nothing is written unless the arrays are exactly the tree's leaves. Where one cannot be
-// read, what the tree then has is not defined.
+// WriteAll stores every leaf of an F32, BF16 or packed tree, in any order. Arrays that are yet to be read are read, a part at a time, on all processors: it takes
+// at most 64 MiB of the host's memory, however large the tree, and where maxima are nested those of the leaves that are under way. Nothing is written
+// unless the arrays are exactly the tree's leaves. Where one cannot be read, what the tree then has is not defined.
 func (t *Tree) WriteAll(hosts []Host) error {
 	byLeaf, err := t.match(hosts)
 	if err != nil || t.device.Dry() {
@@ -71,7 +71,7 @@ func (t *Tree) WriteAll(hosts []Host) error {
 // filling is what those who fill a tree share.
 type filling struct {
 	mu    sync.Mutex           // to write to the device
-	whole map[int]*wholeMaxima // of the leaves under way in NF4Nested, by their index
+	whole map[int]*wholeMaxima // of the leaves under way whose maxima are nested, by their index
 }
 
 // match finds the array of each leaf.

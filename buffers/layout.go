@@ -56,7 +56,7 @@ type Layout struct {
 	slabs    []int
 	elements int
 	groups   []*Layout // of NewGroupedLayout, each with its own slabs
-	packed   int       // slabs, the first ones, that a tree in NF4 or NF4Nested has in it; the others are in BF16
+	packed   int       // slabs, the first ones, that a tree in a packed type has in it; the others are in BF16
 }
 
 // NewLayout sorts specs by path in order of Unicode code points and places them in slabs. A slab holds at most as many

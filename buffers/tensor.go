@@ -2,7 +2,6 @@ package buffers
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 
 	"gputrain/buffers/array"
@@ -57,27 +56,10 @@ func (t Tensor) Floats(ctx context.Context) ([]float32, error) {
 	if len(raw) != t.Bytes() {
 		return nil, t.lengthError(len(raw))
 	}
-	out := make([]float32, array.Elements(t.Shape))
-	switch t.DType {
-	case I32:
-		for i := range out {
-			out[i] = float32(int32(binary.LittleEndian.Uint32(raw[4*i:])))
-		}
-	case U32:
-		for i := range out {
-			out[i] = float32(binary.LittleEndian.Uint32(raw[4*i:]))
-		}
-	case U8:
-		for i, code := range raw {
-			out[i] = float32(code)
-		}
-	default:
-		array.Decode(t.DType, out, raw)
-	}
-	return out, nil
+	return array.Decoded(t.DType, raw), nil
 }
 
-// Tensor is a leaf as it is saved, under a name. A leaf in NF4 is saved as the numbers that it stands for, which become the same codes and maxima
+// Tensor is a leaf as it is saved, under a name. A packed leaf is saved as the numbers that it stands for, which become the same codes and maxima
 // again, and is not written.
 func (t *Tree) Tensor(name string, leaf Leaf) Tensor {
 	out := Tensor{Name: name, DType: t.dtype, Shape: leaf.Shape}

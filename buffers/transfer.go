@@ -20,9 +20,7 @@ func (t *Tree) Write(path string, data []float32) error {
 		return fmt.Errorf("buffers: write: tree %q: leaf %q: %d elements, want %d of shape %v",
 			t.label, path, len(data), leaf.Elements(), leaf.Shape)
 	}
-	raw := make([]byte, t.dtype.Bytes(uint64(len(data))))
-	array.Encode(t.dtype, raw, data)
-	return t.WriteRaw(path, raw)
+	return t.WriteRaw(path, array.Encoded(t.dtype, data))
 }
 
 // WriteRaw stores a leaf's bytes as the tree keeps them: little-endian, row-major, two bytes an element for BF16.
@@ -78,22 +76,14 @@ func (t *Tree) eachRange(leaf Leaf, at, n int, f func(r gpu.Range, from, to int)
 	return nil
 }
 
-// Read waits for submitted work and gives a leaf of an F32, BF16 or nf4 tree.
+// Read waits for submitted work and gives a leaf of an F32, BF16 or packed tree.
 func (t *Tree) Read(ctx context.Context, path string) ([]float32, error) {
-	leaf, err := t.floatLeaf("read", path)
+	h, err := t.Host(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	if t.dtype.Packed() {
-		return t.readMixed(ctx, leaf)
-	}
-	raw, err := t.ReadRaw(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	data := make([]float32, leaf.Elements())
-	array.Decode(t.dtype, data, raw)
-	return data, nil
+	data := make([]float32, h.Elements())
+	return data, h.Read(data, 0)
 }
 
 // ReadRaw gives a leaf's bytes as the tree keeps them.
@@ -141,19 +131,20 @@ func (t *Tree) leaf(operation, path string) (Leaf, error) {
 // rawLeaf is a leaf of a tree that keeps all of them in one type.
 func (t *Tree) rawLeaf(operation, path string) (Leaf, error) {
 	if t.dtype.Packed() {
-		return Leaf{}, fmt.Errorf("buffers: %s: tree %q: leaf %q: found its bytes in nf4, wanted whole elements: WriteAll and Read have its numbers", operation, t.label, path)
+		return Leaf{}, fmt.Errorf("buffers: %s: tree %q: leaf %q: found its bytes in %s, wanted whole elements: WriteAll and Read have its numbers", operation, t.label, path, t.dtype.Format().Load)
 	}
 	return t.leaf(operation, path)
 }
 
 func (t *Tree) floatLeaf(operation, path string) (Leaf, error) {
-	if t.dtype != F32 && t.dtype != BF16 && !t.dtype.Packed() {
-		return Leaf{}, fmt.Errorf("buffers: %s: tree %q: leaf %q: dtype %v, want f32, bf16 or nf4", operation, t.label, path, t.dtype)
+	if !slices.Contains(array.Bases, t.dtype) {
+		plain := slices.DeleteFunc(slices.Clone(array.Bases), func(d DType) bool { return d.Format().Group > 0 })
+		return Leaf{}, fmt.Errorf("buffers: %s: tree %q: leaf %q: dtype %v, want %s", operation, t.label, path, t.dtype, array.Or(array.Names(plain)))
 	}
 	return t.leaf(operation, path)
 }
 
-// Upload makes a tree of the arrays, in F32, BF16 or nf4, with one transfer a slab.
+// Upload makes a tree of the arrays, in F32, BF16 or a packed type, with one transfer a slab.
 func Upload(dev *gpu.Device, label string, hosts []Host, dtype DType) (*Tree, error) {
 	if dev == nil {
 		return nil, fmt.Errorf("buffers: upload %q: device: found none, wanted one of gpu.Open", label)
@@ -190,9 +181,18 @@ func (t *Tree) Download(ctx context.Context) ([]Host, error) {
 			return nil, err
 		}
 		out[i] = Host{Path: leaf.Path, Shape: slices.Clone(leaf.Shape), OutIn: leaf.OutIn, Data: make([]float32, leaf.Elements())}
+		if t.dtype.Packed() {
+			h, err := t.Host(ctx, leaf.Path)
+			if err == nil {
+				err = h.Read(out[i].Data, 0)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
 	}
 	if t.dtype.Packed() {
-		return out, t.downloadMixed(ctx, out)
+		return out, nil
 	}
 	for s := range t.slabs {
 		image := make([]byte, t.slabs[s].Bytes())

@@ -53,7 +53,7 @@ func Given(trees ...*Tree) []*Tree {
 // Layout says where the leaves are.
 func (t *Tree) Layout() *Layout { return t.layout }
 
-// DType is the storage type of every leaf; in a tree in nf4, of the matrices of layers.
+// DType is the storage type of every leaf; in a packed tree, of the matrices of layers.
 func (t *Tree) DType() DType { return t.dtype }
 
 // Device is where the tree lives.
@@ -69,7 +69,7 @@ func (t *Tree) Bytes() uint64 { return t.layout.Bytes(t.dtype) }
 func (t *Tree) Slab(i int) gpu.Range { return t.slabs[i].All() }
 
 // Part is the range of a part, which can be bound on its own. For BF16 it is rounded up to whole words: the upper half of
-// the last one is padding when the count is odd, and a kernel that writes it must write zero. For nf4 it is that of the codes.
+// the last one is padding when the count is odd, and a kernel that writes it must write zero. Of a packed type it is that of the codes.
 func (t *Tree) Part(p Part) gpu.Range {
 	d := t.layout.SlabType(t.dtype, p.Slab)
 	return t.slabs[p.Slab].Range(d.Bytes(uint64(p.Offset)), wordBytes(d, p.Count))

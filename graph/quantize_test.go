@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/buffers/array"
 	"gputrain/buffers/nf4"
 )
 
@@ -124,14 +125,14 @@ func TestTablesOfSmallFloats(t *testing.T) {
 	assert.Len(t, large, 127)
 	assert.Equal(t, []float64{0, math.Pow(2, -9), 448}, []float64{large[0], large[1], large[126]})
 	for i, v := range large {
-		assert.Equal(t, v, e4m3.near(v))
+		assert.Equal(t, v, array.E4M3.Near(v))
 		if i > 0 { // half way, of two the even one
 			middle := (large[i-1] + v) / 2
-			assert.Equal(t, large[i-i%2], e4m3.near(middle), middle)
-			assert.Equal(t, -v, e4m3.near(-math.Nextafter(middle, v)))
+			assert.Equal(t, large[i-i%2], array.E4M3.Near(middle), middle)
+			assert.Equal(t, -v, array.E4M3.Near(-math.Nextafter(middle, v)))
 		}
 	}
-	assert.Equal(t, 448.0, e4m3.near(1e9))
+	assert.Equal(t, 448.0, array.E4M3.Near(1e9))
 }
 
 func TestLevelsOfNF4AreNormalQuantiles(t *testing.T) {

@@ -90,7 +90,7 @@ func TestPackedWeights(t *testing.T) {
 			first := len(want[j].Data) - len(part)
 			require.NoError(t, h.Copy(part, first))
 			require.Equal(t, want[j].Data[first:], part)
-			assert.Equal(t, array.Spec{Path: h.Path, Shape: h.Shape}.MatrixOfLayer(), h.NF4 != nil, h.Path)
+			assert.Equal(t, array.Spec{Path: h.Path, Shape: h.Shape}.MatrixOfLayer(), h.Packed != nil, h.Path)
 		}
 		out := filepath.Join(t.TempDir(), "out")
 		require.NoError(t, Export(out, read, s.Read, ExportOptions{Like: s}))

@@ -92,7 +92,7 @@ func TensorsOf(files ...*safetensors.File) (tensors []array.Tensor, err error) {
 		if _, whole := all[name]; !whole {
 			return nil, fmt.Errorf("tensor %q: found it to say of another what it stands for, and another to say that of it", name)
 		}
-		all[name] = array.Tensor{Host: array.Host{Path: name, Shape: m.Shape, Read: m.Read, NF4: m}, DType: wholeTypes[m.DType]}
+		all[name] = array.Tensor{Host: array.Host{Path: name, Shape: m.Shape, Read: m.Read, Packed: m}, DType: wholeTypes[m.DType]}
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		tensors = append(tensors, all[name])

@@ -2,9 +2,7 @@ package kron
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 
 	"gputrain/buffers"
 	"gputrain/buffers/array"
@@ -143,7 +141,7 @@ func (f *follower) update(ctx context.Context, n int64, reuse bool) error {
 		if err != nil {
 			return err
 		}
-		f.result.Compare(fmt.Sprintf("update %d: %s", n, t.Name), decodeTensor(t.DType, raw), want[t.Name])
+		f.result.Compare(fmt.Sprintf("update %d: %s", n, t.Name), array.Decoded(t.DType, raw), want[t.Name])
 	}
 	return nil
 }
@@ -164,40 +162,9 @@ func (f *follower) restoreTwin() error {
 		if !ok {
 			return fmt.Errorf("tensor %q: the twin has none", t.Name)
 		}
-		if err := t.Write(encodeTensor(t.DType, data)); err != nil {
+		if err := t.Write(array.Encoded(t.DType, data)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// encodeTensor and decodeTensor are numbers as a tensor has them in bytes; integers are whole numbers.
-func encodeTensor(dtype buffers.DType, data []float32) []byte {
-	var raw []byte
-	for _, x := range data {
-		switch dtype {
-		case buffers.BF16:
-			raw = binary.LittleEndian.AppendUint16(raw, array.EncodeBF16(x))
-		case buffers.I32:
-			raw = binary.LittleEndian.AppendUint32(raw, uint32(int32(x)))
-		default:
-			raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
-		}
-	}
-	return raw
-}
-
-func decodeTensor(dtype buffers.DType, raw []byte) []float32 {
-	out := make([]float32, len(raw)*8/dtype.Bits())
-	for i := range out {
-		switch dtype {
-		case buffers.BF16:
-			out[i] = array.DecodeBF16(binary.LittleEndian.Uint16(raw[2*i:]))
-		case buffers.I32:
-			out[i] = float32(int32(binary.LittleEndian.Uint32(raw[4*i:])))
-		default:
-			out[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
-		}
-	}
-	return out
 }

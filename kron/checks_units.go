@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"gputrain/buffers/array"
 	"gputrain/buffers/prng"
 	"gputrain/gpu"
 )
@@ -78,7 +79,7 @@ func checkProducts(ctx context.Context, d *gpu.Device, f *follower) error {
 		if err := d.Read(ctx, got, out.All()); err != nil {
 			return err
 		}
-		numbers := decodeTensor(c.DType, got)
+		numbers := array.Decoded(c.DType, got)
 		for i, m := range want {
 			left, right := m, m
 			if p.TransA {

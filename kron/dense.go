@@ -1,9 +1,7 @@
 package kron
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 
 	"gputrain/buffers"
 	"gputrain/buffers/array"
@@ -126,7 +124,7 @@ func (d *dense) diagonal(name string, ch *denseChunk, dtype buffers.DType, x flo
 	raw := make([]byte, bytes)
 	ch.eachSide(func(_, _ int, r run, valid int) {
 		for i := range valid {
-			putElement(dtype, raw, r.at+i*(r.size+1), x)
+			array.Encode(dtype, raw[dtype.Bytes(uint64(r.at+i*(r.size+1))):], []float32{x})
 		}
 	})
 	return d.Filled(name, raw)
@@ -154,13 +152,4 @@ func (d *dense) openScratch() {
 	if d.plan.Config.Rules.RelativeDamping {
 		d.deviation = words("deviation", spots)
 	}
-}
-
-// putElement stores a number, rounded to nearest.
-func putElement(dtype buffers.DType, raw []byte, at int, x float32) {
-	if dtype == buffers.BF16 {
-		binary.LittleEndian.PutUint16(raw[2*at:], array.EncodeBF16(x))
-		return
-	}
-	binary.LittleEndian.PutUint32(raw[4*at:], math.Float32bits(x))
 }

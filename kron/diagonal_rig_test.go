@@ -1,7 +1,6 @@
 package kron
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -145,15 +144,7 @@ func (r *pathRig) state() []buffers.Host {
 	for _, tensor := range r.path.tensors() {
 		raw, err := tensor.Read(r.t.Context())
 		require.NoError(r.t, err)
-		h := buffers.Host{Path: tensor.Name, Shape: tensor.Shape}
-		for k := range array.Elements(tensor.Shape) {
-			if tensor.DType == buffers.BF16 {
-				h.Data = append(h.Data, array.DecodeBF16(binary.LittleEndian.Uint16(raw[2*k:])))
-			} else {
-				h.Data = append(h.Data, math.Float32frombits(binary.LittleEndian.Uint32(raw[4*k:])))
-			}
-		}
-		read[h.Path] = h
+		read[tensor.Name] = buffers.Host{Path: tensor.Name, Shape: tensor.Shape, Data: array.Decoded(tensor.DType, raw)}
 	}
 	var out []buffers.Host
 	for _, w := range r.twin.Tensors() {

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/buffers/prng"
 	"gputrain/gpu"
 )
@@ -107,8 +108,8 @@ func (u *units) submit(ctx context.Context, rec *gpu.Recording, from *gpu.Buffer
 	if err := u.Device().Read(ctx, raw, from.All()); err != nil {
 		return err
 	}
-	for i := range len(raw) / 4 {
-		each(i, math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
+	for i, x := range array.Decoded(buffers.F32, raw) {
+		each(i, x)
 	}
 	return nil
 }

@@ -47,12 +47,8 @@ func downloadStack(t testing.TB, d *gpu.Device, s Stack) []float64 {
 	raw := make([]byte, s.Range.Buffer.Bytes())
 	require.NoError(t, d.Read(t.Context(), raw, s.Range.Buffer.All()))
 	var out []float64
-	for len(raw) > 0 {
-		if s.DType == buffers.BF16 {
-			out, raw = append(out, float64(array.DecodeBF16(binary.LittleEndian.Uint16(raw)))), raw[2:]
-		} else {
-			out, raw = append(out, float64(math.Float32frombits(binary.LittleEndian.Uint32(raw)))), raw[4:]
-		}
+	for _, x := range array.Decoded(s.DType, raw) {
+		out = append(out, float64(x))
 	}
 	for _, x := range out[s.elements():] {
 		require.Equal(t, float64(float32(nearestTo(s.DType, sentinel))), x, "behind the last matrix")

@@ -134,7 +134,7 @@ func (r *rig) tensors() map[string][]float32 {
 	out := map[string][]float32{}
 	raw := r.raw()
 	for _, t := range r.state.Tensors() {
-		data := decodeTensor(t.DType, raw[t.Name])
+		data := array.Decoded(t.DType, raw[t.Name])
 		out[t.Name] = data
 	}
 	return out

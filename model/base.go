@@ -37,12 +37,12 @@ type Base struct {
 
 // Kept is DType.
 func (b Base) Kept() (array.DType, error) {
-	types := []array.DType{array.F32, array.BF16, array.NF4, array.NF4Nested}
-	i := slices.IndexFunc(types, func(d array.DType) bool { return d.String() == b.DType })
+	names := array.Names(array.Bases)
+	i := slices.Index(names, b.DType)
 	if i < 0 {
-		return 0, fmt.Errorf("%s: dtype: found %q, wanted f32, bf16, nf4 or nf4-nested", BaseFile, b.DType)
+		return 0, fmt.Errorf("%s: dtype: found %q, wanted %s", BaseFile, b.DType, array.Or(names))
 	}
-	return types[i], nil
+	return array.Bases[i], nil
 }
 
 // Fingerprint tells parameters from others by paths, shapes and every bit, whatever their order. It reads each once, a part at a time, several at once.

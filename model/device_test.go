@@ -1,7 +1,6 @@
 package model
 
 import (
-	"encoding/binary"
 	"math"
 	"testing"
 
@@ -66,9 +65,7 @@ func onDevice(t *testing.T, dev *gpu.Device, def Definition, built *Built, hosts
 		r := p.Output(target.Name)
 		raw := make([]byte, r.Bytes)
 		require.NoError(t, dev.Read(t.Context(), raw, r))
-		for i := range len(raw) / 4 {
-			named[target.Name] = append(named[target.Name], math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
-		}
+		named[target.Name] = array.Decoded(array.F32, raw)
 	}
 	down, err := into.Download(t.Context())
 	require.NoError(t, err)

@@ -66,7 +66,7 @@ func (s *Stored) TakeFrom(base *Stored, b Base) error {
 	return nil
 }
 
-// Read reads a parameter; F16, BF16 and nf4 are widened.
+// Read reads a parameter; F16, BF16 and codes are widened.
 func (s *Stored) Read(path string) ([]float32, error) {
 	name, ok := s.names[path]
 	if !ok && s.base != nil {
@@ -118,7 +118,7 @@ func (s *Stored) param(p Param) (host array.Host, stored bool) {
 		}
 		return s.check(name, dst)
 	}}
-	host.NF4 = s.in[name].NF4
+	host.Packed = s.in[name].Packed
 	return host, ok
 }
 
@@ -129,7 +129,7 @@ func (s *Stored) All() (hosts []array.Host, err error) {
 		if hosts[i].Data, err = s.Read(h.Path); err != nil {
 			return nil, err
 		}
-		hosts[i].Read, hosts[i].NF4 = nil, nil
+		hosts[i].Read, hosts[i].Packed = nil, nil
 	}
 	return hosts, nil
 }

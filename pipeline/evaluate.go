@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/data"
 	"gputrain/graph/compile"
 	"gputrain/pipeline/schedule"
@@ -78,7 +80,7 @@ func (p *passes) Take(ctx context.Context, piece state.Piece) ([]float32, error)
 	if err != nil {
 		return nil, err
 	}
-	return state.FloatsOf(raw[:4*p.job.State.Definition.Vocab()]), nil
+	return array.Decoded(buffers.F32, raw[:4*p.job.State.Definition.Vocab()]), nil
 }
 
 // result runs a line without gradients and reads what it has made.

@@ -23,11 +23,11 @@ fn b_at(i: u32) -> vec4<f32> {
     return {{LOAD}}(bf16_unpack4(select(w.xy, w.zw, (i & 1u) == 1u)));
 }
 #endif
-#if B_NF4
-#import "shared/nf4.wgsl"
+#if B_CODES
+#import "shared/codes.wgsl"
 @bind var<storage, read> b: array<vec4<u32>>;
 @bind var<storage, read> b_maxima: array<f32>; // of 64 elements each
-fn b_at(i: u32) -> vec4<f32> { return {{LOAD}}(b_maxima[i / 16u] * nf4_levels(b[i / 8u][i / 2u % 4u] >> (16u * (i % 2u)))); }
+fn b_at(i: u32) -> vec4<f32> { return {{LOAD}}(b_maxima[i / 16u] * {{CODES}}_levels(b[i / 8u][i / 2u % 4u] >> (16u * (i % 2u)))); }
 #endif
 #if STORE_SCALAR
 @bind var<storage, read_write> c: array<f32>;

@@ -39,7 +39,7 @@ fn largest_magnitude(first: u32, end: u32) -> f32 {
     for (var i = first; i < end; i++) { top = max(top, abs(x[i])); }
     return select(0.0, top, top >= tiny);
 }
-#if NF4
+#if CODES
 const levels = array<f32, 16>({{LEVELS}});
 const middles = array<f32, 15>({{MIDDLES}});
 

@@ -127,10 +127,7 @@ func (c *Checkpoint) restore(states []*optim.State, pieces []buffers.Tensor) err
 
 // restoreTensor checks that a tensor is there, and writes it if it is wanted, about so many bytes at a time.
 func restoreTensor(f *safetensors.File, t buffers.Tensor, wanted bool, piece int) error {
-	dtype, err := storedType(t.DType)
-	if err != nil {
-		return err
-	}
+	dtype := t.DType.Format().File
 	stored, shape, ok := f.Info(t.Name)
 	switch {
 	case !ok:
@@ -163,23 +160,6 @@ func restoreTensor(f *safetensors.File, t buffers.Tensor, wanted bool, piece int
 			return err
 		}
 	}
-}
-
-// storedType is a tree's type in the words of safetensors.
-func storedType(d buffers.DType) (string, error) {
-	switch d {
-	case buffers.F32:
-		return "F32", nil
-	case buffers.BF16:
-		return "BF16", nil
-	case buffers.I32:
-		return "I32", nil
-	case buffers.U32:
-		return "U32", nil
-	case buffers.U8:
-		return "U8", nil
-	}
-	return "", fmt.Errorf("dtype %v: not known to safetensors", d)
 }
 
 // modelJSON is what a model is: without the tokens that end its answers, which a run may teach it.

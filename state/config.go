@@ -26,8 +26,7 @@ type Config struct {
 	// Frozen are the paths of parameters that are read and not trained: they have no gradient, no share in its norm and no optimizer state, and the
 	// backward pass goes no further than the trained ones need. Beside adapters all others are frozen, named here or not.
 	Frozen []string
-	// FrozenDType is how devices keep the frozen parameters: buffers.F32, BF16, to which they are rounded, or NF4 or NF4Nested, to which the matrices of layers
-	// are quantized and all else is rounded to BF16.
+	// FrozenDType is how devices keep the frozen parameters: one of array.Bases.
 	FrozenDType buffers.DType
 	// SaveFrozenAs is how checkpoints have the frozen parameters: buffers.F32, or BF16 where devices keep them so.
 	SaveFrozenAs buffers.DType

@@ -3,6 +3,8 @@ package state
 import (
 	"context"
 
+	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/data"
 	"gputrain/graph"
 	"gputrain/graph/compile"
@@ -112,6 +114,6 @@ func Evaluation(def model.Definition, o model.Objective, batch, sequence int, do
 
 // ParseBatchLoss reads what a batch of an evaluation has left.
 func ParseBatchLoss(raw []byte, count int) BatchLoss {
-	all := FloatsOf(raw)
+	all := array.Decoded(buffers.F32, raw)
 	return BatchLoss{Sum: all[0], Tokens: count, Sums: all[1:]}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/hub"
@@ -15,9 +16,6 @@ import (
 	"gputrain/model"
 	"gputrain/optim"
 )
-
-// frozenTypes are those in which frozen parameters may be kept.
-var frozenTypes = []buffers.DType{buffers.F32, buffers.BF16, buffers.NF4, buffers.NF4Nested}
 
 // checkFrozen says what is wrong with the parameters that are not to be trained.
 func (j Job) checkFrozen() error {
@@ -35,10 +33,10 @@ func (j Job) checkFrozen() error {
 		}
 		before[path] = true
 	}
-	if !slices.Contains(frozenTypes, j.FrozenDType) {
-		return fmt.Errorf("frozen: dtype: found %v, wanted f32, bf16, nf4 or nf4-nested", j.FrozenDType)
+	if !slices.Contains(array.Bases, j.FrozenDType) {
+		return fmt.Errorf("frozen: dtype: found %v, wanted %s", j.FrozenDType, array.Or(array.Names(array.Bases)))
 	}
-	if j.SaveFrozenAs != buffers.F32 && (j.SaveFrozenAs != buffers.BF16 || j.FrozenDType != buffers.BF16) {
+	if j.SaveFrozenAs != buffers.F32 && (j.SaveFrozenAs.Packed() || j.FrozenDType != j.SaveFrozenAs) {
 		return fmt.Errorf("frozen: saved as %v, wanted f32, or bf16 where dtype is bf16 and not %v", j.SaveFrozenAs, j.FrozenDType)
 	}
 	if len(j.Frozen) == len(paths) {

@@ -2,9 +2,9 @@ package state
 
 import (
 	"context"
-	"encoding/binary"
-	"math"
 
+	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/graph"
@@ -154,16 +154,7 @@ func (f *pass) logits(ctx context.Context, p Piece, vocab int) ([]float32, error
 	if err != nil {
 		return nil, err
 	}
-	return FloatsOf(raw[:4*vocab]), nil
-}
-
-// FloatsOf are the numbers of a buffer.
-func FloatsOf(raw []byte) []float32 {
-	out := make([]float32, len(raw)/4)
-	for i := range out {
-		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
-	}
-	return out
+	return array.Decoded(buffers.F32, raw[:4*vocab]), nil
 }
 
 func (m *passes) prepareSampling(ctx context.Context) (err error) {

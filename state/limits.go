@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 	"gputrain/optim"
 )
@@ -80,7 +82,7 @@ func (m *Metrics) parse(j Job, results []byte) error {
 		sum += float64(math.Float32frombits(binary.LittleEndian.Uint32(losses)))
 	}
 	if n := int(j.sumBytes() / 4); n > 0 {
-		for all := range slices.Chunk(FloatsOf(results[j.lossRoom():])[:n*j.losses()], n) {
+		for all := range slices.Chunk(array.Decoded(buffers.F32, results[j.lossRoom():])[:n*j.losses()], n) {
 			m.Means = addTo(m.Means, all, m.Tokens)
 		}
 	}

@@ -33,8 +33,7 @@ type stored struct {
 
 // write reads the tensor and writes it, a piece at a time, unless an element is not finite.
 func (t *stored) write(ctx context.Context, w io.Writer, through *staging) error {
-	kept, err := storedType(t.dtype)
-	narrowed := err == nil && kept != t.DType
+	narrowed := t.dtype.Format().File != t.DType
 	return t.each(ctx, through, func(raw []byte, at int) error {
 		if i := nonFinite(t.dtype, raw); i >= 0 {
 			return &checkpoint.NonFiniteError{Tensor: t.scan, Element: at/(t.dtype.Bits()/8) + i}
@@ -43,9 +42,7 @@ func (t *stored) write(ctx context.Context, w io.Writer, through *staging) error
 			_, err := w.Write(raw)
 			return err
 		}
-		floats := make([]float32, len(raw)/(t.dtype.Bits()/8))
-		array.Decode(t.dtype, floats, raw)
-		return model.WriteFloats(w, t.DType, floats)
+		return model.WriteFloats(w, t.DType, array.Decoded(t.dtype, raw))
 	})
 }
 
@@ -164,11 +161,7 @@ func (s Snapshot) optimizer() (out []*stored, err error) {
 		return nil, err
 	}
 	for _, t := range whole {
-		one, err := newStored(t, t.Name)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, one)
+		out = append(out, newStored(t, t.Name))
 	}
 	return out, nil
 }
@@ -182,13 +175,10 @@ func (s Snapshot) leaves(trees []*buffers.Tree, kind string) (out []*stored, err
 	for _, path := range slices.Sorted(maps.Keys(owners)) {
 		tree := owners[path]
 		leaf, _ := tree.Layout().Leaf(path)
-		one, err := newStored(tree.Tensor(path, leaf), kind+"/"+path)
-		if err != nil {
-			return nil, err
-		}
-		if tree.DType() == buffers.NF4Nested { // what it stands for is not nested to the same again
+		one := newStored(tree.Tensor(path, leaf), kind+"/"+path)
+		if d := tree.DType(); d.Format().File == "" {
 			one.read = func(context.Context, []byte, int) error {
-				return errors.New("found it in nf4-nested and no base, wanted the directory that has it, Config.Base, or nf4")
+				return fmt.Errorf("found it in %v and no base, wanted the directory that has it, Config.Base, or %s", d, d.Format().Load)
 			}
 		}
 		if s.carry != nil {
@@ -200,15 +190,11 @@ func (s Snapshot) leaves(trees []*buffers.Tree, kind string) (out []*stored, err
 }
 
 // newStored is a tensor in the type that it is kept in.
-func newStored(t buffers.Tensor, scan string) (*stored, error) {
-	dtype, err := storedType(t.DType)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", t.Name, err)
-	}
+func newStored(t buffers.Tensor, scan string) *stored {
 	return &stored{
-		Tensor: safetensors.Tensor{Name: t.Name, DType: dtype, Shape: t.Shape},
+		Tensor: safetensors.Tensor{Name: t.Name, DType: t.DType.Format().File, Shape: t.Shape},
 		scan:   scan, dtype: t.DType, bytes: t.Bytes(), whole: t.ReadAt == nil, read: t.Fill,
-	}, nil
+	}
 }
 
 // leavesOf finds the tree of each path; one that is in two trees is refused.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/optim"
@@ -18,7 +19,7 @@ type Fields struct {
 	Model      *Model           // whose definition and parameters to take; it is a view of the value then
 	Definition model.Definition // nil: the trees are of something that this package does not compute
 	Params     *buffers.Tree    // f32, or bf16 without a definition
-	Frozen     *buffers.Tree    // parameters of the definition that are read and not trained, f32, bf16 or in nf4, beside Params; nil for none
+	Frozen     *buffers.Tree    // parameters of the definition that are read and not trained, in one of array.Bases, beside Params; nil for none
 	Other      *buffers.Tree    // variables without gradients, of any type; nil for none
 
 	Optimizer      optim.Config    // a registered one, which makes Transform where that is left out; its zero value: Transform is one's own
@@ -136,7 +137,7 @@ func (f Fields) checkParams() error {
 	case f.Frozen.Device() != f.device():
 		return &FieldsError{"Frozen", "a tree on another device than Params", "one on the same"}
 	case !f.Frozen.Layout().Equal(frozen):
-		return &FieldsError{"Frozen", "other leaves than those of the definition, in " + f.Frozen.DType().String(), "those of the " + f.Definition.Kind() + " in f32, bf16, nf4 or nf4-nested"}
+		return &FieldsError{"Frozen", "other leaves than those of the definition, in " + f.Frozen.DType().String(), "those of the " + f.Definition.Kind() + " in " + array.Or(array.Names(array.Bases))}
 	}
 	return nil
 }

@@ -141,7 +141,7 @@ func (t *treeFiles) load(dev *gpu.Device, here func(path string) bool) (*buffers
 	}
 	dtype := buffers.F32
 	for _, d := range []buffers.DType{buffers.BF16, buffers.I32, buffers.U32} {
-		if name, _ := storedType(d); name == t.stored {
+		if d.Format().File == t.stored {
 			dtype = d
 		}
 	}

@@ -2,11 +2,7 @@
 // what describes a model needs no more.
 package array
 
-import (
-	"regexp"
-
-	"gputrain/buffers/nf4"
-)
+import "regexp"
 
 // Spec names an array and gives its shape: row-major, any rank, zero dimensions allowed.
 type Spec struct {
@@ -26,18 +22,20 @@ type Host struct {
 	// Read gives the elements from first on, as many as fit dst, of an array whose Data is nil: one in a file, which is as large as it likes.
 	// It is called from several goroutines at once.
 	Read func(dst []float32, first int) error
-	// NF4 is the array as a file has it in nf4; nil: the file has it otherwise. Read gives what that stands for.
-	NF4 NF4Source
+	// Packed is the array as a file has it in codes; nil: the file has it otherwise. Read gives what that stands for.
+	Packed Packed
 }
 
-// NF4Source are the codes and maxima of an array in nf4, with the levels of package nf4.
-type NF4Source interface {
+// Packed is an array in codes: those of the elements, and the maxima of blocks.
+type Packed interface {
+	// Load is that of their format.
+	Load() string
 	// ReadCodes gives the codes of the elements from an even one on, two a byte.
 	ReadCodes(dst []byte, first int) error
-	// ReadMaxima gives the maxima of blocks of 64 elements, from one on.
+	// ReadMaxima gives the maxima of blocks, as long as trees have them, from one on.
 	ReadMaxima(dst []float32, first int) error
 	// Nested gives the maxima as eight bits keep them; nil: they are kept as numbers.
-	Nested() (*nf4.Nested, error)
+	Nested() (*Nested, error)
 }
 
 // ofLayer are the paths of what is below a number: a layer.

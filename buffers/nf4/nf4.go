@@ -159,5 +159,12 @@ func (n Nested) Maximum(i int) float32 {
 // NestedMaximum is Offset + level top: the product is rounded, and then the sum.
 func NestedMaximum(level, top, offset float32) float32 { return float32(level*top) + offset }
 
+// Widen gives the numbers of the elements from first on.
+func Widen(dst []float32, codes []byte, maxima []float32, first int) {
+	for i := range dst {
+		dst[i] = Number(Code(codes, first+i), maxima[(first+i)/Block])
+	}
+}
+
 // Number is what a code stands for in a block.
 func Number(code byte, maximum float32) float32 { return Levels[code] * maximum }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/optim"
@@ -117,7 +118,7 @@ func (c *planCmd) ways(cfg *runfile.Config, st state.Config, short *state.Memory
 			add("all but two layers frozen, in bf16", "optimizer.rates=[{match: '"+last+"', multiplier: 1}, {match: '.', multiplier: 0}]", "model.base=bf16")
 		}
 	}
-	for _, base := range []string{"f32", "bf16", "nf4", "nf4-nested"} {
+	for _, base := range array.Names(array.Bases) {
 		if cfg.Model.From != "" && !cfg.LoRA.On() {
 			add("adapters, beside a base in "+base, "lora.rank=8", "model.base="+base)
 		} else if cfg.LoRA.On() && base != cfg.Model.Base {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"gputrain/buffers/array"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/hub"
@@ -215,7 +216,7 @@ func (h *choosing) open(ctx context.Context, sel string, f *tuning.Facts) error 
 	}
 	f.Machine.Memory, _, _ = h.device.Available()
 	f.Machine.Software = h.device.Adapter().Class() != gpu.Hardware
-	for _, base := range []string{"f32", "bf16", "nf4", "nf4-nested"} {
+	for _, base := range array.Names(array.Bases) {
 		if cfg.Set("model.base="+base) == nil && cfg.Validate() == nil {
 			f.Machine.Bases = append(f.Machine.Bases, base)
 		}

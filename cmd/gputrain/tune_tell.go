@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"gputrain/buffers/array"
 	"gputrain/data/texts"
 	"gputrain/gpu"
 	"gputrain/internal/terminal"
@@ -20,8 +21,10 @@ import (
 
 // advise adds to an error what else fits, and which card would do.
 func (h *choosing) advise(ctx context.Context, large *tuning.TooLargeError) error {
+	bases := array.Names(array.Bases)
+	smallest := "model.base=" + bases[len(bases)-1]
 	var ways []string
-	for _, sets := range [][]string{{noSamples}, {"model.base=nf4-nested"}, {noSamples, "model.base=nf4-nested"}} {
+	for _, sets := range [][]string{{noSamples}, {smallest}, {noSamples, smallest}} {
 		other := *h
 		other.set = slices.Concat(h.set, sets)
 		if fits, err := other.fits(ctx, large.Least); err == nil && fits {

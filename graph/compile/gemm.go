@@ -385,7 +385,7 @@ func (g gemm) rounds(variant shaders.Variant, by string) (suffix string) {
 func (v gemmVariant) kernel(c *Compiler, g gemm) (*gpu.Kernel, []Span) {
 	if v.file == "matmul_scalar" {
 		suffix, b := "", g.b.span
-		packed := g.b.kept() == buffers.BF16 // of nf4 it reads a copy
+		packed := g.b.kept() == buffers.BF16 // of codes it reads a copy
 		if packed {
 			suffix, b = "_bf16", b.stored()[0]
 		}

@@ -5,13 +5,13 @@ import (
 	"slices"
 
 	"gputrain/buffers"
-	"gputrain/buffers/nf4"
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/shaders"
 )
 
-// Params in bf16 and nf4 are shorter than what most kernels read. Lowering takes them for f32. Products and embeddings read them
+// Params in bf16 and packed ones are shorter than what most kernels read. Lowering takes them for f32. Products and embeddings read them
 // as they are kept (packed.go); afterwards each unit that reads one otherwise gets a copy in f32, made before its first reader
 // and dropped after its last, so that no more than a few of them are there at once. So does each unit that reads nested maxima:
 // a copy of these has a sixteenth of a byte for each element of one matrix.
@@ -19,10 +19,10 @@ import (
 // castParams are those of cast.wgsl.
 type castParams struct{ Quads uint32 }
 
-// nf4Params are those of nf4_widen.wgsl.
-type nf4Params struct{ Words, Quads uint32 }
+// codesParams are those of codes_widen.wgsl.
+type codesParams struct{ Words, Quads uint32 }
 
-// maximaParams are those of nf4_maxima.wgsl.
+// maximaParams are those of nested_maxima.wgsl.
 type maximaParams struct{ Quads, First uint32 }
 
 // castQuads is how many quads a workgroup of cast.wgsl handles.
@@ -102,8 +102,10 @@ func (c *Compiler) copyOf(reader command, slab *storage, part buffers.Part, to *
 	cmd.bind = append(Span{st: slab, Offset: 4 * uint64(part.Offset), Bytes: 4 * count}.stored(), Span{st: to, Bytes: to.bytes})
 	if slab.kept.Packed() {
 		words := (count + 7) / 8
-		variant := shaders.Variant{Flags: map[string]bool{"NF4_TABLE": false}, Constants: map[string]string{"LEVELS": nf4LevelsText()}}
-		cmd.kernel, cmd.grid, cmd.params = c.kernel("nf4_widen", "", variant), gpu.Linear(words, 64, c.limits), nf4Params{uint32(words), uint32((count + 3) / 4)}
+		variant := shaders.Variant{Flags: map[string]bool{"TABLE": false}, Constants: map[string]string{}}
+		codesOf(slab.kept, variant)
+		cmd.kernel = gpu.NewKernel("gputrain.graph."+slab.kept.Format().Load+"_widen", "codes_widen", variant)
+		cmd.grid, cmd.params = gpu.Linear(words, 64, c.limits), codesParams{uint32(words), uint32((count + 3) / 4)}
 		return cmd
 	}
 	quads := (count + 3) / 4
@@ -124,23 +126,24 @@ func (c *Compiler) cast(widen bool, quads uint64) (*gpu.Kernel, gpu.Grid, castPa
 
 // maximaOf is the command that widens the nested maxima of a part of a slab for one that reads them.
 func (c *Compiler) maximaOf(reader command, slab *storage, part buffers.Part, to *storage) command {
-	elements := slab.bytes / 4
 	quads := to.bytes / 16
-	_, maxima, groups := buffers.PackedBytes(slab.kept, uint64(part.Offset), elements)
-	levels := c.constant("nf4.map", buffers.F32, []int{len(nf4.Map)}, func() []byte { return gpu.Bytes(nf4.Map[:]) })
+	_, maxima, groups, end := slab.kept.Places(uint64(part.Offset), slab.bytes/4)
+	name, levels := slab.kept.Format().Load, array.DynamicMap(false)
+	table := c.constant(name+".map", buffers.F32, []int{len(levels)}, func() []byte { return gpu.Bytes(levels[:]) })
 	kept := func(offset, bytes uint64) Span {
 		return Span{st: slab, Offset: offset, Bytes: roundUp(bytes, spanAlign), asKept: true}
 	}
 	return command{
-		group: reader.group, unit: reader.unit, kernel: c.kernel("nf4_maxima", "", shaders.Variant{}), grid: gpu.Linear(quads, 64, c.limits),
-		params: maximaParams{uint32(quads), uint32(part.Offset / (nf4.Group * nf4.Block))},
-		bind:   []Span{kept(maxima, 4*quads), kept(groups, buffers.GroupBytes(slab.kept, elements)), levels.Parts[0].Span, {st: to, Bytes: to.bytes}},
+		group: reader.group, unit: reader.unit, grid: gpu.Linear(quads, 64, c.limits),
+		kernel: gpu.NewKernel("gputrain.graph."+name+"_maxima", "nested_maxima", shaders.Variant{}),
+		params: maximaParams{uint32(quads), uint32(part.Offset / slab.kept.Run())},
+		bind:   []Span{kept(maxima, 4*quads), kept(groups, end-groups), table.Parts[0].Span, {st: to, Bytes: to.bytes}},
 	}
 }
 
 // narrowLayouts lays out the params that are kept in each type among nodes, as a tree of them alone would.
 func (c *Compiler) narrowLayouts(narrow map[string]buffers.DType) error {
-	for _, d := range []buffers.DType{buffers.BF16, buffers.NF4, buffers.NF4Nested} {
+	for _, d := range array.Bases[1:] {
 		var specs []buffers.Spec
 		for _, n := range c.live {
 			if p, ok := n.Op.(graph.Param); ok && narrow[p.Path] == d {

@@ -5,12 +5,11 @@ import (
 	"strings"
 
 	"gputrain/buffers"
-	"gputrain/buffers/nf4"
 	"gputrain/graph"
 	"gputrain/shaders"
 )
 
-// A product reads a param that is kept in bf16 or nf4 as it is kept, as its operand B, and an embedding one in bf16. Lowering
+// A product reads a param that is kept in bf16 or in codes as it is kept, as its operand B, and an embedding one in bf16. Lowering
 // takes spans of such a param for f32; the spans that these bind are those of what is there. All other readers get copies: see
 // narrow.go.
 
@@ -30,22 +29,23 @@ func (o operand) kept() buffers.DType {
 	return o.span.kept()
 }
 
-// stored are the spans of a part of a param as it is kept: of its elements, and in nf4 of the maxima of its blocks: where these
+// stored are the spans of a part of a param as it is kept: of its elements, and of a packed one of the maxima of its blocks: where these
 // are nested, a copy in f32 takes their place (narrow.go).
 func (s Span) stored() []Span {
 	at := func(offset, bytes uint64) Span {
 		return Span{st: s.st, Offset: offset, Bytes: roundUp(bytes, spanAlign), asKept: true}
 	}
 	first, count := s.Offset/4, s.Bytes/4
-	if s.st.kept == buffers.BF16 {
-		return []Span{at(2*first, 2*count)}
+	kept := s.st.kept
+	if !kept.Packed() {
+		return []Span{at(kept.Bytes(first), kept.Bytes(count))}
 	}
-	codes, maxima, _ := buffers.PackedBytes(s.st.kept, first, s.st.bytes/4)
-	blocks := uint64(nf4.Blocks(int(count)))
-	if s.st.kept == buffers.NF4Nested {
-		return []Span{at(codes, (count+1)/2), {st: s.st, Offset: s.Offset, Bytes: roundUp(4*blocks, spanAlign), maxima: true}}
+	codes, maxima, _, _ := kept.Places(first, s.st.bytes/4)
+	blocks := uint64(kept.Blocks(int(count)))
+	if kept.Format().Group > 0 {
+		return []Span{at(codes, kept.Bytes(count)), {st: s.st, Offset: s.Offset, Bytes: roundUp(4*blocks, spanAlign), maxima: true}}
 	}
-	return []Span{at(codes, (count+1)/2), at(maxima, 4*blocks)}
+	return []Span{at(codes, kept.Bytes(count)), at(maxima, 4*blocks)}
 }
 
 // On processors a product of many rows with the transpose of a small packed matrix reads a copy in f32: to decode it once costs less than once for each 32
@@ -60,38 +60,39 @@ func (c *Compiler) copies(g gemm, b Tensor) bool {
 // specialise gives a product kernel the form of its operand B, and what it binds for it.
 func (v gemmVariant) specialise(g gemm, variant shaders.Variant, software bool) (suffix string, spans []Span) {
 	kept := g.b.kept()
-	variant.Flags["B_WHOLE"], variant.Flags["B_BF16"], variant.Flags["B_NF4"] = kept == buffers.F32, kept == buffers.BF16, kept.Packed()
+	variant.Flags["B_WHOLE"], variant.Flags["B_BF16"], variant.Flags["B_CODES"] = kept == buffers.F32, kept == buffers.BF16, kept.Packed()
 	if kept == buffers.F32 {
 		return "", []Span{g.b.span}
 	}
 	if kept.Packed() {
-		variant.Constants["LEVELS"] = nf4LevelsText()
+		codesOf(kept, variant)
 		if v.file == "matmul" {
-			variant.Flags["NF4_TABLE"] = software
+			variant.Flags["TABLE"] = software
 		}
 	}
-	if kept == buffers.NF4Nested {
-		kept = buffers.NF4 // which its maxima are widened to
-	}
-	return "_" + kept.String(), g.b.span.stored()
+	return "_" + kept.Format().Load, g.b.span.stored()
 }
 
-// nf4LevelsText are the levels as numbers of WGSL.
-func nf4LevelsText() string {
+// codesOf has a kernel read the codes of a packed type.
+func codesOf(kept buffers.DType, variant shaders.Variant) {
 	var levels []string
-	for _, level := range nf4.Levels {
+	for _, level := range kept.Format().Levels {
 		levels = append(levels, strconv.FormatFloat(float64(level), 'e', -1, 32))
 	}
-	return strings.Join(levels, ", ")
+	variant.Constants["CODES"], variant.Constants["LEVELS"] = kept.Format().Load, strings.Join(levels, ", ")
 }
 
 // packedLoop tells whether packed_loop.wgsl suits the rows of B: they are whole blocks, begin at one, and are not rounded to f16.
 func (g gemm) packedLoop(v gemmVariant) bool {
-	whole := !g.f16 && g.b.kept().Packed() && g.b.row%nf4.Block == 0 && g.b.offset%nf4.Block == 0 && !g.transA
-	if g.transB {
-		return whole && g.k%nf4.Block == 0
+	if g.f16 || g.transA || !g.b.kept().Packed() {
+		return false
 	}
-	return whole && g.n%nf4.Block == 0 && v.cols > 1 && g.k%4 == 0
+	block := g.b.kept().Format().Block
+	whole := g.b.row%block == 0 && g.b.offset%block == 0
+	if g.transB {
+		return whole && g.k%block == 0
+	}
+	return whole && g.n%block == 0 && v.cols > 1 && g.k%4 == 0
 }
 
 // packedTile has twice the rows of other tiles: each number of B takes arithmetic to decode, which more rows share.

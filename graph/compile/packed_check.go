@@ -12,10 +12,10 @@ import (
 	"gputrain/graph"
 )
 
-// keptChecks compare products and rows of a matrix that is kept in bf16 or nf4 with those of its numbers in float64: rows of whole blocks, which have a
+// keptChecks compare products and rows of a matrix that is kept in bf16 or in codes with those of its numbers in float64: rows of whole blocks, which have a
 // loop of their own, blocks across rows, one row, and sides that are no multiples of four.
 func keptChecks() (out []gpu.Check) {
-	for _, kept := range []buffers.DType{buffers.BF16, buffers.NF4, buffers.NF4Nested} {
+	for _, kept := range array.Bases[1:] {
 		out = append(out, gpu.Check{Name: fmt.Sprintf("graph products of %v", kept), Run: func(ctx context.Context, d *gpu.Device) (gpu.Result, error) {
 			result := gpu.Result{Tolerance: 256.0 / (1 << 23)}
 			for _, s := range [][3]int{{70, 192, 192}, {33, 132, 68}, {1, 64, 260}, {9, 35, 13}} {
@@ -76,11 +76,11 @@ func checkKept(ctx context.Context, d *gpu.Device, kept buffers.DType, s [3]int,
 	}
 	for i := range values {
 		at := p.Output(fmt.Sprint(i))
-		raw, got := make([]byte, at.Bytes), make([]float32, at.Bytes/4)
+		raw := make([]byte, at.Bytes)
 		if err := d.Read(ctx, raw, at); err != nil {
 			return err
 		}
-		array.Decode(buffers.F32, got, raw)
+		got := array.Decoded(buffers.F32, raw)
 		for j, w := range want[i].Data {
 			if e := math.Abs(float64(got[j])-w) / (1 + math.Abs(w)); !(e <= result.MaxError) {
 				result.MaxError, result.Worst = e, fmt.Sprintf("%v, output %d element %d: %g, want %g", s, i, j, got[j], w)

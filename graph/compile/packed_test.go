@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/graph"
@@ -88,7 +89,7 @@ func TestKeptProducts(t *testing.T) {
 		}
 		d := gputest.Device(t, gputest.WithLimits(gpu.Limits{BindingBytes: c.binding}))
 		for _, software := range []bool{true, false} {
-			for _, kept := range []buffers.DType{buffers.BF16, buffers.NF4, buffers.NF4Nested} {
+			for _, kept := range array.Bases[1:] {
 				name := fmt.Sprintf("%d x %d x %d in %v, software %v", c.m, c.n, c.k, kept, software)
 				p := newKeptProducts(t, d, software, kept, normal(c.n*c.k), normal(c.n*c.k), c.m, c.n, c.k)
 				w, err := p.tree.Read(t.Context(), "h.0.w")

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"gputrain/buffers/nf4"
 	"gputrain/graph"
 	"gputrain/shaders"
 )
@@ -36,7 +35,7 @@ func lowerQuantize(c *Compiler, n *graph.Node) {
 		return
 	}
 	operands := []Span{c.One(c.In(x), "x")}
-	if op.Mode == "nvfp4" {
+	if op.Format().Scale.Mantissa > 0 {
 		whole := c.workspace("largest", 1)
 		c.reduce(reduction{outer: 1, length: count * width, inner: 1, maximum: true}, x.Shape(), func(f *fused) *ir {
 			return f.call("abs", 0, f.value(x, f.identity()))
@@ -51,21 +50,21 @@ func lowerQuantize(c *Compiler, n *graph.Node) {
 
 // quantizeVariant is the kernel of a mode.
 func quantizeVariant(o graph.Quantize) shaders.Variant {
-	format := o.Format()
+	f := o.Format()
 	var levels, middles []string
-	for i, level := range nf4.Levels {
+	for i, level := range f.Levels {
 		levels = append(levels, float32Text(float64(level)))
 		if i > 0 {
-			middles = append(middles, float32Text((float64(nf4.Levels[i-1])+float64(level))/2))
+			middles = append(middles, float32Text((float64(f.Levels[i-1])+float64(level))/2))
 		}
 	}
 	return shaders.Variant{
-		Flags: map[string]bool{"AFFINE": o.Mode == "affine", "NF4": o.Mode == "nf4", "NVFP4": o.Mode == "nvfp4"},
+		Flags: map[string]bool{"AFFINE": f.Bits == 0, "CODES": f.Levels != nil, "NVFP4": f.Scale.Mantissa > 0},
 		Constants: map[string]string{
 			"STEPS":  float32Text(float64(int(1)<<o.Bits - 1)),
 			"LEVELS": strings.Join(levels, ", "), "MIDDLES": strings.Join(middles, ", "),
-			"MANTISSA": fmt.Sprint(format.Mantissa), "LEAST": fmt.Sprint(127 + format.Least), "LARGEST": float32Text(format.Largest),
-			"TOP": fmt.Sprint(format.Top()),
+			"MANTISSA": fmt.Sprint(f.Float.Mantissa), "LEAST": fmt.Sprint(127 + f.Float.Least), "LARGEST": float32Text(f.Float.Largest),
+			"TOP": fmt.Sprint(f.Float.Top()),
 		},
 	}
 }

@@ -35,7 +35,7 @@ type storage struct {
 	slab      int             // of a param or grad storage
 	data      []byte          // of a constant storage
 	narrow    *buffers.Layout // of a slab that is not in f32, whose bytes are counted as if it were
-	kept      buffers.DType   // of such a slab: BF16, NF4 or NF4Nested
+	kept      buffers.DType   // of such a slab: BF16 or a packed type
 	bf16      bool            // of a value in BF16, see bf16.go
 
 	first, last int // the first and last command that use it; -1 while there is none
@@ -55,7 +55,7 @@ type Span struct {
 	Offset uint64
 	Bytes  uint64
 	asKept bool // counted as the slab of a param is kept, not as f32
-	maxima bool // the maxima in f32 of the elements that begin at Offset, counted as f32, of a slab in NF4Nested
+	maxima bool // the maxima in f32 of the elements that begin at Offset, counted as f32, of a slab where they are nested
 }
 
 // at is the run of bytes [offset, offset+bytes) of the span, rounded up to 16; offset must be a multiple of the device's

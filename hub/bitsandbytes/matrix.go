@@ -207,6 +207,9 @@ func readFloats(r io.ReaderAt, dst []float32, first int) error {
 // Elements is how many the matrix has.
 func (m *Matrix) Elements() int { return array.Elements(m.Shape) }
 
+// Load is that of nf4.
+func (m *Matrix) Load() string { return array.NF4.Format().Load }
+
 // ReadCodes gives the codes of the elements from an even one on, two a byte.
 func (m *Matrix) ReadCodes(dst []byte, first int) error {
 	_, err := m.codes.ReadAt(dst, int64(first/2))

@@ -1,4 +1,4 @@
-    // The loop along K of matmul.wgsl for a B in nf4 whose rows are whole blocks. A load has 32 codes. In scope as there.
+    // The loop along K of matmul.wgsl for a B in {{CODES}} whose rows are whole blocks. A load has 32 codes. In scope as there.
 #if TRANS_B
     // Rows of B lie along K: blocks of 64 have two loads of four words of eight elements. Component i of a vector is of column i of a quad.
     for (var block = begin; block < end; block += 64u) {
@@ -24,7 +24,7 @@
 #for J in 0..COLS
                 {
 #for I in 0..4
-                    let t{{I}} = m{{J}}[{{I}}] * nf4_levels(w{{J}}_{{I}}.x);
+                    let t{{I}} = m{{J}}[{{I}}] * {{CODES}}_levels(w{{J}}_{{I}}.x);
                     w{{J}}_{{I}} = select(vec4<u32>(w{{J}}_{{I}}.x >> 16u, w{{J}}_{{I}}.yzw), w{{J}}_{{I}}.yzwx, second);
 #end
 #for K in 0..4
@@ -66,7 +66,7 @@
 #for J in 0..COLS
         {
 #for K in 0..4
-            let rb{{K}} = m{{K}} * nf4_levels(x{{K}}[{{J}} / 2] >> (16u * ({{J}}u % 2u)));
+            let rb{{K}} = m{{K}} * {{CODES}}_levels(x{{K}}[{{J}} / 2] >> (16u * ({{J}}u % 2u)));
 #end
 #for Q in 0..QUADS
 #for I in 0..LANES

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/optim"
@@ -60,7 +61,7 @@ func llama(c model.LlamaConfig) func() (model.Definition, error) {
 const longest = 1024 // tokens a sequence
 
 // uses are every model with AdamW, with one and with several batches an update, with evaluation and sampling, those of wide heads also on packed
-// documents, four with activations in bf16, two on a base in bf16, nf4 and nf4-nested. For what the update itself takes, the smallest model and one
+// documents, four with activations in bf16, two on each base that is not f32. For what the update itself takes, the smallest model and one
 // with a large vocabulary have every optimizer, those with blocks also blocks of 256, and those that can keep it in eight bits such a state.
 func uses(units bool) []use {
 	if units {
@@ -83,7 +84,7 @@ func uses(units bool) []use {
 		m.config = state.Config{Optimizer: optimizer("adamw", "{}"), Batch: 2, Microbatches: 2, Storage: buffers.BF16}
 		all = append(all, m)
 	}
-	for _, base := range []buffers.DType{buffers.BF16, buffers.NF4, buffers.NF4Nested} {
+	for _, base := range array.Bases[1:] {
 		for _, m := range []use{models[0], models[2]} {
 			m.name, m.base = fmt.Sprint(m.name, "-", base), base
 			m.config = state.Config{Optimizer: optimizer("adamw", "{}"), Batch: 2, Sampling: true}

@@ -172,8 +172,9 @@ func leaveFrozen(spec *runfile.Config, c *state.Config, from *Model) error {
 	switch {
 	case saves && spec.LoRA.On() && spec.Given("train.save_frozen"):
 		return errors.New("found true with adapters, wanted nothing: their checkpoints have what is trained alone")
-	case saves && !spec.LoRA.On() && len(c.Frozen) > 0 && c.FrozenDType == array.NF4Nested:
-		return errors.New("found true and model.base nf4-nested, wanted false: what nested maxima stand for is not nested to the same again, or nf4, which can be saved")
+	case saves && !spec.LoRA.On() && len(c.Frozen) > 0 && c.FrozenDType.Format().File == "":
+		return fmt.Errorf("found true and model.base %v, wanted false: what nested maxima stand for is not nested to the same again, or %s, which can be saved",
+			c.FrozenDType, c.FrozenDType.Format().Load)
 	case saves && !spec.LoRA.On():
 		return nil
 	case len(c.Frozen) == 0:

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gputrain/buffers/array"
 	"gputrain/internal/suggest"
 	"gputrain/model"
 )
@@ -60,9 +61,14 @@ func keysOf(t reflect.Type) (keys []reflect.StructField) {
 	return keys
 }
 
-// told is what a tag says, with the families that there are by now.
+// told is what a tag says, with the families that there are by now, and the bases.
 func told(doc string) string {
-	return strings.ReplaceAll(doc, "{families}", strings.Join(model.Kinds(), " or "))
+	var bases []string
+	for _, d := range array.Bases {
+		bases = append(bases, d.Format().Doc)
+	}
+	bases[len(bases)-1] = "or " + bases[len(bases)-1]
+	return strings.NewReplacer("{families}", strings.Join(model.Kinds(), " or "), "{bases}", strings.Join(bases, "; ")).Replace(doc)
 }
 
 // plainDefault reads the tag default, which is text as it stands or YAML.

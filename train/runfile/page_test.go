@@ -39,7 +39,7 @@ func TestPageHasEveryKey(t *testing.T) {
 	c := New()
 	var keys []string
 	for _, f := range fields {
-		wanted[f.key] = [2]string{inline(c.value(f)), f.doc}
+		wanted[f.key] = [2]string{inline(c.value(f)), told(f.doc)}
 		keys = append(keys, f.key)
 	}
 	assert.Equal(t, keys, order, "in the order of the template")

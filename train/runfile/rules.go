@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gputrain/buffers/array"
 	"gputrain/data"
 	"gputrain/internal/suggest"
 	"gputrain/model"
@@ -31,6 +32,8 @@ var namedRanges = map[string]rule{
 	"formats":       oneOf(data.Formats),
 	"preferences":   preferences,
 	"date":          form{dates, isDate, "a date such as 2024-07-26"},
+	"bases":         oneOf(array.Names(array.Bases)),
+	"whole":         oneOf(array.Names(slices.DeleteFunc(slices.Clone(array.Bases), array.DType.Packed))),
 	"quantizations": oneOf(quantizeModes),
 	"mixture_ends":  oneOf(data.Ends),
 	"packings":      oneOf(data.Packings),

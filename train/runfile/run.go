@@ -19,7 +19,7 @@ import (
 //	         gpt2|llama for words, or a name of namedRanges
 //	resume   what becomes of it when a run goes on: a Resume
 //	after    the key that it stands after, where that is a field of an embedded struct; none: after the field before it
-//	doc      what it means, as `gputrain config template` prints above it and docs/run-file.md says it; {families} stands for their names
+//	doc      what it means, as `gputrain config template` prints above it and docs/run-file.md says it; {families} and {bases} stand for those that there are
 type Run struct {
 	Model      Model      `yaml:"model" doc:"the network"`
 	LoRA       LoRA       `yaml:"lora" doc:"adapters, which are trained in place of the model"`
@@ -36,7 +36,7 @@ type Run struct {
 type Model struct {
 	From         string   `yaml:"from" resume:"directory" doc:"Hugging Face directory (config.json, model.safetensors) or GGUF file whose weights training begins with; empty: a new model of the kind below"`
 	AllowMissing []string `yaml:"allow_missing" range:"pattern" doc:"with model.from: regular expressions of parameter paths that the directory may lack, such as ^lm_head. Missing parameters are initialised and named. Empty: every parameter must be there"`
-	Base         string   `yaml:"base" default:"f32" range:"f32|bf16|nf4|nf4-nested" doc:"type in which devices keep the parameters that are not trained: f32; bf16, rounded, in half of the memory; nf4, quantized on loading unless the directory has them so, in a seventh of it, with all but the matrices of layers in bf16; or nf4-nested, with the largest magnitudes of blocks in eight bits, in less still"`
+	Base         string   `yaml:"base" default:"f32" range:"bases" doc:"type in which devices keep the parameters that are not trained: {bases}"`
 	Kind         string   `yaml:"kind" default:"gpt2" range:"families" doc:"{families}"`
 	model.Keys
 	Quantize model.Quantization `yaml:"quantize" doc:"training for fewer bits"`
@@ -106,7 +106,7 @@ type Train struct {
 	Accumulate   int    `after:"batch" yaml:"accumulate" default:"1" range:"1.." doc:"batches in an update"`
 	Accumulation string `after:"accumulate" yaml:"accumulation" default:"tree" range:"tree|sequence" doc:"how the gradients of an update's batches, and of their microbatches (pipeline.microbatches), are added up: along one tree, with the same bits on any number of ranks (tree), or each onto the sum before it, which takes no further memory and is for one rank only (sequence)"`
 	SaveFrozen   bool   `after:"save_async" yaml:"save_frozen" default:"true" resume:"free" doc:"also save the parameters that optimizer.rates freezes; false: checkpoints have the trained parameters only, and name model.from and a fingerprint of the frozen ones"`
-	FrozenAs     string `after:"save_frozen" yaml:"save_frozen_as" default:"f32" range:"f32|bf16" resume:"free" doc:"type in which checkpoints have the frozen parameters: f32, or with model.base bf16 also bf16, as devices keep them, in half the bytes"`
+	FrozenAs     string `after:"save_frozen" yaml:"save_frozen_as" default:"f32" range:"whole" resume:"free" doc:"type in which checkpoints have the frozen parameters: f32, or with model.base bf16 also bf16, as devices keep them, in half the bytes"`
 	TensorBoard  bool   `after:"log_every" yaml:"tensorboard" default:"true" resume:"free" doc:"also write figures, histograms and samples for TensorBoard, to the folder tensorboard of the run directory"`
 	Seed         uint64 `yaml:"seed" default:"42" doc:"seed of initialisation, order, dropout and samples"`
 	Recompute    string `yaml:"recompute" default:"auto" range:"auto|none|attention|layers" resume:"free" doc:"activations of each layer that the backward pass computes again instead of keeping, to the same bits: nothing (none), the operands of attention, norms and activation functions (attention), everything except the layer's input (layers), or the first of these that fits the memory (auto)"`

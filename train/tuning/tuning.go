@@ -15,6 +15,7 @@ import (
 	"math"
 	"slices"
 
+	"gputrain/buffers/array"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/optim"
@@ -102,11 +103,11 @@ func (e *TooLargeError) Error() string {
 // Unwrap says that it is memory that is lacking.
 func (e *TooLargeError) Unwrap() error { return gpu.ErrOutOfMemory }
 
-// bytesOf is what a parameter of the base takes. nf4 has a scale for 64 of them; nested, a byte for each scale and two numbers for 256.
-var bytesOf = map[string]float64{"f32": 4, "bf16": 2, "nf4": 0.5 + 4./64, "nf4-nested": 0.5 + 1./64 + 8./16384}
-
 // kept is what the weights of the base take.
-func (r Recipe) kept() uint64 { return uint64(float64(r.facts.Model.Parameters) * bytesOf[r.Base]) }
+func (r Recipe) kept() uint64 {
+	base, _ := array.ParseDType(r.Base) // one of array.Bases
+	return uint64(float64(r.facts.Model.Parameters) * (float64(base.Whole(1<<15)) / (1 << 15)))
+}
 
 // Choose is the first recipe that fits, of those from the best to the one that takes least. Recipes whose base alone is too large are not asked about.
 func Choose(f Facts, fits func(Recipe) (bool, error)) (Recipe, error) {
@@ -196,7 +197,7 @@ func (f Facts) bases() []string {
 	if f.Wanted.Base != "" {
 		return []string{f.Wanted.Base}
 	}
-	wanted := []string{"f32", "bf16", "nf4", "nf4-nested"}
+	wanted := array.Names(array.Bases)
 	if f.Model.Stored == "bf16" && !f.Machine.Software {
 		wanted = wanted[1:]
 	}

@@ -2,8 +2,6 @@ package doctor
 
 import (
 	"context"
-	"encoding/binary"
-	"math"
 	"slices"
 
 	"gputrain/buffers"
@@ -155,17 +153,7 @@ func unscaled(grads []buffers.Host, scale float32) []buffers.Host {
 	return grads
 }
 
-func (d *deviceModel) read(r gpu.Range) ([]float32, error) {
-	raw := make([]byte, r.Bytes)
-	if err := d.dev.Read(d.ctx, raw, r); err != nil {
-		return nil, err
-	}
-	values := make([]float32, len(raw)/4)
-	for i := range values {
-		values[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
-	}
-	return values, nil
-}
+func (d *deviceModel) read(r gpu.Range) ([]float32, error) { return floatsAt(d.ctx, d.dev, r) }
 
 func (d *deviceModel) release() {
 	d.backward.Release()

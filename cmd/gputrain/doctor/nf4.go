@@ -49,11 +49,11 @@ func runNF4(ctx context.Context, dev *gpu.Device, c *goldenCase) (*comparison, e
 	if len(m.Shape) != 2 || m.Block < nf4.Block {
 		return seen, nil // no device keeps it so
 	}
-	types := []buffers.DType{buffers.NF4}
-	if n, err := m.Nested(); err == nil && n != nil {
-		types = append(types, buffers.NF4Nested)
-	}
-	for _, kept := range types {
+	n, _ := m.Nested() // nil where no device keeps it nested
+	for _, kept := range array.Bases {
+		if f := kept.Format(); !kept.Packed() || f.Load != m.Load() || f.Group > 0 && n == nil {
+			continue
+		}
 		forward, backward, err := throughProducts(ctx, dev, m, kept)
 		if err != nil {
 			return nil, err
@@ -94,7 +94,7 @@ func (c *goldenCase) quantizes(seen *comparison, m *bitsandbytes.Matrix) error {
 func throughProducts(ctx context.Context, dev *gpu.Device, m *bitsandbytes.Matrix, kept buffers.DType) (forward, backward []float32, err error) {
 	const path = "0.w" // a matrix of a layer
 	rows, cols := m.Shape[0], m.Shape[1]
-	tree, err := buffers.Upload(dev, "case.nf4", []buffers.Host{{Path: path, Shape: m.Shape, Read: m.Read, NF4: m}}, kept)
+	tree, err := buffers.Upload(dev, "case.nf4", []buffers.Host{{Path: path, Shape: m.Shape, Read: m.Read, Packed: m}}, kept)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -142,7 +142,5 @@ func throughProducts(ctx context.Context, dev *gpu.Device, m *bitsandbytes.Matri
 func floatsAt(ctx context.Context, dev *gpu.Device, at gpu.Range) ([]float32, error) {
 	raw := make([]byte, at.Bytes)
 	err := dev.Read(ctx, raw, at)
-	out := make([]float32, len(raw)/4)
-	array.Decode(buffers.F32, out, raw)
-	return out, err
+	return array.Decoded(buffers.F32, raw), err
 }

@@ -21,6 +21,8 @@ type quantized struct {
 	nested *nf4.Nested
 }
 
+func (q quantized) Load() string { return NF4.Format().Load }
+
 func (q quantized) Nested() (*nf4.Nested, error) { return q.nested, nil }
 
 func (q quantized) ReadCodes(dst []byte, first int) error {
@@ -88,13 +90,13 @@ func testTreeInNF4(t *testing.T, kept DType) {
 		file.codes[i] = byte(rng.Uint32())
 	}
 	copy(file.maxima, data(len(file.maxima)))
-	hosts[2].NF4 = file
+	hosts[2].Packed = file
 	again := nested(file)
 	again.nested.Offset, again.nested.Tops[0] = 7, 3 // not what nesting gives
 	for i := range again.maxima {
 		again.maxima[i] = again.nested.Maximum(i)
 	}
-	hosts[3].NF4 = again
+	hosts[3].Packed = again
 	if kept == NF4Nested {
 		file = nested(file)
 	}
@@ -135,7 +137,7 @@ func testTreeInNF4(t *testing.T, kept DType) {
 			require.NoError(t, err)
 			assert.Equal(t, h.Data, one, h.Path)
 		}
-		packed, padding := 7*33+300*256+2*300*80, (3+len(large.Parts))*packedAlign(kept)
+		packed, padding := 7*33+300*256+2*300*80, (3+len(large.Parts))*max(kept.Run(), 4096)
 		assert.LessOrEqual(t, tree.Bytes(), uint64(float64(packed+padding)*map[DType]float64{NF4: 0.5625, NF4Nested: 0.5162}[kept])+2*(80+50*80+2*BlockElements), "bytes")
 		_, err = tree.ReadRaw(t.Context(), "wte")
 		require.ErrorContains(t, err, "found its bytes in nf4, wanted whole elements")

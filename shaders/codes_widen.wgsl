@@ -1,5 +1,5 @@
-// nf4_widen: dst[i] = what code i of src stands for in its block, eight an invocation. Twin: nf4.Number.
-#import "shared/nf4.wgsl"
+// {{CODES}}_widen: dst[i] = what code i of src stands for in its block, eight an invocation. Twin: {{CODES}}.Number.
+#import "shared/codes.wgsl"
 
 struct Params {
     words: u32, // of eight codes
@@ -17,9 +17,9 @@ struct Params {
     if (i < params.words) {
         let w = src[i];
         let maximum = maxima[i / 8u];
-        dst[2u * i] = maximum * nf4_levels(w);
+        dst[2u * i] = maximum * {{CODES}}_levels(w);
         if (2u * i + 1u < params.quads) {
-            dst[2u * i + 1u] = maximum * nf4_levels(w >> 16u);
+            dst[2u * i + 1u] = maximum * {{CODES}}_levels(w >> 16u);
         }
     }
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"gputrain/buffers/array"
-	"gputrain/buffers/nf4"
 )
 
 // readSlab gives n bytes of a slab, wherever they begin.
@@ -18,43 +17,37 @@ func (t *Tree) readSlab(ctx context.Context, slab int, at, n uint64) ([]byte, er
 
 func (t *Tree) readFloats(ctx context.Context, slab int, at uint64, n int) ([]float32, error) {
 	raw, err := t.readSlab(ctx, slab, at, 4*uint64(n))
-	out := make([]float32, n)
-	array.Decode(F32, out, raw)
-	return out, err
+	return array.Decoded(F32, raw), err
 }
 
-// readCodes gives n codes of a part in nf4 from an even one on.
-func (t *Tree) readCodes(ctx context.Context, p Part, first, n int) ([]byte, error) {
-	return t.readSlab(ctx, p.Slab, uint64(p.Offset+first)/2, uint64(n+1)/2)
-}
-
-// readMaxima gives n maxima of a part in nf4 from a block on.
+// readMaxima gives n maxima of a packed part from a block on.
 func (t *Tree) readMaxima(ctx context.Context, p Part, block, n int) ([]float32, error) {
-	d := t.layout.SlabType(t.dtype, p.Slab)
-	_, at, _ := PackedBytes(d, uint64(p.Offset+block*nf4.Block), uint64(t.layout.slabs[p.Slab]))
-	if d == NF4 {
+	f := t.dtype.Format()
+	if f.Group == 0 {
+		_, at, _, _ := t.dtype.Places(uint64(p.Offset+block*f.Block), uint64(t.layout.slabs[p.Slab]))
 		return t.readFloats(ctx, p.Slab, at, n)
 	}
-	group := block / nf4.Group
-	nested, err := t.readNested(ctx, p, group, block+n-group*nf4.Group)
+	group := block / f.Group
+	nested, err := t.readNested(ctx, p, group, block+n-group*f.Group)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]float32, n)
 	for i := range out {
-		out[i] = nested.Maximum(block - group*nf4.Group + i)
+		out[i] = nested.Maximum(block - group*f.Group + i)
 	}
 	return out, nil
 }
 
 // readNested gives n nested maxima of a part from the first of a group on.
-func (t *Tree) readNested(ctx context.Context, p Part, group, n int) (out nf4.Nested, err error) {
-	first := p.Offset/(nf4.Group*nf4.Block) + group
-	_, at, groups := PackedBytes(NF4Nested, uint64(first*nf4.Group*nf4.Block), uint64(t.layout.slabs[p.Slab]))
+func (t *Tree) readNested(ctx context.Context, p Part, group, n int) (out array.Nested, err error) {
+	run, size := t.dtype.Run(), t.dtype.Format().Group
+	first := p.Offset/run + group
+	_, at, groups, _ := t.dtype.Places(uint64(first*run), uint64(t.layout.slabs[p.Slab]))
 	if out.Codes, err = t.readSlab(ctx, p.Slab, at, uint64(n)); err != nil {
 		return out, err
 	}
-	pairs, err := t.readFloats(ctx, p.Slab, groups+8*uint64(first), 2*((n+nf4.Group-1)/nf4.Group))
+	pairs, err := t.readFloats(ctx, p.Slab, groups+8*uint64(first), 2*((n+size-1)/size))
 	for i := 0; i < len(pairs); i += 2 {
 		out.Tops, out.Offset = append(out.Tops, pairs[i]), pairs[i+1]
 	}
@@ -69,19 +62,17 @@ func (t *Tree) readPart(ctx context.Context, p Part, first int, to []float32) er
 		array.Decode(d, to, raw)
 		return err
 	}
-	block := first / nf4.Block
-	skip := first - block*nf4.Block
-	codes, err := t.readCodes(ctx, p, first-skip, skip+len(to))
+	block := first / d.Format().Block
+	skip := first % d.Format().Block
+	codes, err := t.readSlab(ctx, p.Slab, d.Bytes(uint64(p.Offset+first-skip)), d.Bytes(uint64(skip+len(to))))
 	if err != nil {
 		return err
 	}
-	maxima, err := t.readMaxima(ctx, p, block, nf4.Blocks(skip+len(to)))
+	maxima, err := t.readMaxima(ctx, p, block, d.Blocks(skip+len(to)))
 	if err != nil {
 		return err
 	}
-	for i := range to {
-		to[i] = nf4.Number(nf4.Code(codes, skip+i), maxima[(skip+i)/nf4.Block])
-	}
+	d.Format().Widen(to, codes, maxima, skip)
 	return nil
 }
 
@@ -100,7 +91,7 @@ func (l Leaf) along(first, n int, f func(p Part, at, of, n int) error) error {
 	return nil
 }
 
-// Host is a leaf of an F32, BF16 or nf4 tree as an array that is read a part at a time, while the tree is not released and until ctx ends. One in nf4
+// Host is a leaf of an F32, BF16 or packed tree as an array that is read a part at a time, while the tree is not released and until ctx ends. A packed one
 // has its codes and maxima.
 func (t *Tree) Host(ctx context.Context, path string) (Host, error) {
 	leaf, err := t.floatLeaf("read", path)
@@ -115,22 +106,25 @@ func (t *Tree) Host(ctx context.Context, path string) (Host, error) {
 		return err
 	}}
 	if len(leaf.Parts) > 0 && t.layout.SlabType(t.dtype, leaf.Parts[0].Slab).Packed() {
-		h.NF4 = packedLeaf{ctx, t, leaf}
+		h.Packed = packedLeaf{ctx, t, leaf}
 	}
 	return h, nil
 }
 
-// packedLeaf is a leaf in nf4 as a source of another tree's.
+// packedLeaf is a packed leaf as a source of another tree's.
 type packedLeaf struct {
 	ctx  context.Context
 	tree *Tree
 	leaf Leaf
 }
 
+// Load is that of the tree.
+func (l packedLeaf) Load() string { return l.tree.dtype.Format().Load }
+
 // ReadCodes gives the codes of the elements from an even one on.
 func (l packedLeaf) ReadCodes(dst []byte, first int) error {
 	return l.leaf.along(first, min(2*len(dst), l.leaf.Elements()-first), func(p Part, at, of, n int) error {
-		codes, err := l.tree.readCodes(l.ctx, p, at, n)
+		codes, err := l.tree.readSlab(l.ctx, p.Slab, l.tree.dtype.Bytes(uint64(p.Offset+at)), l.tree.dtype.Bytes(uint64(n)))
 		copy(dst[of/2:], codes)
 		return err
 	})
@@ -138,45 +132,26 @@ func (l packedLeaf) ReadCodes(dst []byte, first int) error {
 
 // ReadMaxima gives the maxima of blocks from one on.
 func (l packedLeaf) ReadMaxima(dst []float32, first int) error {
-	return l.leaf.along(first*nf4.Block, len(dst)*nf4.Block, func(p Part, at, of, n int) error {
-		maxima, err := l.tree.readMaxima(l.ctx, p, at/nf4.Block, nf4.Blocks(n))
-		copy(dst[of/nf4.Block:], maxima)
+	block := l.tree.dtype.Format().Block
+	return l.leaf.along(first*block, len(dst)*block, func(p Part, at, of, n int) error {
+		maxima, err := l.tree.readMaxima(l.ctx, p, at/block, l.tree.dtype.Blocks(n))
+		copy(dst[of/block:], maxima)
 		return err
 	})
 }
 
 // Nested gives nested maxima of the whole leaf.
-func (l packedLeaf) Nested() (*nf4.Nested, error) {
-	if l.tree.dtype != NF4Nested {
+func (l packedLeaf) Nested() (*array.Nested, error) {
+	if l.tree.dtype.Format().Group == 0 {
 		return nil, nil
 	}
-	out := &nf4.Nested{}
+	out := &array.Nested{}
 	for _, p := range l.leaf.Parts {
-		part, err := l.tree.readNested(l.ctx, p, 0, nf4.Blocks(p.Count))
+		part, err := l.tree.readNested(l.ctx, p, 0, l.tree.dtype.Blocks(p.Count))
 		if err != nil {
 			return nil, err
 		}
 		out.Codes, out.Tops, out.Offset = append(out.Codes, part.Codes...), append(out.Tops, part.Tops...), part.Offset
 	}
 	return out, nil
-}
-
-// readMixed gives a leaf of a tree in nf4.
-func (t *Tree) readMixed(ctx context.Context, leaf Leaf) ([]float32, error) {
-	h, err := t.Host(ctx, leaf.Path)
-	if err != nil {
-		return nil, err
-	}
-	data := make([]float32, leaf.Elements())
-	return data, h.Read(data, 0)
-}
-
-// downloadMixed fills the arrays of all leaves of a tree in nf4.
-func (t *Tree) downloadMixed(ctx context.Context, out []Host) (err error) {
-	for i, leaf := range t.layout.leaves {
-		if out[i].Data, err = t.readMixed(ctx, leaf); err != nil {
-			return err
-		}
-	}
-	return nil
 }
