@@ -18,9 +18,10 @@ const (
 	fillers      = 8
 )
 
-// WriteAll stores every leaf of an F32, BF16 or packed tree, in any order. Arrays that are yet to be read are read, a part at a time, on all processors: it takes
-// at most 64 MiB of the host's memory, however large the tree, and where maxima are nested those of the leaves that are under way. Nothing is written
-// unless the arrays are exactly the tree's leaves. Where one cannot be read, what the tree then has is not defined.
+// WriteAll stores every leaf of an F32, BF16 or packed tree, in any order. Arrays that are yet to be read are read, a
+// part at a time, on all processors: it takes at most 64 MiB of the host's memory, however large the tree, and where
+// maxima are nested those of the leaves that are under way. Nothing is written unless the arrays are exactly the tree's
+// leaves. Where one cannot be read, what the tree then has is not defined.
 func (t *Tree) WriteAll(hosts []Host) error {
 	byLeaf, err := t.match(hosts)
 	if err != nil || t.device.Dry() {

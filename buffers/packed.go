@@ -9,10 +9,10 @@ import (
 	"gputrain/gpu"
 )
 
-// A tree in a packed type has the matrices of layers in codes and all else in BF16, in slabs of their own. A slab in codes has first those of all its
-// elements, two a byte, then a maximum in f32 for each block. Where maxima are nested it has a byte for each instead, and then two f32 numbers for each
-// group of them: the group's largest magnitude, and the offset of its matrix. Packed trees are written whole, by WriteAll, and read: nothing is computed
-// on them in place.
+// A tree in a packed type has the matrices of layers in codes and all else in BF16, in slabs of their own. A slab in
+// codes has first those of all its elements, two a byte, then a maximum in f32 for each block. Where maxima are nested
+// it has a byte for each instead, and then two f32 numbers for each group of them: the group's largest magnitude, and
+// the offset of its matrix. Packed trees are written whole, by WriteAll, and read: nothing is computed in place.
 
 // NewLayoutFor is NewLayout for a tree of a type: packed ones want slabs of their own, the others any.
 func NewLayoutFor(dtype DType, specs []Spec, lim gpu.Limits) (*Layout, error) {

@@ -91,8 +91,8 @@ func (l Leaf) along(first, n int, f func(p Part, at, of, n int) error) error {
 	return nil
 }
 
-// Host is a leaf of an F32, BF16 or packed tree as an array that is read a part at a time, while the tree is not released and until ctx ends. A packed one
-// has its codes and maxima.
+// Host is a leaf of an F32, BF16 or packed tree as an array that is read a part at a time, while the tree is not
+// released and until ctx ends. A packed one has its codes and maxima.
 func (t *Tree) Host(ctx context.Context, path string) (Host, error) {
 	leaf, err := t.floatLeaf("read", path)
 	if err != nil {

@@ -59,8 +59,8 @@ func (t Tensor) Floats(ctx context.Context) ([]float32, error) {
 	return array.Decoded(t.DType, raw), nil
 }
 
-// Tensor is a leaf as it is saved, under a name. A packed leaf is saved as the numbers that it stands for, which become the same codes and maxima
-// again, and is not written.
+// Tensor is a leaf as it is saved, under a name. A packed leaf is saved as the numbers that it stands for, which become
+// the same codes and maxima again, and is not written.
 func (t *Tree) Tensor(name string, leaf Leaf) Tensor {
 	out := Tensor{Name: name, DType: t.dtype, Shape: leaf.Shape}
 	if t.dtype.Packed() {

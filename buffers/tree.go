@@ -68,8 +68,9 @@ func (t *Tree) Bytes() uint64 { return t.layout.Bytes(t.dtype) }
 // Slab is the whole of slab i.
 func (t *Tree) Slab(i int) gpu.Range { return t.slabs[i].All() }
 
-// Part is the range of a part, which can be bound on its own. For BF16 it is rounded up to whole words: the upper half of
-// the last one is padding when the count is odd, and a kernel that writes it must write zero. Of a packed type it is that of the codes.
+// Part is the range of a part, which can be bound on its own. For BF16 it is rounded up to whole words: the upper half
+// of the last one is padding when the count is odd, and a kernel that writes it must write zero. Of a packed type it is
+// that of the codes.
 func (t *Tree) Part(p Part) gpu.Range {
 	d := t.layout.SlabType(t.dtype, p.Slab)
 	return t.slabs[p.Slab].Range(d.Bytes(uint64(p.Offset)), wordBytes(d, p.Count))

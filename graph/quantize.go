@@ -15,13 +15,13 @@ import (
 // (Bengio et al. 2013, arXiv:1308.3432), x + stop_gradient(q(x) - x) in one operation. A parameter that is read through it is trained as
 // what will be stored later, while the parameter itself keeps all its bits.
 //
-// Each row of x is cut into groups of Group elements, the last one shorter where Group does not divide D. The modes are array.Modes. A group whose spread,
-// of affine from its least element to the largest, or whose largest magnitude is below 2^-100, for devices need not know smaller numbers, or whose scale is
-// 0, becomes its least element, or 0.
+// Each row of x is cut into groups of Group elements, the last one shorter where Group does not divide D. The modes are
+// array.Modes. A group whose spread, of affine from its least element to the largest, or whose largest magnitude is
+// below 2^-100, for devices need not know smaller numbers, or whose scale is 0, becomes its least element, or 0.
 //
-// EasyDeL's modes that are no minifloats are these. Its others differ: mxfp4 and mxfp8 take s = 2^ceil(log2(top/6)) and 2^ceil(log2(top/448)), so that the
-// largest element is never cut off, and nvfp4 has no scale of the whole, which leaves little of weights as small as a network begins with. Its nvfp8 is
-// not here: no format of that name is published.
+// EasyDeL's modes that are no minifloats are these. Its others differ: mxfp4 and mxfp8 take s = 2^ceil(log2(top/6)) and
+// 2^ceil(log2(top/448)), so that the largest element is never cut off, and nvfp4 has no scale of the whole, which
+// leaves little of weights as small as a network begins with. Its nvfp8 is not here: no format of that name exists.
 type Quantize struct {
 	Mode  string `json:"mode"`
 	Bits  int    `json:"bits,omitempty"` // of affine; the other modes have a width of their own, and 0 here

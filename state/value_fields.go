@@ -19,7 +19,7 @@ type Fields struct {
 	Model      *Model           // whose definition and parameters to take; it is a view of the value then
 	Definition model.Definition // nil: the trees are of something that this package does not compute
 	Params     *buffers.Tree    // f32, or bf16 without a definition
-	Frozen     *buffers.Tree    // parameters of the definition that are read and not trained, in one of array.Bases, beside Params; nil for none
+	Frozen     *buffers.Tree    // parameters of the definition that are read and not trained; nil for none
 	Other      *buffers.Tree    // variables without gradients, of any type; nil for none
 
 	Optimizer      optim.Config    // a registered one, which makes Transform where that is left out; its zero value: Transform is one's own

@@ -7,24 +7,23 @@ import (
 	"gputrain/buffers/nf4"
 )
 
-// Format is a way to keep numbers. Those that DType counts are storage; Modes are those that a network may be trained for.
+// Format is a way to keep numbers: DType counts those of storage, and Modes are what a network may be trained for.
 type Format struct {
 	Name string // as users write it
 	Bits int    // of an element, without what its block has; 0: as the user says
-	// Block is how many elements have a scale in common, counted along the flattened array, of Modes along a row; 0: none do. Group is how many scales
-	// are nested together, in eight bits each; 0: they are f32.
+	// Block is how many elements have a scale in common, counted along the flattened array, of Modes along a row; 0:
+	// none do. Group is how many scales are nested together, in eight bits each; 0: they are f32.
 	Block, Group int
-	// Load is what kernels call the way they read elements.
-	Load string
-	// Levels are what codes of four bits stand for in a block whose scale, its largest magnitude, is 1; nil: elements are numbers. Codes lie two a byte, the
-	// first in the high half. Only matrices of layers are kept in them, and what else a tree has in BF16. Kernels read them by shaders/shared/codes.wgsl, and
-	// count on blocks of 64 and groups of 256.
+	Load         string // what kernels call the way they read elements
+	// Levels are what codes of four bits stand for in a block whose scale, its largest magnitude, is 1; nil: elements
+	// are numbers. Codes lie two a byte, the first in the high half. Only matrices of layers are packed, all else is in
+	// BF16. Kernels read them by shaders/shared/codes.wgsl, and count on blocks of 64 and groups of 256.
 	Levels []float32
 	Pack   func(codes []byte, scales, x []float32)
 	Widen  func(dst []float32, codes []byte, scales []float32, first int) // the numbers of elements from first on
-	// Float is what elements of a mode are, times a scale: a power of two, or one of Scale times a scale of the whole array.
+	// Float is what elements of a mode are, times a power of two, or a number of Scale and a scale of the whole array.
 	Float, Scale Minifloat
-	File         string // the type of safetensors in which checkpoints have it, codes as the numbers that they stand for; "": they cannot
+	File         string // its type in checkpoints, of codes the type of their numbers; "": they cannot have it
 	Doc          string // of Bases: what the run file says
 }
 
@@ -33,7 +32,7 @@ type Nested = nf4.Nested
 
 var Nest = nf4.Nest
 
-// DynamicMap are the numbers of [-1, 1], ascending, that U8 and nested scales stand for, times a scale; unsigned: of [0, 1].
+// DynamicMap are the numbers of [-1, 1], unsigned of [0, 1], ascending, that U8 and nested scales stand for.
 func DynamicMap(unsigned bool) *[256]float32 {
 	if unsigned {
 		return &nf4.Unsigned
@@ -74,14 +73,16 @@ var formats = [...]Format{
 // Bases are the types in which parameters that are only read may be kept, those that round most last.
 var Bases = []DType{F32, BF16, NF4, NF4Nested}
 
-// Modes are the formats of few bits that package graph rounds numbers to. With x the elements of a group of Block, or as many as the user says, top their
-// largest magnitude, and every rounding to the nearest, of two to the even one (nf4: to the lower level):
+// Modes are the formats of few bits that package graph rounds numbers to. With x the elements of a group of Block, or
+// as many as the user says, top their largest magnitude, and every rounding to the nearest, of two to the even one
+// (nf4: to the lower level):
 //
 //	affine  lo + s round((x - lo)/s), lo and hi the least and the largest, s = (hi - lo)/(2^Bits - 1). Bits 2 to 8
-//	nf4     top times the nearest of 16 quantiles of a normal distribution from -1 to 1 (Dettmers et al. 2023, QLoRA, arXiv:2305.14314, appendix E)
+//	nf4     top times the nearest of 16 quantiles of a normal distribution from -1 to 1 (QLoRA, arXiv:2305.14314, appendix E)
 //	mxfp4   s e2m1(x/s), s = 2^(floor(log2 top) - 2), Group 32 (OCP Microscaling Formats 1.0, 2023, section 6.3)
 //	mxfp8   s e4m3(x/s), s = 2^(floor(log2 top) - 8), Group 32 (the same)
-//	nvfp4   s e2m1(x/s), s = t e4m3(top/(6 t)), t the largest magnitude of all of x over 6*448, Group 16 (NVIDIA 2025, arXiv:2509.25149)
+//	nvfp4   s e2m1(x/s), s = t e4m3(top/(6 t)), t the largest magnitude of all of x over 6*448, Group 16
+//	        (NVIDIA 2025, arXiv:2509.25149)
 var Modes = []Format{
 	{Name: "affine", Block: 64},
 	formats[NF4],
@@ -121,8 +122,8 @@ func (d DType) Blocks(n int) int { return (n + d.Format().Block - 1) / d.Format(
 // Run is how many elements of a packed type have a scale, or a group of them, in common.
 func (d DType) Run() int { return d.Format().Block * max(1, d.Format().Group) }
 
-// Places are where in a packed array of so many elements the codes of one begin, the first of a block, and its scale, and where the groups of scales begin,
-// pairs of f32, and end, at a multiple of 16 bytes.
+// Places are where in a packed array of so many elements the codes of one begin, the first of a block, and its scale,
+// and where the groups of scales begin, pairs of f32, and end, at a multiple of 16 bytes.
 func (d DType) Places(element, elements uint64) (codes, scales, groups, end uint64) {
 	block, each, pairs := uint64(d.Format().Block), uint64(4), uint64(0)
 	if d.Format().Group > 0 {

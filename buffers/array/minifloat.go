@@ -9,7 +9,7 @@ type Minifloat struct {
 	Largest  float64
 }
 
-// E2M1 are the numbers 0, 0.5, 1, 1.5, 2, 3, 4, 6 and E4M3 those of OCP 8-bit floating point, at most 448, each with both signs.
+// E2M1 are 0, 0.5, 1, 1.5, 2, 3, 4 and 6, E4M3 those of OCP 8-bit floating point, at most 448, each with both signs.
 var (
 	E2M1 = Minifloat{Mantissa: 1, Least: 0, Largest: 6}
 	E4M3 = Minifloat{Mantissa: 3, Least: -6, Largest: 448}

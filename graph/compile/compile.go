@@ -23,7 +23,7 @@ type Options struct {
 	Grads      *buffers.Tree // f32; may be nil when no target has a Leaf
 	Targets    []Target
 	Accumulate bool                  // leaf targets add to Grads instead of overwriting
-	Beside     []*buffers.Tree       // of params that are not in Params: frozen ones, copies of another device's; f32, bf16 or packed, nil ones are none
+	Beside     []*buffers.Tree       // of params not in Params: frozen ones, copies of another device's; nil is none
 	Bind       map[string]gpu.Range  // f32 inputs and named targets that lie in buffers of the caller's, Type.Bytes long
 	Arena      *Arena                // scratch shared with other programs; nil for buffers of the program's own
 	Progress   func(done, total int) // of pipeline compilation; may be nil

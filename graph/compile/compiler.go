@@ -22,7 +22,7 @@ type Compiler struct {
 	materialize bool                              // constant tables are wanted, not just their sizes
 	accumulate  bool                              // leaf targets add
 	params      []*buffers.Layout                 // each param is in one of them, the first that has it
-	narrow      map[*buffers.Layout]buffers.DType // of those that are not in f32: BF16, or a packed type with the rest in BF16
+	narrow      map[*buffers.Layout]buffers.DType // of those that are not in f32
 	grads       *buffers.Layout
 	bound       map[string]gpu.Range    // inputs and targets in the caller's buffers
 	boundAt     map[*graph.Value]Target // the first of those targets at each root value

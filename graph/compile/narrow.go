@@ -11,10 +11,10 @@ import (
 	"gputrain/shaders"
 )
 
-// Params in bf16 and packed ones are shorter than what most kernels read. Lowering takes them for f32. Products and embeddings read them
-// as they are kept (packed.go); afterwards each unit that reads one otherwise gets a copy in f32, made before its first reader
-// and dropped after its last, so that no more than a few of them are there at once. So does each unit that reads nested maxima:
-// a copy of these has a sixteenth of a byte for each element of one matrix.
+// Params in bf16 and packed ones are shorter than what most kernels read. Lowering takes them for f32. Products and
+// embeddings read them as they are kept (packed.go); afterwards each unit that reads one otherwise gets a copy in f32,
+// made before its first reader and dropped after its last, so that no more than a few of them are there at once. So
+// does each unit that reads nested maxima: a copy of these has a sixteenth of a byte for each element of one matrix.
 
 // castParams are those of cast.wgsl.
 type castParams struct{ Quads uint32 }

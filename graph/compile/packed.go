@@ -9,9 +9,9 @@ import (
 	"gputrain/shaders"
 )
 
-// A product reads a param that is kept in bf16 or in codes as it is kept, as its operand B, and an embedding one in bf16. Lowering
-// takes spans of such a param for f32; the spans that these bind are those of what is there. All other readers get copies: see
-// narrow.go.
+// A product reads a param that is kept in bf16 or in codes as it is kept, as its operand B, and an embedding one in
+// bf16. Lowering takes spans of such a param for f32; the spans that these bind are those of what is there. All other
+// readers get copies: see narrow.go.
 
 // kept is the type that elements have in their slab.
 func (s Span) kept() buffers.DType {
@@ -29,8 +29,8 @@ func (o operand) kept() buffers.DType {
 	return o.span.kept()
 }
 
-// stored are the spans of a part of a param as it is kept: of its elements, and of a packed one of the maxima of its blocks: where these
-// are nested, a copy in f32 takes their place (narrow.go).
+// stored are the spans of a part of a param as it is kept: of its elements, and of a packed one of the maxima of its
+// blocks: where these are nested, a copy in f32 takes their place (narrow.go).
 func (s Span) stored() []Span {
 	at := func(offset, bytes uint64) Span {
 		return Span{st: s.st, Offset: offset, Bytes: roundUp(bytes, spanAlign), asKept: true}

@@ -12,8 +12,9 @@ import (
 	"gputrain/graph"
 )
 
-// keptChecks compare products and rows of a matrix that is kept in bf16 or in codes with those of its numbers in float64: rows of whole blocks, which have a
-// loop of their own, blocks across rows, one row, and sides that are no multiples of four.
+// keptChecks compare products and rows of a matrix that is kept in bf16 or in codes with those of its numbers in
+// float64: rows of whole blocks, which have a loop of their own, blocks across rows, one row, and sides that are no
+// multiples of four.
 func keptChecks() (out []gpu.Check) {
 	for _, kept := range array.Bases[1:] {
 		out = append(out, gpu.Check{Name: fmt.Sprintf("graph products of %v", kept), Run: func(ctx context.Context, d *gpu.Device) (gpu.Result, error) {

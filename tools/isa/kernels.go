@@ -60,9 +60,10 @@ func llama(c model.LlamaConfig) func() (model.Definition, error) {
 
 const longest = 1024 // tokens a sequence
 
-// uses are every model with AdamW, with one and with several batches an update, with evaluation and sampling, those of wide heads also on packed
-// documents, four with activations in bf16, two on each base that is not f32. For what the update itself takes, the smallest model and one
-// with a large vocabulary have every optimizer, those with blocks also blocks of 256, and those that can keep it in eight bits such a state.
+// uses are every model with AdamW, with one and with several batches an update, with evaluation and sampling, those of
+// wide heads also on packed documents, four with activations in bf16, two on each base that is not f32. For what the
+// update itself takes, the smallest model and one with a large vocabulary have every optimizer, those with blocks also
+// blocks of 256, and those that can keep it in eight bits such a state.
 func uses(units bool) []use {
 	if units {
 		return unitUses()
