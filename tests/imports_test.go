@@ -115,6 +115,18 @@ func TestOnlyHubOpensModels(t *testing.T) {
 	assert.Equal(t, []string{"../state", "../train/setup"}, calls)
 }
 
+// TestPlansOpenNothing: what a run is follows from values alone.
+func TestPlansOpenNothing(t *testing.T) {
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "gputrain/train/plan").Output()
+	require.NoError(t, err)
+	var p imported
+	require.NoError(t, json.Unmarshal(out, &p))
+	assert.Contains(t, p.Imports, "gputrain/train/runfile")
+	for _, opens := range []string{"os", "io", "io/fs", "path/filepath", "time", "context", "gputrain/gpu", "gputrain/hub", "gputrain/checkpoint", "gputrain/data/texts"} {
+		assert.NotContains(t, p.Imports, opens)
+	}
+}
+
 func edge(from, to string) error {
 	if !strings.HasPrefix(to, "gputrain/") {
 		return nil
