@@ -86,13 +86,13 @@ func (r *reading) begin(phase string, files []file) {
 }
 
 // do makes one read of a file, unless the reading is over, and counts the bytes that it has got further. A read that
-// takes longer than Config.Timeout ends the reading: its disk hangs.
+// takes longer than Config.Timeout, and than a tick, ends the reading: its disk hangs.
 func (r *reading) do(name string, read func() (int, error)) (int, error) {
 	if r.ctx.Err() != nil {
 		return 0, context.Cause(r.ctx)
 	}
 	if limit := r.config.Timeout; limit > 0 && r.end != nil {
-		defer time.AfterFunc(limit, func() { r.end(&data.TimeoutError{Waited: limit, File: name}) }).Stop()
+		defer time.AfterFunc(max(limit, readingTick), func() { r.end(&data.TimeoutError{Waited: limit, File: name}) }).Stop()
 	}
 	n, err := read()
 	r.tell(func(p *Progress) { p.Bytes += int64(n) })
