@@ -19,17 +19,17 @@ func adaptersJSON(def model.Definition) ([]byte, error) {
 	return model.AdapterConfig(def, "the same")
 }
 
-// withFrozenBase is Frozen, and what the definition's adapters stand on.
-func (j Job) withFrozenBase() []string {
-	if j.Definition == nil {
-		return j.Frozen
+// Frozen are paths of frozen parameters, and those that the definition's adapters stand on.
+func Frozen(def model.Definition, paths []string) []string {
+	if def == nil {
+		return paths
 	}
-	own := model.AdapterParams(j.Definition)
+	own := model.AdapterParams(def)
 	if own == nil {
-		return j.Frozen
+		return paths
 	}
-	frozen, not := slices.Clone(j.Frozen), setOf(slices.Concat(own, j.Frozen))
-	for _, p := range j.Definition.Params() {
+	frozen, not := slices.Clone(paths), setOf(slices.Concat(own, paths))
+	for _, p := range def.Params() {
 		if !not[p.Path] {
 			frozen = append(frozen, p.Path)
 		}

@@ -207,7 +207,7 @@ func (j Job) reconcile(dir string, record checkpoint.Record) (Job, error) {
 	if err != nil {
 		return j, loadError(dir, "%w", err)
 	}
-	if nothing := (Job{Config{Definition: j.Definition}}); j.Optimizer.Name == "" && slices.Equal(j.Frozen, nothing.withFrozenBase()) {
+	if j.Optimizer.Name == "" && slices.Equal(j.Frozen, Frozen(j.Definition, nil)) {
 		j.Frozen = record.Frozen
 	}
 	if err := sameFrozen(record.Frozen, j.Frozen); err != nil {

@@ -38,7 +38,7 @@ func (j Job) complete() Job {
 	if j.Sequence == 0 && j.Definition != nil {
 		j.Sequence = j.Definition.Context()
 	}
-	j.Frozen = j.withFrozenBase()
+	j.Frozen = Frozen(j.Definition, j.Frozen)
 	if j.Recompute == "" {
 		j.Recompute = model.RecomputeNone
 	}

@@ -36,6 +36,18 @@ func readEarlier(dir string) (e earlier, err error) {
 	return e, err
 }
 
+// earlierRecord is what the run directory says of the run in it, read once.
+func (t *opening) earlierRecord() (earlier, error) {
+	if t.earlier == nil {
+		e, err := readEarlier(t.config.Dir)
+		if err != nil {
+			return e, err
+		}
+		t.earlier = &e
+	}
+	return *t.earlier, nil
+}
+
 // text is a setting that is a text; "": there is none.
 func (e earlier) text(key string) (text string) {
 	_ = json.Unmarshal([]byte(e.settings[key]), &text) // of another type it is none
@@ -52,12 +64,11 @@ func (c Config) accumulatingAs(e earlier) (_ Config, said string, err error) {
 	if i < 0 || len(e.settings) == 0 {
 		return c, "", nil
 	}
-	stored, known := e.settings[accumulationKey]
-	if !known {
+	if _, known := e.settings[accumulationKey]; !known {
 		return c, "", &DirError{e.dir, fmt.Errorf("%s: found no %s, wanted one: an older program made this run; finish it with that program, or start over with --fresh", runFile, accumulationKey)}
 	}
-	var as string
-	if json.Unmarshal([]byte(stored), &as) != nil || as == state.AccumulateTree {
+	as := e.text(accumulationKey)
+	if as == "" || as == state.AccumulateTree {
 		return c, "", nil // what is none is refused as a changed setting
 	}
 	c.State.Accumulation, c.Settings = as, slices.Clone(c.Settings)

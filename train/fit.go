@@ -23,7 +23,7 @@ func (t *opening) fit(ctx context.Context) error {
 	}
 	choices, had := job.Choices(), ""
 	if len(choices) > 1 {
-		e, err := readEarlier(c.Dir)
+		e, err := t.earlierRecord()
 		if err != nil {
 			return err
 		}

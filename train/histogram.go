@@ -77,8 +77,7 @@ func CheckNames(patterns []string, c state.Config) error {
 	if c.Definition == nil {
 		return errors.New("model: found none, wanted the definition whose tensors are matched")
 	}
-	job, _ := state.NewJob(c) // whose error Validate says
-	trained, frozen := job.Divide()
+	trained, frozen := state.Job{Config: c}.Divide()
 	for _, p := range patterns {
 		m, err := newMatcher([]string{p})
 		if err != nil {

@@ -21,6 +21,7 @@ import (
 type opening struct {
 	*trainer
 	decided reschedule
+	earlier *earlier // nil: it is not read yet
 	notes   []string // what there is to say of ranks
 	fits    bool     // by plan the devices have what the run takes; else it is refused where it would take that, and nothing is measured for it
 }
@@ -78,7 +79,7 @@ func (t *opening) takeDirectory() (reached int64, err error) {
 	case err != nil:
 		return 0, err
 	case len(steps) > 0:
-		e, err := readEarlier(c.Dir)
+		e, err := t.earlierRecord()
 		if err != nil {
 			return 0, err
 		}

@@ -122,8 +122,8 @@ func (p *Plan) train(def model.Definition, w World) error {
 	return err
 }
 
-// Context is how many tokens a window has. A run file that was not read by runfile.ReadAll, and a run of a program that did not tell new models from
-// read ones, name no context where they have the default: it is then the model's own.
+// Context is how many tokens a window has. A run file that was not read by runfile.ReadAll, and a run of a program that
+// did not tell new models from read ones, name no context where they have the default: it is then the model's own.
 func Context(spec *runfile.Config, def model.Definition) int {
 	if spec.IsDefault("model.context") {
 		return def.Context()
@@ -136,8 +136,7 @@ func freeze(c *state.Config) (err error) {
 	if c.Frozen, err = optim.AtRateZero(c.Optimizer.Options.Rates, model.Specs(c.Definition)); err != nil {
 		return err
 	}
-	job, _ := state.NewJob(*c) // whose error comes once all is decided
-	if c.Frozen = job.Frozen; len(c.Frozen) == len(c.Definition.Params()) {
+	if c.Frozen = state.Frozen(c.Definition, c.Frozen); len(c.Frozen) == len(c.Definition.Params()) {
 		return fmt.Errorf("found a multiplier of 0 for all %d parameters, wanted one or more left to train", len(c.Frozen))
 	}
 	return nil
@@ -166,7 +165,8 @@ func optimizer(spec *runfile.Config, def model.Definition) (optim.Config, error)
 	return c, nil
 }
 
-// leaveFrozen leaves what is frozen out of checkpoints, where there are adapters or a run file wants that, and the directory that it begins with has it.
+// leaveFrozen leaves what is frozen out of checkpoints, where there are adapters or a run file wants that, and the
+// directory that it begins with has it.
 func leaveFrozen(spec *runfile.Config, c *state.Config, from *Model) error {
 	saves := spec.Train.SaveFrozen
 	switch {
@@ -218,7 +218,8 @@ func (p *Plan) laySteps(steps int64) error {
 	return spec.Lay("train.steps", strconv.FormatInt(steps, 10), "data.epochs")
 }
 
-// layEvaluations lays the tokens of an evaluation that suit the length of the run, unless somebody has said them, or the run has begun.
+// layEvaluations lays the tokens of an evaluation that suit the length of the run, unless somebody has said them, or
+// the run has begun.
 func (p *Plan) layEvaluations() error {
 	const key = "train.eval_tokens"
 	t := p.Spec.Train

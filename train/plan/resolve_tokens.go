@@ -18,7 +18,7 @@ const (
 
 // Tokens are how text becomes tokens, and its tokens text.
 type Tokens struct {
-	Kind      string               // of texts.Config.Tokens
+	Kind      string               // of texts.Config.Tokens; "": nobody looked, of a plan by config.json alone
 	Path      string               // of the tokenizer; "": text is bytes
 	Own       bool                 // it is that of model.from, which nobody has named
 	Tokenizer *tokenizer.Tokenizer // nil: there is none, or it cannot be read and nothing needs it
@@ -50,6 +50,9 @@ func TokensOf(spec *runfile.Config, own string) (t Tokens, err error) {
 
 // layTokens lays what was found over data.tokens and data.tokenizer_fingerprint: a run records it, and is held to it.
 func (p *Plan) layTokens(t Tokens) error {
+	if t.Kind == "" {
+		return nil
+	}
 	from := p.Spec.Origin("data.tokens")
 	if p.Spec.Data.Tokens == AutoTokens && t.Kind == TokenizerTokens {
 		from = "model.from"
@@ -64,7 +67,8 @@ func (p *Plan) layTokens(t Tokens) error {
 	return err
 }
 
-// vocabStep is what a new model's vocabulary is a multiple of: kernels work in such steps, and rows of no token cost little.
+// vocabStep is what a new model's vocabulary is a multiple of: kernels work in such steps, and rows of no token cost
+// little.
 const vocabStep = 64
 
 // vocabulary is that of a new model where nobody has said it.
@@ -79,8 +83,9 @@ func (t Tokens) vocabulary(spec *runfile.Config) int {
 	return vocab
 }
 
-// Fit refuses a model with fewer rows than the tokenizer has tokens; where names the model in messages. A tokenizer may have special tokens for images
-// beyond the rows of a model that sees none, as Gemma 3 has, and one for padding, which no text has.
+// Fit refuses a model with fewer rows than the tokenizer has tokens; where names the model in messages. A tokenizer may
+// have special tokens for images beyond the rows of a model that sees none, as Gemma 3 has, and one for padding, which
+// no text has.
 func (t Tokens) Fit(def model.Definition, where string) error {
 	if t.Tokenizer == nil {
 		return nil
