@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/model"
 	"gputrain/train/runfile"
 )
 
@@ -48,6 +49,35 @@ func TestStepsOfEpochs(t *testing.T) {
 	assert.EqualError(t, err, "run file: train.steps (--set): found 9, wanted nothing beside data.epochs (--set): 3 epochs are 8 steps")
 	_, err = Resolve(specOf(t, "data.epochs=3", "train.steps=8"), w)
 	assert.NoError(t, err)
+}
+
+// A window has as many tokens as the run file says, at most those of the model that was read, and what is frozen is left to that where it has it.
+func TestModelThatWasRead(t *testing.T) {
+	def, err := model.New("llama", model.Keys{Layers: 1, Heads: 1, Width: 8, Vocab: 256, Context: 64, RopeTheta: 1e4})
+	require.NoError(t, err)
+	w := World{Model: &Model{Dir: "/base", Definition: def}, Tokens: Tokens{Kind: ByteTokens}}
+	resolve := func(sets ...string) (*Plan, error) {
+		spec, err := runfile.ReadAll(nil, nil, append([]string{"model.from=/base"}, sets...))
+		require.NoError(t, err)
+		return Resolve(spec, w)
+	}
+	for context, sets := range map[int][]string{16: {"model.context=16"}, 64: nil} {
+		p, err := resolve(sets...)
+		require.NoError(t, err)
+		assert.Equal(t, context, p.State.Sequence)
+		assert.Empty(t, p.State.Base, "all is trained")
+	}
+	_, err = resolve("model.context=65")
+	assert.EqualError(t, err, "run file: model.context (--set): found 65, wanted at most 64, the context of /base")
+
+	adapters := []string{"lora.rank=2"}
+	p, err := resolve(adapters...)
+	require.NoError(t, err)
+	assert.Equal(t, "/base", p.State.Base)
+	assert.Len(t, p.State.Frozen, len(def.Params()))
+	w.Model.Lacks = []string{def.Params()[0].Path}
+	_, err = resolve(adapters...)
+	assert.ErrorContains(t, err, "train.save_frozen (default): found false, and \""+def.Params()[0].Path+"\" frozen, which model.from lacks")
 }
 
 // Whose tokenizer reads a text.
