@@ -63,7 +63,7 @@ train: adapter
 # minutes are too few for two slow cores that have other work. Two packages at a time, as compiling a shader keeps one core busy: those that take longest
 # one by one, the others by one `go test`, which reads and builds what they share once.
 TEST_TIMEOUT ?= 30m
-LONGEST      := ./tests ./pipeline ./train ./graph/compile ./kron ./optim ./state ./cmd/gputrain/doctor
+LONGEST      := ./tests ./pipeline ./run/train ./graph/compile ./kron ./optim ./state ./cmd/gputrain/doctor
 export GO TEST_TIMEOUT
 tests = { $(GO) list $(LONGEST); $(GO) list ./...; } | awk '!listed[$$0]++ { printf(NR > $(words $(LONGEST)) ? "%s " : "%s\n", $$0) }' | \
   GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_TEST_PROGRAM='$(CURDIR)/$(BIN)' xargs -P 2 -L 1 tools/test.sh
@@ -104,7 +104,7 @@ sizes:
 # an eighth of SIZE on the disk of temporary files.
 SIZE ?= 20
 corpus:
-	GPUTRAIN_CORPUS=$(SIZE) $(GO) test -count=1 -timeout 3h -v -run '^TestCorpusIsNotInMemory$$' ./data/texts
+	GPUTRAIN_CORPUS=$(SIZE) $(GO) test -count=1 -timeout 3h -v -run '^TestCorpusIsNotInMemory$$' ./run/data/texts
 
 # mixed runs the tests of stages on adapters of several kinds once more, with SwiftShader where Chromium's package has brought it.
 mixed: adapter
@@ -116,7 +116,7 @@ RATE  ?= 1000
 DELAY ?= 1ms
 netns:
 	$(GO) build -C tools -o ../bin/ ./netns
-	bin/netns -rate $(RATE) -delay $(DELAY) $(or $(ARGS),$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -p 1 -run Hosts ./transport/mpi ./tests)
+	bin/netns -rate $(RATE) -delay $(DELAY) $(or $(ARGS),$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -p 1 -run Hosts ./pipeline/ranks/transport/mpi ./tests)
 
 # slurm runs a command on a Slurm cluster of its own, whose two nodes are this machine: by default the tests of srun and of docs/cluster/slurm.sh.
 slurm:

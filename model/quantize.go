@@ -14,7 +14,7 @@ import (
 
 // Quantization says which parameters the network reads as the numbers of a format of few bits, while they are trained in all their bits; see
 // graph.Quantize for the modes. Mode, Bits and Group that are empty or 0 are none, and what is usual for the mode. Groups lie along the last axis as
-// parameters are stored: the outputs of GPT-2's projections, the inputs of all others. The tags are those of package train/runfile.
+// parameters are stored: the outputs of GPT-2's projections, the inputs of all others. The tags are those of package run/runfile.
 type Quantization struct {
 	Mode  string `yaml:"mode" default:"none" range:"quantizations" doc:"format in which the network reads quantized parameters: none, affine (even steps), nf4, mxfp4, mxfp8 or nvfp4. It also overrides the quantization of model.from" json:"mode"`
 	Bits  int    `yaml:"bits" range:"0.." doc:"affine: bits of a number, 2 to 8; 0: 4" json:"bits,omitempty"`

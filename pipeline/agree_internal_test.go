@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/mesh"
+	"gputrain/pipeline/ranks/mesh"
+	"gputrain/pipeline/ranks/transport"
 	"gputrain/state"
-	"gputrain/transport"
 )
 
 // What all ranks of a pipeline wish is done; where one has failed, all have, and the others say whose error it is.

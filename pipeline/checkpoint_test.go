@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/pipeline"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
+	"gputrain/state/checkpoint"
 )
 
 // saver is what writes checkpoints, on however many stages.

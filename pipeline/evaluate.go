@@ -7,9 +7,9 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/array"
-	"gputrain/data"
 	"gputrain/graph/compile"
 	"gputrain/pipeline/schedule"
+	"gputrain/run/data"
 	"gputrain/state"
 )
 

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/data"
-	"gputrain/data/texts"
 	"gputrain/pipeline/schedule"
+	"gputrain/run/data"
+	"gputrain/run/data/texts"
 	"gputrain/state"
 )
 

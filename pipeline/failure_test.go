@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/pipeline/schedule"
+	"gputrain/state/checkpoint"
 )
 
 // finite bounds what a failure may take until it is told; it is only ever used up by a run that stands still.

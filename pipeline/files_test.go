@@ -12,7 +12,6 @@ import (
 
 	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
-	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/hub"
@@ -20,6 +19,7 @@ import (
 	"gputrain/pipeline"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
+	"gputrain/state/checkpoint"
 )
 
 // quantizedFamilies have fused matrices, and weights the other way round; accumulating ones windows and caps, fused matrices, and positions that are learnt.

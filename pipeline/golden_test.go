@@ -13,8 +13,6 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
-	"gputrain/checkpoint"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/hub"
@@ -22,7 +20,9 @@ import (
 	"gputrain/optim"
 	"gputrain/pipeline"
 	"gputrain/pipeline/schedule"
+	"gputrain/run/data"
 	"gputrain/state"
+	"gputrain/state/checkpoint"
 )
 
 // goldens are models whose losses, first gradients and last parameters an independent float64 program made.

@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers/histogram"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/pipeline/schedule"
+	"gputrain/run/data"
 	"gputrain/state"
 )
 

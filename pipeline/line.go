@@ -9,11 +9,11 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
-	"gputrain/mesh"
 	"gputrain/pipeline/partition"
+	"gputrain/pipeline/ranks/mesh"
+	"gputrain/pipeline/ranks/transport"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
-	"gputrain/transport"
 )
 
 // A line is a cut with a schedule, and, once it is built, its programs on the stages: it takes the microbatches of a batch through all parts.

@@ -14,13 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
 	"gputrain/pipeline/schedule"
+	"gputrain/run/data"
 	"gputrain/state"
 )
 

@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/pipeline/schedule"
+	"gputrain/run/data"
 	"gputrain/state"
+	"gputrain/state/checkpoint"
 )
 
 // planned is what a pipeline would take of devices like these.

@@ -10,12 +10,12 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph/compile"
 	"gputrain/internal/system"
-	"gputrain/mesh"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/pipeline/ranks/mesh"
+	"gputrain/pipeline/ranks/transport"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
-	"gputrain/transport"
 )
 
 // passes are the forward and backward passes of a model that is cut into stages.

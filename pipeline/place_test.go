@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
@@ -19,6 +18,7 @@ import (
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
 	"gputrain/state"
+	"gputrain/state/checkpoint"
 )
 
 // placeable has equal shapes that lie apart, a leaf that is split over slabs, and leaves of one element and none.

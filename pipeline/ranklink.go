@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	"gputrain/mesh"
-	"gputrain/transport"
+	"gputrain/pipeline/ranks/mesh"
+	"gputrain/pipeline/ranks/transport"
 )
 
 // Tags of messages between the ranks of a pipeline; those below are for others who use the same ranks.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"gputrain/gpu"
-	"gputrain/mesh"
+	"gputrain/pipeline/ranks/mesh"
+	"gputrain/pipeline/ranks/transport"
 	"gputrain/state"
-	"gputrain/transport"
 )
 
 // A pipeline may lie on several ranks, a row of state.Config.Mesh. All of them make the same cut and the same schedule, and build every stage, those of

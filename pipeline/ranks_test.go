@@ -11,15 +11,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
-	"gputrain/mesh"
 	"gputrain/pipeline"
+	"gputrain/pipeline/ranks/mesh"
+	"gputrain/pipeline/ranks/transport"
 	"gputrain/pipeline/schedule"
+	"gputrain/run/data"
 	"gputrain/state"
-	"gputrain/transport"
+	"gputrain/state/checkpoint"
 )
 
 // onRanks runs do on every rank of a pipeline whose stages are on these ranks, with the devices and the configuration of each.

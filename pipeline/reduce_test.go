@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/data"
-	"gputrain/mesh"
 	"gputrain/pipeline"
+	"gputrain/pipeline/ranks/mesh"
+	"gputrain/pipeline/ranks/transport"
 	"gputrain/pipeline/schedule"
+	"gputrain/run/data"
 	"gputrain/state"
-	"gputrain/transport"
 )
 
 // undivided is what a reducer is not asked for where every replica makes the whole update.

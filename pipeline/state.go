@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"gputrain/buffers"
-	"gputrain/checkpoint"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/pipeline/timeline"
+	"gputrain/run/data"
 	"gputrain/state"
+	"gputrain/state/checkpoint"
 )
 
 // State is a model in training on the stages of a pipeline. It has the numbers that a state.TrainState on one device would have. No step is

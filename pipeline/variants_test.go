@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/graph"
@@ -19,6 +18,7 @@ import (
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
 	"gputrain/pipeline/schedule"
+	"gputrain/run/data"
 	"gputrain/state"
 )
 

@@ -12,10 +12,10 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
-	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
 	"gputrain/hub"
 	"gputrain/model"
+	"gputrain/state/checkpoint"
 )
 
 // adaptedConfig is that of a network with adapters and a norm that is trained whole, and the parameters that it begins with: its base is in a new

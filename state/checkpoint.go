@@ -12,10 +12,10 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
-	"gputrain/checkpoint"
 	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/state/checkpoint"
 )
 
 // Checkpoint is a whole checkpoint, read but for the optimizer's tensors. It does not know how many stages wrote it, or how many will go on

@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"gputrain/buffers"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/graph/compile"
 	"gputrain/internal/system"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/run/data"
 )
 
 // Passes are the forward and backward passes of a model in training, wherever it lies: all that a TrainState does not do itself.

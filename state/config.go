@@ -2,10 +2,10 @@ package state
 
 import (
 	"gputrain/buffers"
-	"gputrain/checkpoint"
-	"gputrain/mesh"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/pipeline/ranks/mesh"
+	"gputrain/state/checkpoint"
 )
 
 // Config is what a training state is made of.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"gputrain/checkpoint"
+	"gputrain/state/checkpoint"
 )
 
 // errNoDevice is the error of what needs a device and has none.

@@ -5,10 +5,10 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/array"
-	"gputrain/data"
 	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/model"
+	"gputrain/run/data"
 )
 
 // Losses hands out the loss of each batch while the next one is under way; see Forward.

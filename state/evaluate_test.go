@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/data"
-	"gputrain/data/texts"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
+	"gputrain/run/data"
+	"gputrain/run/data/texts"
 )
 
 // The result after n batches is that of a text of n batches, and whoever leaves the loop, or is told to, leaves a model that evaluates as before.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"gputrain/data"
+	"gputrain/run/data"
 	"gputrain/state"
 )
 

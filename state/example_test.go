@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 
-	"gputrain/checkpoint"
-	"gputrain/data"
-	"gputrain/data/texts"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/run/data"
+	"gputrain/run/data/texts"
 	"gputrain/state"
+	"gputrain/state/checkpoint"
 )
 
 // A loop of one's own.

@@ -3,9 +3,9 @@ package state
 import (
 	"fmt"
 
-	"gputrain/data"
 	"gputrain/graph/compile"
 	"gputrain/model"
+	"gputrain/run/data"
 )
 
 // Feed is the values of a model's inputs.

@@ -9,12 +9,12 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/array"
-	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/hub"
 	"gputrain/internal/suggest"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/state/checkpoint"
 )
 
 // checkFrozen says what is wrong with the parameters that are not to be trained.

@@ -15,12 +15,12 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/array"
 	"gputrain/buffers/nf4"
-	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/state/checkpoint"
 )
 
 // matching are the paths of a model's parameters that begin with one of the prefixes.

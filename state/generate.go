@@ -5,11 +5,11 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/array"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/model"
+	"gputrain/run/data"
 )
 
 // A generator continues a text: it keeps the keys and values of the tokens that it has seen, so that each token costs the work of one row. Two

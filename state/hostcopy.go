@@ -6,9 +6,9 @@ import (
 	"math"
 	"slices"
 
-	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/internal/system"
+	"gputrain/state/checkpoint"
 )
 
 // hostCopy is memory of the host that has the bytes of tensors, one after the other.

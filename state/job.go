@@ -9,13 +9,13 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/prng"
-	"gputrain/checkpoint"
-	"gputrain/data"
 	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/internal/suggest"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/run/data"
+	"gputrain/state/checkpoint"
 )
 
 // Job is a Config once it has been checked, with every value that was left out: what is trained, made once. Its methods say what follows from it.

@@ -3,8 +3,8 @@ package state
 import (
 	"context"
 
-	"gputrain/checkpoint"
 	"gputrain/gpu"
+	"gputrain/state/checkpoint"
 )
 
 // Load restores a state to the bits that Save wrote, and returns the record that was saved with it. The configuration is completed and

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
+	"gputrain/state/checkpoint"
 )
 
 // vanishing removes the optimizer's file once it has been verified, when the record is opened.

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"gputrain/buffers"
-	"gputrain/checkpoint"
+	"gputrain/state/checkpoint"
 )
 
 // Where Config.Mesh has several ranks, each has its replica's stages of the model that are here, and of the optimizer's state its own. What is on another

@@ -5,12 +5,12 @@ import (
 	"fmt"
 
 	"gputrain/buffers"
-	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/hub"
 	"gputrain/model"
+	"gputrain/state/checkpoint"
 )
 
 // Model is a language model on a device: its definition and its parameters, and the programs that evaluate and continue text, each made

@@ -14,10 +14,10 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
-	"gputrain/data"
 	"gputrain/gpu/gputest"
 	"gputrain/graph"
 	"gputrain/model"
+	"gputrain/run/data"
 )
 
 // pairCase is a case of package model's testdata: a base with an adapter, and the pairs of its first step.

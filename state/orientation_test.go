@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/state/checkpoint"
 )
 
 // orthogonal is g / |g| after five Newton-Schulz steps, x <- 3.4445 x - 4.775 (x xᵀ) x + 2.0315 (x xᵀ)² x, in float64.

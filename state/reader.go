@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"iter"
 
-	"gputrain/data"
+	"gputrain/run/data"
 )
 
 // Forward is a language model's forward passes, wherever the model lies.

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
 	"gputrain/optim"
+	"gputrain/state/checkpoint"
 )
 
 // The record keeps an optimizer's configuration as text: the file has it as encoding/json writes the configuration itself, also what is special in JSON.

@@ -14,13 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/checkpoint"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
-	"gputrain/mesh"
 	"gputrain/model"
-	"gputrain/transport"
+	"gputrain/pipeline/ranks/mesh"
+	"gputrain/pipeline/ranks/transport"
+	"gputrain/run/data"
+	"gputrain/state/checkpoint"
 )
 
 // meeting joins replicas in one process: each waits until all have come.

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"gputrain/buffers"
-	"gputrain/checkpoint"
 	"gputrain/gpu"
+	"gputrain/state/checkpoint"
 )
 
 // Save writes the state of this step to the checkpoint directory path as Snapshot.Save does. It waits for the steps in flight; an error of

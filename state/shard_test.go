@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/checkpoint"
-	"gputrain/data"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/run/data"
+	"gputrain/state/checkpoint"
 )
 
 func TestDeal(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
-	"gputrain/checkpoint"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/state/checkpoint"
 )
 
 // Snapshot is a training state as a checkpoint has it, wherever its tensors lie: on one device or over the stages of a pipeline, which the

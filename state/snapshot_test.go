@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/optim"
+	"gputrain/state/checkpoint"
 )
 
 // parts is a training state whose leaves lie in several trees, dealt out in turn, so that the rows of the dense stack are interleaved.

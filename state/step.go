@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/internal/caught"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/run/data"
 )
 
 // inFlight is the number of steps that may be submitted and not yet read.

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/state/checkpoint"
 )
 
 // Steps whose submits are cut at every command have the bits of steps of one submit a microbatch, leave out what is not finite, and go on from each

@@ -12,10 +12,10 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
-	"gputrain/checkpoint"
 	"gputrain/internal/suggest"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/state/checkpoint"
 )
 
 // stored is a tensor as a file of a checkpoint has it, but for Data, and the way to its bytes.

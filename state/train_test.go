@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/checkpoint"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/run/data"
+	"gputrain/state/checkpoint"
 )
 
 // A state that has become a value and been trained on has the bits of one that was never disturbed, and nothing is left behind.

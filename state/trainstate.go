@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"gputrain/buffers"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/run/data"
 )
 
 // TrainState is a model in training, on one device or on the stages of a pipeline (package pipeline makes one of those): parameters, gradients,

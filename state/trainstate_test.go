@@ -14,14 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/checkpoint"
-	"gputrain/data"
-	"gputrain/data/texts"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/graph"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/run/data"
+	"gputrain/run/data/texts"
+	"gputrain/state/checkpoint"
 )
 
 // The tiny model of these tests: vocabulary V, context T.

@@ -11,11 +11,11 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
-	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/state/checkpoint"
 )
 
 // savedTrees are the trees of a checkpoint, in its files.

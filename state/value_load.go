@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/optim"
+	"gputrain/state/checkpoint"
 )
 
 // LoadOptions say what of a checkpoint is loaded, and where to.

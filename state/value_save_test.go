@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/state/checkpoint"
 )
 
 // What is saved comes back with every bit, and steps from there are those that would have come: of trees of any kind, of variables that are no

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/model"
+	"gputrain/run/data"
 )
 
 // Work counts what an update does on one device, kernel by kernel. The operations of the passes add up to FLOPs and what Recompute has them compute

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
+	"gputrain/state/checkpoint"
 )
 
 // refused runs a command that cannot be meant and asserts its exit code and what it says. It never says it with a stack, and never writes

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gputrain/model"
-	"gputrain/train/setup"
+	"gputrain/run/setup"
 )
 
 // A person at a terminal is asked for messages, is told of mistakes, and leaves with the second Ctrl-C in a row.

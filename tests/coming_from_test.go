@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/train/runfile"
+	"gputrain/run/runfile"
 )
 
 // declared is what the Go files of this module declare: "train.Config", "train.Config.Steps", "train.TestRun", by the name of the folder.

@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
-	"gputrain/train"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
+	"gputrain/run/train"
+	"gputrain/state/checkpoint"
 )
 
 func TestDevices(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu/gputest"
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 // comparison is what the tests read of compare.json.

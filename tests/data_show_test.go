@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/tokenizer"
-	"gputrain/train/setup"
+	"gputrain/run/setup"
+	"gputrain/text/tokenizer"
 )
 
 // data show prints conversations as training reads them, with no weights and no adapter: what is learned is marked, and what became of all is counted.

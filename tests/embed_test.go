@@ -61,7 +61,7 @@ func TestEmbeddingExampleIsShort(t *testing.T) {
 func TestPageQuotesTheExamples(t *testing.T) {
 	page := read(t, embeddingPage)
 	assert.NoError(t, quotes(page, quoted(t)))
-	for name, file := range map[string]string{"ExampleNew": "../state/example_value_test.go", "ExampleRun_value": "../train/example_test.go"} {
+	for name, file := range map[string]string{"ExampleNew": "../state/example_value_test.go", "ExampleRun_value": "../run/train/example_test.go"} {
 		value := regexp.MustCompile(`(?s)func ` + name + `\(\) \{\n.*?\n\}\n`).FindString(read(t, file))
 		require.NotEmpty(t, value)
 		assert.NoError(t, quotes(page, value))

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu/gputest"
+	"gputrain/run/setup"
 	"gputrain/state"
-	"gputrain/tokenizer"
-	"gputrain/train/setup"
+	"gputrain/text/tokenizer"
 )
 
 // drawn is what other programs read of how text is drawn from a model.

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers/safetensors"
-	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
 	"gputrain/hub"
 	"gputrain/model"
+	"gputrain/state/checkpoint"
 )
 
 // Parameters whose rate is multiplied by nothing keep every bit, weight decay or not, whatever optimizer learns the others.

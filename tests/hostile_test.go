@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
+	"gputrain/state/checkpoint"
 )
 
 // withHeader is a safetensors file: the length of the header, the header, the data.

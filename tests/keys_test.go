@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/train/runfile"
+	"gputrain/run/runfile"
 )
 
 // keysRun is what the settings of effects are laid over.

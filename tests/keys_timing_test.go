@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
+	"gputrain/state/checkpoint"
 )
 
 // Batches are made ahead in the background: a run of two steps reads many batches more where data.prefetch says so. What has been read of

@@ -17,8 +17,8 @@ import (
 	"gputrain/buffers/array"
 	"gputrain/hub"
 	"gputrain/model"
-	"gputrain/tokenizer"
-	"gputrain/train/setup"
+	"gputrain/run/setup"
+	"gputrain/text/tokenizer"
 )
 
 // settings are some of a config.json.

@@ -18,8 +18,8 @@ import (
 	"gputrain/buffers/array"
 	"gputrain/hub/gguf"
 	"gputrain/model"
-	"gputrain/tokenizer"
-	"gputrain/train/setup"
+	"gputrain/run/setup"
+	"gputrain/text/tokenizer"
 )
 
 // quantize quantizes a file with llama.cpp, or widens it, to one of its types of files; pure: all matrices to the one type.

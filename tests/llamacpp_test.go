@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/chat"
-	"gputrain/tokenizer"
-	"gputrain/train/setup"
+	"gputrain/run/setup"
+	"gputrain/text/chat"
+	"gputrain/text/tokenizer"
 )
 
 // learnedText is what the models learn from: of such a length that tokenizers learn merges, and of no page that is written anew.
@@ -204,7 +204,7 @@ func TestLlamaCppTokenizers(t *testing.T) {
 	text, err := filepath.Abs(learnedText)
 	require.NoError(t, err)
 	ok(t, p.command("tokenize", "train", p.path("o200k"), "--text", text, "--vocab-size", "500", "--pattern", "o200k").withoutAdapter())
-	for name, dir := range map[string]string{"llama2": "../tokenizer/testdata/llama2", "spm_bpe": "../tokenizer/testdata/spm_bpe", "o200k": p.path("o200k")} {
+	for name, dir := range map[string]string{"llama2": "../text/tokenizer/testdata/llama2", "spm_bpe": "../tokenizer/testdata/spm_bpe", "o200k": p.path("o200k")} {
 		dir, err := filepath.Abs(dir)
 		require.NoError(t, err)
 		p.write(t, "run.yaml", fmt.Sprintf(`{data: {text: [%q], tokenizer: %q}, model: {kind: llama, layers: 1, heads: 2, width: 32, context: 32, tie_head: true}, train: {steps: 1, batch: 1, eval_every: 0, sample_every: 0}}`, text, dir))

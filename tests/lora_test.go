@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
+	"gputrain/state/checkpoint"
 )
 
 // A run of adapters is planned, trained, cut into stages, resumed and gone on with by another run, to the same bits, and its checkpoints have nothing of the

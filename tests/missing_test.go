@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/checkpoint"
 	"gputrain/hub"
 	"gputrain/model"
+	"gputrain/state/checkpoint"
 )
 
 // A model of one layer learns on with a second one, which it has not been stored with.

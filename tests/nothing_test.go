@@ -6,11 +6,11 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"gputrain/buffers"
-	"gputrain/data"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/run/data"
+	"gputrain/run/train"
 	"gputrain/state"
-	"gputrain/train"
 )
 
 // Who embeds the packages and hands over nothing where something is wanted gets an error that says what.

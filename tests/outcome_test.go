@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
-	"gputrain/train"
+	"gputrain/run/train"
+	"gputrain/state/checkpoint"
 )
 
 // outcome is what a finished run leaves that must not depend on how often it was stopped: contents by name. The lines of metrics.jsonl

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
+	"gputrain/state/checkpoint"
 )
 
 // cuts are ways to cut tinyRun's model, each stage with a device of its own or one for all, and the whole model on one device. They all learn

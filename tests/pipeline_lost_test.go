@@ -9,8 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
-	"gputrain/data/texts"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
@@ -18,7 +16,9 @@ import (
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
 	"gputrain/pipeline/schedule"
-	"gputrain/train"
+	"gputrain/run/data/texts"
+	"gputrain/run/train"
+	"gputrain/state/checkpoint"
 )
 
 // stagedRun is a run of a tiny model with everything on, for targets of several devices.

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
+	"gputrain/state/checkpoint"
 )
 
 // onRanks is a command on n ranks; without mpirun the test is skipped.

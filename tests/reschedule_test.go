@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
-	"gputrain/train"
+	"gputrain/run/train"
+	"gputrain/state/checkpoint"
 )
 
 // A finished run of 4 steps goes on to 8 when it is asked to, and then needs not be asked again.

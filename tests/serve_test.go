@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 // serving is a command that shows a page.

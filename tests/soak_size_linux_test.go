@@ -15,13 +15,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/hub"
 	"gputrain/model"
-	"gputrain/train"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
+	"gputrain/run/train"
+	"gputrain/state/checkpoint"
 )
 
 // realSize is the config.json of SmolLM2-135M.

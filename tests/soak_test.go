@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/data/texts"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/optim"
-	"gputrain/train"
-	"gputrain/train/tensorboard"
+	"gputrain/run/data/texts"
+	"gputrain/run/tensorboard"
+	"gputrain/run/train"
 )
 
 // footprint is what a process holds.

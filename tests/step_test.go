@@ -8,15 +8,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/run/data"
 	"gputrain/state"
+	"gputrain/state/checkpoint"
 )
 
 // The default model: B sequences of T tokens, V tokens in the vocabulary.

@@ -17,7 +17,7 @@ import (
 	"gputrain/model"
 )
 
-const tokenizers = "../tokenizer/testdata"
+const tokenizers = "../text/tokenizer/testdata"
 
 // What docs/tokenizers.md shows is what the commands print.
 func TestTokenizersPage(t *testing.T) { runPage(t, "../docs/tokenizers.md", 7, nil) }

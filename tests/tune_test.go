@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/chat"
-	"gputrain/chat/template"
 	"gputrain/gpu/gputest"
 	"gputrain/hub"
+	"gputrain/run/setup"
+	"gputrain/run/train"
 	"gputrain/state"
-	"gputrain/train"
-	"gputrain/train/setup"
+	"gputrain/text/chat"
+	"gputrain/text/chat/template"
 )
 
 // rightOf is how many of the conversations in a file a model answers as they do, with another end.

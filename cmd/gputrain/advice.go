@@ -14,9 +14,9 @@ import (
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
 	"gputrain/state"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
 )
 
 // advised is another way to train a model that does not fit, and what it takes.

@@ -15,8 +15,8 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph/compile"
 	"gputrain/internal/system"
+	"gputrain/run/train"
 	"gputrain/state"
-	"gputrain/train"
 )
 
 // runCard measures a card whole and writes its page.

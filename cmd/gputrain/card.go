@@ -7,7 +7,7 @@ import (
 
 	"gputrain/hub/gguf"
 	"gputrain/model"
-	"gputrain/train/setup"
+	"gputrain/run/setup"
 )
 
 // modelCard is what is written beside a model, or into its file, of where it comes from.

@@ -7,7 +7,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/internal/suggest"
-	"gputrain/train/runfile"
+	"gputrain/run/runfile"
 )
 
 // card is an adapter by its published figures.

@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/term"
 
-	"gputrain/chat"
 	"gputrain/cmd/gputrain/converse"
 	"gputrain/hub"
 	"gputrain/model"
+	"gputrain/text/chat"
 )
 
 type chatCmd struct {

@@ -13,9 +13,9 @@ import (
 	"gputrain/cmd/gputrain/lab/compare"
 	"gputrain/gpu"
 	"gputrain/internal/system"
-	"gputrain/train"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
+	"gputrain/run/train"
 )
 
 type compareCmd struct {

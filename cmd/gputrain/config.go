@@ -13,9 +13,9 @@ import (
 	"gputrain/hub"
 	"gputrain/internal/suggest"
 	"gputrain/model"
-	"gputrain/train"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
+	"gputrain/run/train"
 )
 
 type configCmd struct {

@@ -9,13 +9,13 @@ import (
 	"os/signal"
 	"path/filepath"
 
-	"gputrain/checkpoint"
-	"gputrain/data"
-	"gputrain/data/texts"
 	"gputrain/model"
-	"gputrain/train"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
+	"gputrain/run/data"
+	"gputrain/run/data/texts"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
+	"gputrain/run/train"
+	"gputrain/state/checkpoint"
 )
 
 // textFlags name what a model is measured on.

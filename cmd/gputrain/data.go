@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/term"
 
-	"gputrain/data"
-	"gputrain/data/texts"
 	"gputrain/internal/terminal"
-	"gputrain/train/setup"
+	"gputrain/run/data"
+	"gputrain/run/data/texts"
+	"gputrain/run/setup"
 )
 
 type dataCmd struct {

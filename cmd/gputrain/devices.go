@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 
 	"gputrain/gpu"
-	"gputrain/train/runfile"
+	"gputrain/run/runfile"
 )
 
 type devicesCmd struct {

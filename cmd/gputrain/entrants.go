@@ -14,7 +14,7 @@ import (
 	"gputrain/cmd/gputrain/lab/compare"
 	"gputrain/internal/suggest"
 	"gputrain/optim"
-	"gputrain/train/runfile"
+	"gputrain/run/runfile"
 )
 
 // entrant is one optimizer of a comparison, as the command line names it.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/optim"
-	"gputrain/train/runfile"
+	"gputrain/run/runfile"
 )
 
 // files writes run files into a new folder and returns the path of each.

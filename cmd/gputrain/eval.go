@@ -10,13 +10,13 @@ import (
 	"os"
 	"time"
 
-	"gputrain/data"
-	"gputrain/data/texts"
 	"gputrain/hub"
 	"gputrain/model"
-	"gputrain/train/plan"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
+	"gputrain/run/data"
+	"gputrain/run/data/texts"
+	"gputrain/run/plan"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
 )
 
 type evalCmd struct {

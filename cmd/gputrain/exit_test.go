@@ -13,16 +13,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/internal/caught"
 	"gputrain/model"
 	"gputrain/pipeline"
+	"gputrain/pipeline/ranks/transport"
+	"gputrain/run/setup"
+	"gputrain/run/train"
 	"gputrain/state"
-	"gputrain/train"
-	"gputrain/train/setup"
-	"gputrain/transport"
+	"gputrain/state/checkpoint"
 )
 
 // The code tells the cause, whichever stage it came from.

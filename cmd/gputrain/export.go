@@ -10,9 +10,9 @@ import (
 
 	"gputrain/hub"
 	"gputrain/model"
-	"gputrain/train"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
+	"gputrain/run/train"
 )
 
 type exportCmd struct {

@@ -13,15 +13,15 @@ import (
 	"strings"
 	"time"
 
-	"gputrain/chat"
 	"gputrain/gpu"
 	"gputrain/hub"
 	"gputrain/hub/gguf"
 	"gputrain/hub/gguf/llamacpp"
 	"gputrain/internal/atomicfile"
 	"gputrain/model"
-	"gputrain/tokenizer"
-	"gputrain/train/setup"
+	"gputrain/run/setup"
+	"gputrain/text/chat"
+	"gputrain/text/tokenizer"
 )
 
 // ggufSuffix is what the name of a GGUF file ends with.

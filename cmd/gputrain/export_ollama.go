@@ -9,14 +9,14 @@ import (
 	"strconv"
 	"time"
 
-	"gputrain/chat/modelfile"
-	"gputrain/checkpoint"
 	"gputrain/hub"
 	"gputrain/hub/gguf"
 	"gputrain/internal/atomicfile"
 	"gputrain/internal/stranger"
-	"gputrain/tokenizer"
-	"gputrain/train/setup"
+	"gputrain/run/setup"
+	"gputrain/state/checkpoint"
+	"gputrain/text/chat/modelfile"
+	"gputrain/text/tokenizer"
 )
 
 // ollamaName is what Ollama takes for a name: NAMESPACE/MODEL:TAG.

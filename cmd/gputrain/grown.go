@@ -6,10 +6,10 @@ import (
 	"os"
 	"strings"
 
-	"gputrain/checkpoint"
-	"gputrain/train"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
+	"gputrain/run/train"
+	"gputrain/state/checkpoint"
 )
 
 // grown adds to the error of a run that began with other texts how to go on with these from what it has learned; again is the command, which may be nil, with a

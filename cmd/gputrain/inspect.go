@@ -16,15 +16,15 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
-	"gputrain/checkpoint"
 	"gputrain/cmd/gputrain/lab/inspect"
 	"gputrain/hub"
 	"gputrain/internal/terminal"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/run/setup"
+	"gputrain/run/tensorboard"
 	"gputrain/state"
-	"gputrain/train/setup"
-	"gputrain/train/tensorboard"
+	"gputrain/state/checkpoint"
 )
 
 type inspectCmd struct {

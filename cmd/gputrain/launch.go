@@ -13,8 +13,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"gputrain/train"
-	"gputrain/train/runfile"
+	"gputrain/run/runfile"
+	"gputrain/run/train"
 )
 
 type launchCmd struct {

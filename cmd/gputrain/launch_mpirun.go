@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 // firstPause is between a death and the first restart; each pause is twice the last.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 func TestARunWithoutAStepLeavesEarly(t *testing.T) {

@@ -21,9 +21,9 @@ import (
 	"gputrain/internal/caught"
 	"gputrain/internal/stranger"
 	"gputrain/internal/terminal"
-	"gputrain/mesh"
-	"gputrain/train"
-	"gputrain/train/runfile"
+	"gputrain/pipeline/ranks/mesh"
+	"gputrain/run/runfile"
+	"gputrain/run/train"
 )
 
 // cli is the command line. Documents and figures go to standard output, logs

@@ -13,7 +13,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/internal/terminal"
-	"gputrain/train/setup"
+	"gputrain/run/setup"
 )
 
 // A bug of ours has a code of its own, few words, and a file with what is needed to find it.

@@ -9,8 +9,8 @@ import (
 
 	"gputrain/hub"
 	"gputrain/model"
-	"gputrain/train"
-	"gputrain/train/setup"
+	"gputrain/run/setup"
+	"gputrain/run/train"
 )
 
 type mergeCmd struct {

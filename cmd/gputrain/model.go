@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 
-	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/hub"
 	"gputrain/model"
+	"gputrain/run/setup"
 	"gputrain/state"
-	"gputrain/tokenizer"
-	"gputrain/train/setup"
+	"gputrain/state/checkpoint"
+	"gputrain/text/tokenizer"
 )
 
 // baseFlag says where a base is that has moved.

@@ -13,8 +13,8 @@ import (
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/optim"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
 )
 
 type optimizersCmd struct {

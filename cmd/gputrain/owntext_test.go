@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/checkpoint"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
+	"gputrain/state/checkpoint"
 )
 
 func write(t *testing.T, path, text string) {

@@ -16,10 +16,10 @@ import (
 	"gputrain/cmd/gputrain/lab/scaling"
 	"gputrain/gpu"
 	"gputrain/pipeline/schedule"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
+	"gputrain/run/train"
 	"gputrain/state"
-	"gputrain/train"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
 )
 
 type planCmd struct {

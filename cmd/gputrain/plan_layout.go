@@ -13,9 +13,9 @@ import (
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
 	"gputrain/pipeline/schedule"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
 	"gputrain/state"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
 )
 
 const pictureWidth = 120

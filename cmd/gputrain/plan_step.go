@@ -17,9 +17,9 @@ import (
 	"gputrain/graph/compile"
 	"gputrain/model"
 	"gputrain/pipeline"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
 	"gputrain/state"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
 )
 
 // plannedStep is the work of a training step and the time that it takes at the limits of cards: computed, not measured.

@@ -13,7 +13,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/graph/compile"
-	"gputrain/train/setup"
+	"gputrain/run/setup"
 )
 
 // Each part takes the longer of its two times, and parts follow each other.

@@ -8,12 +8,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"gputrain/cluster"
 	"gputrain/cmd/gputrain/lab/scaling"
 	"gputrain/gpu"
 	"gputrain/pipeline/partition"
+	"gputrain/pipeline/ranks/cluster"
+	"gputrain/run/setup"
 	"gputrain/state"
-	"gputrain/train/setup"
 )
 
 // BenchmarkManyRanks prints the table of many ranks in docs/benchmarks.md. A name chooses rows: -bench ManyRanks/1.5B,_AdamW.

@@ -10,11 +10,11 @@ import (
 	"strconv"
 
 	"gputrain/gpu"
-	"gputrain/mesh"
-	"gputrain/train"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
-	"gputrain/transport/mpi"
+	"gputrain/pipeline/ranks/mesh"
+	"gputrain/pipeline/ranks/transport/mpi"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
+	"gputrain/run/train"
 )
 
 // mostRanks is more than the largest machines have accelerators. A number beyond it is a slip.

@@ -10,7 +10,7 @@ import (
 
 	"gputrain/internal/atomicfile"
 	"gputrain/internal/stranger"
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 type reportCmd struct {

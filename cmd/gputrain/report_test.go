@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 // report writes a page or an object of a run's files, over an older one but over nothing else; what is no run is wrong usage.

@@ -13,8 +13,8 @@ import (
 	"gputrain/hub"
 	"gputrain/internal/terminal"
 	"gputrain/model"
-	"gputrain/train"
-	"gputrain/train/setup"
+	"gputrain/run/setup"
+	"gputrain/run/train"
 )
 
 type sampleCmd struct {

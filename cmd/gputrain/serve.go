@@ -8,7 +8,7 @@ import (
 
 	"gputrain/cmd/gputrain/serve"
 	"gputrain/internal/caught"
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 type serveCmd struct {

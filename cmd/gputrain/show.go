@@ -13,12 +13,12 @@ import (
 	"text/tabwriter"
 
 	"gputrain/buffers/safetensors"
-	"gputrain/chat"
 	"gputrain/hub"
 	"gputrain/internal/terminal"
 	"gputrain/model"
-	"gputrain/tokenizer"
-	"gputrain/train/setup"
+	"gputrain/run/setup"
+	"gputrain/text/chat"
+	"gputrain/text/tokenizer"
 )
 
 // showModelCmd shows what the headers of files say; inspect reads every number.

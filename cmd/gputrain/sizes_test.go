@@ -15,8 +15,8 @@ import (
 	"gputrain/gpu/gputest"
 	"gputrain/hub"
 	"gputrain/model"
+	"gputrain/run/setup"
 	"gputrain/state"
-	"gputrain/train/setup"
 )
 
 // A realSize is a published model, by what its config.json says, and what its plans may come to.

@@ -17,9 +17,9 @@ import (
 
 	"golang.org/x/term"
 
-	"gputrain/data/texts"
-	"gputrain/tokenizer"
-	"gputrain/train/setup"
+	"gputrain/run/data/texts"
+	"gputrain/run/setup"
+	"gputrain/text/tokenizer"
 )
 
 type tokenizeCmd struct {

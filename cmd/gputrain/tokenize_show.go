@@ -6,8 +6,8 @@ import (
 	"io"
 	"os"
 
-	"gputrain/tokenizer"
-	"gputrain/train/setup"
+	"gputrain/run/setup"
+	"gputrain/text/tokenizer"
 )
 
 type showCmd struct {

@@ -13,8 +13,8 @@ import (
 
 	"gputrain/internal/atomicfile"
 	"gputrain/internal/system"
-	"gputrain/tokenizer"
-	"gputrain/train"
+	"gputrain/run/train"
+	"gputrain/text/tokenizer"
 )
 
 type trainTokenizeCmd struct {

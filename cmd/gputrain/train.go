@@ -19,11 +19,11 @@ import (
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
 	"gputrain/pipeline/timeline"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
+	"gputrain/run/tensorboard"
+	"gputrain/run/train"
 	"gputrain/state"
-	"gputrain/train"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
-	"gputrain/train/tensorboard"
 )
 
 type trainCmd struct {

@@ -12,14 +12,14 @@ import (
 	"strings"
 	"time"
 
-	"gputrain/checkpoint"
-	"gputrain/data/texts"
+	"gputrain/cmd/gputrain/tuning"
 	"gputrain/internal/stranger"
 	"gputrain/internal/terminal"
-	"gputrain/train"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
-	"gputrain/train/tuning"
+	"gputrain/run/data/texts"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
+	"gputrain/run/train"
+	"gputrain/state/checkpoint"
 )
 
 // tuneFile is the run file that tune writes into the run directory.

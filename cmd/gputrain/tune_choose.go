@@ -14,17 +14,17 @@ import (
 	"time"
 
 	"gputrain/buffers/array"
-	"gputrain/data"
+	"gputrain/cmd/gputrain/tuning"
 	"gputrain/gpu"
 	"gputrain/hub"
 	"gputrain/internal/stranger"
 	"gputrain/internal/terminal"
 	"gputrain/model"
+	"gputrain/run/data"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
+	"gputrain/run/train"
 	"gputrain/state"
-	"gputrain/train"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
-	"gputrain/train/tuning"
 )
 
 // choosing is what tune knows when it chooses.

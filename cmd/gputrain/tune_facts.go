@@ -7,14 +7,14 @@ import (
 	"io"
 	"strings"
 
-	"gputrain/chat"
-	"gputrain/data/texts"
+	"gputrain/cmd/gputrain/tuning"
 	"gputrain/internal/stranger"
 	"gputrain/model"
-	"gputrain/tokenizer"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
-	"gputrain/train/tuning"
+	"gputrain/run/data/texts"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
+	"gputrain/text/chat"
+	"gputrain/text/tokenizer"
 )
 
 // read reads the model's description and the conversations, as the run file that it gives says.

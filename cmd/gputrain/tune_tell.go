@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"gputrain/buffers/array"
-	"gputrain/data/texts"
+	"gputrain/cmd/gputrain/tuning"
 	"gputrain/gpu"
 	"gputrain/internal/terminal"
 	"gputrain/model"
 	"gputrain/pipeline"
-	"gputrain/train"
-	"gputrain/train/runfile"
-	"gputrain/train/tuning"
+	"gputrain/run/data/texts"
+	"gputrain/run/runfile"
+	"gputrain/run/train"
 )
 
 // advise adds to an error what else fits, and which card would do.

@@ -14,15 +14,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/chat"
-	"gputrain/data/texts"
+	"gputrain/cmd/gputrain/tuning"
 	"gputrain/gpu/gputest"
 	"gputrain/internal/system"
 	"gputrain/model"
-	"gputrain/train"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
-	"gputrain/train/tuning"
+	"gputrain/run/data/texts"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
+	"gputrain/run/train"
+	"gputrain/text/chat"
 )
 
 // speaker is a directory with a small model, a tokenizer of letters and a template.

@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"gputrain/gpu"
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 type versionCmd struct {

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 // errNoWindow is what this build says of its missing window.

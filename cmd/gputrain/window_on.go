@@ -13,8 +13,8 @@ import (
 	"gputrain/cmd/gputrain/window"
 	"gputrain/gpu"
 	"gputrain/internal/caught"
-	"gputrain/train"
-	"gputrain/train/runfile"
+	"gputrain/run/runfile"
+	"gputrain/run/train"
 )
 
 type windowFlags struct {

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"log"
 
-	"gputrain/checkpoint"
-	"gputrain/data"
-	"gputrain/data/texts"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/run/data"
+	"gputrain/run/data/texts"
 	"gputrain/state"
+	"gputrain/state/checkpoint"
 )
 
 func main() {

@@ -11,17 +11,17 @@ import (
 	"path/filepath"
 	"slices"
 
-	"gputrain/checkpoint"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/graph/compile"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
+	"gputrain/run/data"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
 	"gputrain/state"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
+	"gputrain/state/checkpoint"
 )
 
 const steps, rows, length = 6, 2, 16 // of the run below

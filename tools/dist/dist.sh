@@ -41,7 +41,7 @@ export GOOS GOARCH CC CGO_ENABLED=1 CGO_CFLAGS=-O2 GOAMD64=v1 GOARM64=v8.0
 name=gputrain-$version-$system
 program=bin/dist/$system/gputrain$exe
 mkdir -p "bin/dist/$system"
-$go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X gputrain/train.version=$version -extldflags '$link'" -o "$program" ./cmd/gputrain
+$go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X gputrain/run/train.version=$version -extldflags '$link'" -o "$program" ./cmd/gputrain
 [ "$GOOS" = darwin ] || tools/dist/needs.sh "$program"
 
 cd tools

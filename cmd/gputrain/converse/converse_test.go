@@ -15,11 +15,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/chat"
 	"gputrain/hub"
-	"gputrain/tokenizer"
-	"gputrain/train"
-	"gputrain/train/setup"
+	"gputrain/run/setup"
+	"gputrain/run/train"
+	"gputrain/text/chat"
+	"gputrain/text/tokenizer"
 )
 
 const jinja = `{% for m in messages %}{% if m.role == 'system' and 'no' in m.content %}{{ raise_exception('no system') }}{% endif %}` +
@@ -78,7 +78,7 @@ func talking(t *testing.T, window, tokens int, system string, texts ...string) (
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "chat_template.jinja"), []byte(jinja), 0o666))
-	tok, err := setup.OpenTokenizer("../../../tokenizer/testdata/qwen2")
+	tok, err := setup.OpenTokenizer("../../../text/tokenizer/testdata/qwen2")
 	require.NoError(t, err)
 	of, err := chat.Open(hub.Open(dir), "")
 	require.NoError(t, err)

@@ -9,11 +9,11 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"gputrain/chat"
-	"gputrain/chat/template"
-	"gputrain/tokenizer"
-	"gputrain/train"
-	"gputrain/train/setup"
+	"gputrain/run/setup"
+	"gputrain/run/train"
+	"gputrain/text/chat"
+	"gputrain/text/chat/template"
+	"gputrain/text/tokenizer"
 )
 
 // Model continues text: *state.Model is one.

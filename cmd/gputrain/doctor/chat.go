@@ -8,11 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"gputrain/chat"
-	"gputrain/chat/formats"
-	"gputrain/chat/template"
-	"gputrain/tokenizer"
-	"gputrain/train/setup"
+	"gputrain/run/setup"
+	"gputrain/text/chat"
+	"gputrain/text/chat/formats"
+	"gputrain/text/chat/template"
+	"gputrain/text/tokenizer"
 )
 
 // chatFile is a file of conversations, and what the template beside it makes of them.

@@ -5,12 +5,12 @@ import (
 	"slices"
 
 	"gputrain/buffers"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/run/data"
 	"gputrain/state"
 )
 

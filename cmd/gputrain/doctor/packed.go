@@ -6,11 +6,11 @@ import (
 	"io/fs"
 
 	"gputrain/buffers"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/model"
+	"gputrain/run/data"
 	"gputrain/state"
 )
 

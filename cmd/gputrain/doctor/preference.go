@@ -12,10 +12,10 @@ import (
 	"slices"
 
 	"gputrain/buffers"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/model"
+	"gputrain/run/data"
 	"gputrain/state"
 )
 

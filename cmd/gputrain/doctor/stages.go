@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	"gputrain/buffers"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/optim"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
+	"gputrain/run/data"
 	"gputrain/state"
 )
 

@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"gputrain/tokenizer"
-	"gputrain/train/setup"
+	"gputrain/run/setup"
+	"gputrain/text/tokenizer"
 )
 
 // textCase is a text and what the reference library makes of it. What a file leaves out is not compared.

@@ -15,7 +15,7 @@ import (
 
 	"gputrain/cmd/gputrain/follow"
 	"gputrain/internal/stranger"
-	"gputrain/train/runfile"
+	"gputrain/run/runfile"
 )
 
 //go:embed page

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"gputrain/cmd/gputrain/follow"
-	"gputrain/train/runfile"
+	"gputrain/run/runfile"
 )
 
 // Files of a run directory, the only ones that are read.

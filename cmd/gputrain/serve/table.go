@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"gputrain/train/jsonline"
+	"gputrain/internal/jsonline"
 )
 
 // axes are what points stand over.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"sync"
 
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 // point is a value at a step.

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 
 	"gputrain/cmd/gputrain/follow"
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 // files reads what a run writes down, as far as it has come, and tells a board.

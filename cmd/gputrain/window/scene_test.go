@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 // A spike of one step among 100,000 is in what is drawn, at any width; so are the ends, in order.

@@ -10,7 +10,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 // Training is a train.Hook that shows a run of this process on a View: figures as they come, and histograms that are counted on the devices

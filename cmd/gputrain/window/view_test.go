@@ -19,7 +19,7 @@ import (
 	"gputrain/cmd/gputrain/window/screen"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 // find is the pixels of a color in a box, column by column from its left.

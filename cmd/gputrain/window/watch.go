@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"gputrain/buffers"
-	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/hub"
+	"gputrain/state/checkpoint"
 )
 
 // Watch shows the run of a run directory, whatever process it belongs to, until ctx ends: what its files say, and histograms of its

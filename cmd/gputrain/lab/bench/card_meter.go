@@ -15,7 +15,7 @@ import (
 	"gputrain/graph/compile"
 	"gputrain/internal/caught"
 	"gputrain/internal/system"
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 // Meter measures a card part by part. A part that fails, or takes longer than its budget, leaves the others to be measured.

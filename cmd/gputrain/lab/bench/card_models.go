@@ -14,9 +14,9 @@ import (
 	"gputrain/graph/compile"
 	"gputrain/internal/system"
 	"gputrain/model"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
 	"gputrain/state"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
 )
 
 // Prediction is a step as gputrain plan --step computes it, at the speed of the adapter's copies and products.

@@ -14,8 +14,8 @@ import (
 	"gputrain/gpu/gputest"
 	"gputrain/graph/compile"
 	"gputrain/model"
+	"gputrain/run/train"
 	"gputrain/state"
-	"gputrain/train"
 )
 
 // The models of a card are of the published sizes.

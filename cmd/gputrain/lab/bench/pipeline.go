@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"gputrain/buffers/prng"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/internal/caught"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
+	"gputrain/run/data"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
 	"gputrain/state"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
 )
 
 // The pipeline that is measured: the default model with twice its layers, cut in two, and microbatches of 1,024 tokens.

@@ -11,12 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/internal/system"
+	"gputrain/run/data"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
 	"gputrain/state"
-	"gputrain/train/runfile"
-	"gputrain/train/setup"
 )
 
 // trainVariant is an optimizer that takes the default run's training step.

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 // writeRun writes the metrics of a run of so many steps, evaluated every second one, each step of ms milliseconds.

@@ -15,7 +15,7 @@ import (
 	"gputrain/internal/atomicfile"
 	"gputrain/internal/stranger"
 	"gputrain/internal/svg"
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 // format is the version of compare.json.

@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 
 	"gputrain/internal/svg"
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 // Summary is what an entrant's runs say together. What is not known is NaN, in JSON "NaN".

@@ -10,7 +10,7 @@ import (
 	"gputrain/buffers/safetensors"
 	"gputrain/internal/caught"
 	"gputrain/kron"
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 // Factors are the Kronecker factors of a parameter.

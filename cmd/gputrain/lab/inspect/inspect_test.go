@@ -16,7 +16,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
 	"gputrain/kron"
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 func TestSpread(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
 	"gputrain/kron"
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 // Leaf is a parameter and what is remembered of it.

@@ -8,7 +8,7 @@ import (
 	"math"
 
 	"gputrain/internal/svg"
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 // The picture's sizes in pixels.

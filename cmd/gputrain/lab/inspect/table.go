@@ -9,7 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"gputrain/train"
+	"gputrain/run/train"
 )
 
 // Table writes a line a parameter: the norms of its moments, and what there is to tell of its factors.

@@ -11,15 +11,15 @@ import (
 	"time"
 
 	"gputrain/buffers"
-	"gputrain/cluster"
 	"gputrain/gpu"
 	"gputrain/internal/system"
-	"gputrain/mesh"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
+	"gputrain/pipeline/ranks/cluster"
+	"gputrain/pipeline/ranks/mesh"
 	"gputrain/pipeline/schedule"
+	"gputrain/run/runfile"
 	"gputrain/state"
-	"gputrain/train/runfile"
 )
 
 // Table is how a run scales: computed, not measured.

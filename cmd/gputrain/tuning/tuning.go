@@ -1,0 +1,343 @@
+// Package tuning chooses how a model that is there is tuned to conversations: adapters, storage of the base, window, batch, rate and steps, from the
+// sizes of the model, the lengths of the conversations and the memory of the adapter. It opens no device: whoever asks says what fits.
+//
+//	recipe, err := tuning.Choose(facts, func(r tuning.Recipe) (fits bool, err error) { ... })
+//	recipe.Last(steps)
+//	run, err := tuning.Config(given, &recipe, environ, sets) // with what the user sets over it
+//	tuning.Write(file, recipe.Choices(run))
+//
+// The same facts give the same recipe.
+package tuning
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"gputrain/buffers/array"
+	"gputrain/gpu"
+	"gputrain/optim"
+	"gputrain/run/data"
+)
+
+// Facts are what the choice is made from.
+type Facts struct {
+	Model   Model
+	Lengths []int // tokens of each conversation that is trained on
+	Held    int   // conversations that are kept for evaluation
+	Answer  int   // tokens of the longest answer among them
+	Machine Machine
+	Wanted  Wanted
+}
+
+// Model is what is tuned.
+type Model struct {
+	Parameters int64
+	Width      int // of a token's numbers between layers
+	Side       int // the shortest side of the matrices that get adapters
+	Context    int
+	Stored     string // type of the weights in their file: f32, bf16 or f16
+}
+
+// Machine is what it is tuned on.
+type Machine struct {
+	Memory   uint64 // that the adapter can give; 0: nothing tells
+	Software bool
+	Bases    []string // values of model.base that the program has
+}
+
+// Wanted are choices that the user has made; zero values leave them open.
+type Wanted struct {
+	Rank, Context, Batch, Accumulate, Epochs int
+	Base, Recompute, From                    string // From: adapters that are there
+	Optimizer                                string // "": AdamW
+	Packing                                  string // "": the run file's own
+	Rate                                     float64
+	Steps                                    int64 // in place of Epochs
+	Every                                    int64
+}
+
+// Recipe is how a model is tuned.
+type Recipe struct {
+	Rank       int
+	Base       string
+	Context    int
+	Cut        int // conversations that are longer than Context
+	Batch      int
+	Accumulate int
+	Recompute  string
+	Optimizer  string
+	Rate       float64
+	Epochs     int   // 0: the user has said Steps
+	Steps      int64 // estimated from Epochs, until Last
+	Warmup     int64
+	Every      int64 // steps between evaluations, each with a checkpoint
+	Answer     int   // tokens that an answer is given
+
+	facts Facts
+}
+
+// TooLargeError says that no recipe fits.
+type TooLargeError struct {
+	Least  Recipe // the one that takes least
+	Needed uint64 // by its base alone
+	Memory uint64 // 0: nothing tells
+	Advice string // what else there is to say; "": nothing
+}
+
+// Error says what is needed and what there is.
+func (e *TooLargeError) Error() string {
+	there := "the adapter has less"
+	if e.Memory > 0 {
+		there = "the adapter has " + gpu.SizeText(e.Memory)
+	}
+	text := fmt.Sprintf("tune: memory: found no way that fits, down to model.base %s (%s for the weights alone), a window of %d and a batch of %d, where %s; "+
+		"wanted more memory or a smaller model", e.Least.Base, gpu.SizeText(e.Needed), e.Least.Context, e.Least.Batch, there)
+	if e.Advice != "" {
+		text += ": " + e.Advice
+	}
+	return text
+}
+
+// Unwrap says that it is memory that is lacking.
+func (e *TooLargeError) Unwrap() error { return gpu.ErrOutOfMemory }
+
+// kept is what the weights of the base take.
+func (r Recipe) kept() uint64 {
+	base, _ := array.ParseDType(r.Base) // one of array.Bases
+	return uint64(float64(r.facts.Model.Parameters) * (float64(base.Whole(1<<15)) / (1 << 15)))
+}
+
+// Choose is the first recipe that fits, of those from the best to the one that takes least. Recipes whose base alone is too large are not asked about.
+func Choose(f Facts, fits func(Recipe) (bool, error)) (Recipe, error) {
+	if len(f.Lengths) == 0 {
+		return Recipe{}, fmt.Errorf("tune: conversations: found none to train on, wanted some")
+	}
+	var last Recipe
+	for _, last = range f.recipes() {
+		if f.Machine.Memory > 0 && last.kept() > f.Machine.Memory {
+			continue
+		}
+		if ok, err := fits(last); err != nil || ok {
+			return last, err
+		}
+	}
+	return last, &TooLargeError{Least: last, Needed: last.kept(), Memory: f.Machine.Memory}
+}
+
+// enough is how many tokens a batch needs to keep an adapter busy, which is rather reached than that nothing is computed again.
+const enough = 1024
+
+// recipes are the ways to tune, the best first: what comes later takes less memory, but more time, or rounds the base, or cuts conversations. These are cut
+// where all else takes least.
+func (f Facts) recipes() (all []Recipe) {
+	for i, context := range f.contexts() {
+		if i > 0 {
+			least := all[len(all)-1]
+			least.Context = context
+			all = append(all, least.counted())
+			continue
+		}
+		for _, base := range f.bases() {
+			r := Recipe{facts: f, Base: base, Context: context, Rank: f.rank(), Optimizer: f.optimizer(), Rate: f.rate(), Answer: min(f.Machine.mostAnswer(), max(16, 2*f.Answer))}
+			rows := cmp.Or(f.Wanted.Batch, r.rowsAnUpdate())
+			for _, r.Recompute = range recomputes(f.Wanted.Recompute) {
+				for _, r.Batch = range batches(rows, f.Wanted.Batch > 0, f.Machine.mostTokens()/context) {
+					if r.Recompute != "layers" && r.Batch*context < enough && r.Batch < rows {
+						continue
+					}
+					r.Accumulate = cmp.Or(f.Wanted.Accumulate, max(1, (rows+r.Batch/2)/r.Batch))
+					all = append(all, r.counted())
+				}
+			}
+		}
+	}
+	return all
+}
+
+// recomputes are what may be computed again, from nothing on.
+func recomputes(wanted string) []string {
+	if wanted != "" {
+		return []string{wanted}
+	}
+	return []string{"none", "attention", "layers"}
+}
+
+// batches are the rows that are computed at once: all of an update, or half as many, down to one.
+func batches(rows int, fixed bool, most int) (all []int) {
+	if fixed {
+		return []int{rows}
+	}
+	for n := max(1, min(rows, most)); n > 0; n /= 2 {
+		all = append(all, n)
+	}
+	return all
+}
+
+// mostTokens is how many tokens are computed at once at most: more makes no step faster.
+func (m Machine) mostTokens() int {
+	if m.Software {
+		return 2048
+	}
+	return 8192
+}
+
+// mostAnswer is how many tokens an answer to a held-out question is shown at most: on processors each takes long.
+func (m Machine) mostAnswer() int {
+	if m.Software {
+		return 48
+	}
+	return 256
+}
+
+// bases are the types in which the base may be kept, the best first. A base that is stored in bf16 is the same in bf16 and in f32; on processors f32 needs
+// no widening.
+func (f Facts) bases() []string {
+	if f.Wanted.Base != "" {
+		return []string{f.Wanted.Base}
+	}
+	wanted := array.Names(array.Bases)
+	if f.Model.Stored == "bf16" && !f.Machine.Software {
+		wanted = wanted[1:]
+	}
+	return slices.DeleteFunc(wanted, func(b string) bool { return !slices.Contains(f.Machine.Bases, b) })
+}
+
+// step is what windows are a multiple of.
+const step = 64
+
+// contexts are the windows that may be taken: one that holds the longest conversation, unless that is far longer than the rest, and then shorter ones.
+func (f Facts) contexts() (all []int) {
+	if f.Wanted.Context > 0 {
+		return []int{f.Wanted.Context}
+	}
+	sorted := slices.Sorted(slices.Values(f.Lengths))
+	longest, most := sorted[len(sorted)-1], sorted[(len(sorted)-1)*99/100]
+	if longest > 2*most {
+		longest = most
+	}
+	least := min((sorted[len(sorted)/2]+step-1)/step*step, f.Model.Context)
+	for n := min((longest+step-1)/step*step, f.Model.Context); ; n = max(least, n*3/4/step*step) {
+		all = append(all, n)
+		if n <= least {
+			return all
+		}
+	}
+}
+
+// rank grows with what there is to learn, and is no more than the sides of the matrices.
+func (f Facts) rank() int {
+	if f.Wanted.Rank > 0 {
+		return f.Wanted.Rank
+	}
+	r := 8
+	switch n := len(f.Lengths); {
+	case n >= 10_000:
+		r = 32
+	case n >= 500:
+		r = 16
+	}
+	return min(r, f.Model.Side)
+}
+
+// adamw is the optimizer whose rate is known for models of any width.
+const adamw = "adamw"
+
+// optimizer is AdamW, or what the user names.
+func (f Facts) optimizer() string { return cmp.Or(f.Wanted.Optimizer, adamw) }
+
+// ofAdamW is what an optimizer's rate for new models is of AdamW's; 1 where it has none of its own.
+func ofAdamW(name string) float64 {
+	of, _ := optim.Find(name) // an unknown name is told of where the run file is read
+	than, _ := optim.Find(adamw)
+	return cmp.Or(of.Rate, than.Rate) / than.Rate
+}
+
+// rate is 2e-4 for AdamW and models 4,096 wide, and higher for narrower ones by the root: adapters take ten times the rate of whole models. It has one digit.
+func (f Facts) rate() float64 {
+	if f.Wanted.Rate > 0 {
+		return f.Wanted.Rate
+	}
+	v := 2e-4 * math.Sqrt(4096/float64(max(f.Model.Width, 1))) * ofAdamW(f.optimizer())
+	digit := math.Pow(10, math.Floor(math.Log10(v)))
+	return math.Round(v/digit) * digit
+}
+
+// tokens is the sum of the lengths, as far as windows hold them.
+func (r Recipe) tokens() (n int) {
+	for _, l := range r.facts.Lengths {
+		n += min(l, r.Context)
+	}
+	return n
+}
+
+// rowsAnUpdate is the number of windows in an update: those of 4 to 16 conversations, fewer where there are few.
+func (r Recipe) rowsAnUpdate() int {
+	n := len(r.facts.Lengths)
+	conversations := min(max(n/40, 4), 16)
+	return max(1, int(math.Round(float64(conversations)/r.perWindow())))
+}
+
+// perWindow is how many conversations share a window.
+func (r Recipe) perWindow() float64 {
+	if r.facts.Wanted.Packing == data.PackNone {
+		return 1
+	}
+	return float64(r.Context*len(r.facts.Lengths)) / float64(max(1, r.tokens()))
+}
+
+// conversations is how many so many windows have.
+func (r Recipe) conversations(windows int) int { return max(1, int(float64(windows)*r.perWindow())) }
+
+// leastSteps is what adapters need to learn at all.
+const leastSteps = 150
+
+// counted is r with what its window cuts, its epochs, and the steps that they are about.
+func (r Recipe) counted() Recipe {
+	r.Cut = 0
+	for _, n := range r.facts.Lengths {
+		if n > r.Context {
+			r.Cut++
+		}
+	}
+	if f := r.facts; f.Wanted.Steps > 0 && f.Wanted.Epochs == 0 {
+		r.Last(f.Wanted.Steps)
+		return r
+	}
+	windows := max(1, math.Ceil(float64(len(r.facts.Lengths))/r.perWindow()/0.9))
+	each := max(1, int64(windows)/int64(r.Batch*r.Accumulate))
+	n := 3
+	switch documents := len(r.facts.Lengths); {
+	case documents >= 20_000:
+		n = 1
+	case documents >= 5_000:
+		n = 2
+	}
+	n = max(n, min(10, int((leastSteps+each-1)/each)))
+	r.Epochs = cmp.Or(r.facts.Wanted.Epochs, n)
+	r.Last(each * int64(r.Epochs))
+	return r
+}
+
+// Last says how many steps the epochs are.
+func (r *Recipe) Last(steps int64) {
+	r.Steps = steps
+	r.Warmup = min(max(steps*3/100, 2), steps/2)
+	r.Every = cmp.Or(r.facts.Wanted.Every, max(1, (steps+9)/10))
+}
+
+// endRatio is the rate of the last step, as a share of the peak.
+const endRatio = 0.1
+
+// Stored is the type of the model's weights in their file.
+func (r Recipe) Stored() string { return r.facts.Model.Stored }
+
+// Share is the share of so many conversations that is kept for evaluation: a tenth, at most 100 of them.
+func Share(conversations int) (float64, error) {
+	if conversations < 2 {
+		return 0, fmt.Errorf("tune: conversations: found %d, wanted 2 or more: some are held out, and the rest is trained on", conversations)
+	}
+	held := min(max(conversations/10, 1), 100)
+	return math.Ceil(float64(held)/float64(conversations)*1e4) / 1e4, nil
+}

@@ -1,0 +1,237 @@
+package texts
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"gputrain/run/data"
+)
+
+// loadDocuments reads files of rows.
+func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
+	reader, err := newJSONL(config)
+	if err != nil {
+		return err
+	}
+	how, err := json.Marshal([]any{config.Fields, cmp.Or(config.Format, data.FormatAuto), config.Layout.WithDefaults(), config.Validation, c.Tokens, len(files)})
+	if err != nil {
+		return err
+	}
+	all := &Documents{corpus: c, config: config, layout: config.Layout, group: groups[config.Format]}
+	if all.group.size() > 1 {
+		all.layout = data.Layout{End: config.Layout.End, Packing: data.PackNone}
+	}
+	print := newFingerprint("documents", string(how))
+	texts, err := c.hashFiles(r, files, isRows)
+	if err != nil {
+		return err
+	}
+	if config.tokenizes() {
+		print.add("%s\n", config.how(config.border()))
+	}
+	if err := c.encodeDocuments(r, config, reader, texts, all); err != nil {
+		return err
+	}
+	for _, t := range texts {
+		print.file(t.file, t.sum)
+	}
+	known := all.tokens.account
+	if known.Forms&ofChats != 0 {
+		print.add("%s\n", config.Chats.how())
+	}
+	if all.vocab = reader.vocab; known.Forms&formOf("tokens") == 0 {
+		all.vocab = reader.ofText
+	} else {
+		c.Tokens = "ids"
+	}
+	if err := c.splitDocuments(r, config, all); err != nil {
+		return err
+	}
+	if o := known.Otherwise; o != nil {
+		c.Earlier = data.Earlier{Fingerprint: print.text(), Why: o.in(texts)}
+		print.add("rows 2\n")
+	}
+	c.Fingerprint = print.text()
+	return nil
+}
+
+// readDocuments reads all files.
+func (r *reading) readDocuments(reader *jsonl, phase string, texts []textFile) error {
+	r.begin(phase, filesOf(texts))
+	r.tell(func(p *Progress) { p.OfRows = true })
+	reader.rowDone = func() { r.tell(func(p *Progress) { p.Rows++ }) }
+	for _, t := range texts {
+		err := t.reading(r, func(from io.ReaderAt) error {
+			return reader.file(r.ctx, t.path, countedReader{r, t.path, from}, t.size)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// encodeDocuments reads documents into a token file, or takes them from where they were kept.
+func (c *Corpus) encodeDocuments(r *reading, config Config, reader *jsonl, texts []textFile, all *Documents) error {
+	begun, phase, how := time.Now(), "reading", fmt.Sprintf("%s %s", c.Tokens, config.invalid())
+	if config.tokenizes() {
+		phase, how = "tokenizing", config.how(config.border())
+	}
+	how += " " + ending(config.Layout) // of lists of ids, which have no end of their own, also where a tokenizer has the same one
+	key := tokenKeyOf(fmt.Sprintf("documents %s %q %q %s %d", how, config.Fields, cmp.Or(config.Format, data.FormatAuto), config.Chats.how(), reader.vocab), texts)
+	tokens, kept, err := c.tokenFile(r, key, tokenWidth(reader.vocab), func(w *tokenWriter) error {
+		reader.to = w
+		err := r.readDocuments(reader, phase, texts)
+		w.account = reader.account.sorted()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	all.tokens, all.key = tokens, key
+	if config.tokenizes() {
+		c.noteTokens(texts, kept, tokens.count, time.Since(begun))
+		return nil
+	}
+	for _, t := range texts {
+		c.noteSampled(t.file)
+	}
+	return nil
+}
+
+// ending is the end token as a key has it.
+func ending(l data.Layout) string {
+	if l.End == nil {
+		return "as it suits"
+	}
+	return fmt.Sprint(*l.End)
+}
+
+// part is a document as a token file has it.
+func (d document) part() uint64 {
+	masked := uint64(0)
+	if d.masked {
+		masked = 1
+	}
+	return uint64(len(d.tokens))<<1 | masked
+}
+
+// countedReader tells how far a file has been read.
+type countedReader struct {
+	*reading
+	name string
+	from io.ReaderAt
+}
+
+// ReadAt is a read that may hang.
+func (c countedReader) ReadAt(p []byte, at int64) (int, error) {
+	return c.do(c.name, func() (int, error) { return c.from.ReadAt(p, at) })
+}
+
+// splitDocuments parts the documents and lays each part into windows.
+func (c *Corpus) splitDocuments(r *reading, config Config, all *Documents) error {
+	if all.tokens.parts.count == 0 {
+		return fmt.Errorf("data: jsonl %s: found no rows, wanted at least one", c.Name)
+	}
+	train, validation := all, (*Documents)(nil)
+	count, what := all.counted(int64(all.tokens.parts.count))
+	c.Split = "none"
+	if config.Validation > 0 {
+		if err := all.enough(config.Validation); err != nil {
+			return fmt.Errorf("data: jsonl %s: %w", c.Name, err)
+		}
+		train, validation = all.split(config.Validation)
+		c.Split = "by " + what
+	}
+	known := all.tokens.account
+	tally := Tally{Source: c.Name, Forms: known.Forms.names(), Unread: known.Unread}
+	if known.Forms&ofChats != 0 {
+		tally.Template = config.Chats.Name
+	}
+	for _, part := range []struct {
+		name      string
+		documents *Documents
+	}{{"training", train}, {"validation", validation}} {
+		if part.documents == nil {
+			continue
+		}
+		laid, err := part.documents.pack(r, config.Context)
+		if err != nil {
+			left, _ := all.counted(int64(part.documents.count(r)))
+			return fmt.Errorf("data: jsonl %s: validation %v of %d %ss leaves %d for %s: %w", c.Name, config.Validation, count, what, left, part.name, err)
+		}
+		part.documents.laid = laid
+		tally.of(laid)
+	}
+	c.Train = train
+	if validation != nil {
+		c.Validation = validation
+		held, _ := all.counted(validation.laid.documents)
+		tally.Held = int(held)
+	}
+	c.Tallies, c.Notes = append(c.Tallies, tally), append(c.Notes, tally.String())
+	return nil
+}
+
+// openMixture opens each part as a corpus of its own.
+func (r *reading) openMixture(c Config) (*Corpus, error) {
+	out := &Corpus{Tokens: c.kind()}
+	err := out.loadMixture(r, c)
+	if err != nil {
+		out.Close()
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *Corpus) loadMixture(r *reading, config Config) error {
+	end := config.MixtureEnd
+	if end == "" {
+		end = data.EndRestart
+	}
+	how := fmt.Sprintf("%s %d", end, len(config.Mixture))
+	print, earlier := newFingerprint("mixture", how), newFingerprint("mixture", how)
+	var train, validation []data.Source
+	var weights []float64
+	for i, p := range config.Mixture {
+		one := config
+		one.Mixture, one.Text, one.JSONL, one.Fields = nil, p.Text, p.JSONL, p.Fields
+		part, err := r.open(one)
+		if err != nil {
+			return fmt.Errorf("data: mixture: source %d: %w", i, err)
+		}
+		c.files, c.parts = append(c.files, part), append(c.parts, part)
+		print.add("%v %s\n", p.Weight, part.Fingerprint)
+		earlier.add("%v %s\n", p.Weight, cmp.Or(part.Earlier.Fingerprint, part.Fingerprint))
+		c.Earlier.Why = cmp.Or(c.Earlier.Why, part.Earlier.Why)
+		train, validation, weights = append(train, part.Train), append(validation, part.Validation), append(weights, p.Weight)
+		c.Files += part.Files
+		c.Paths = append(c.Paths, part.Paths...)
+		c.Notes, c.Tallies = append(c.Notes, part.Notes...), append(c.Tallies, part.Tallies...)
+		if part.Tokens != c.Tokens {
+			c.Tokens = part.Tokens
+		}
+		if i > 0 {
+			c.Name += " + "
+		}
+		c.Name += part.Name
+	}
+	c.Split = "by source"
+	mixed, err := data.NewMixture(train, weights, end)
+	if err != nil {
+		return fmt.Errorf("data: mixture: %w", err)
+	}
+	c.Train = mixed
+	if config.Validation == 0 {
+		c.Split = "none"
+	} else if c.Validation, err = data.NewMixture(validation, weights, end); err != nil {
+		return fmt.Errorf("data: mixture: %w", err)
+	}
+	if c.Fingerprint = print.text(); c.Earlier.Why != "" {
+		c.Earlier.Fingerprint = earlier.text()
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package texts
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"gputrain/run/data"
+	"gputrain/text/chat/formats"
+)
+
+// A group is what rows are read for, that become several documents: a window each, which stay together. Its zero value is a document a row.
+type group struct {
+	name string   // of one
+	keys []string // of the row, by document
+	read func(j *jsonl, line []byte) (all []document, err error)
+}
+
+func (g group) size() int { return max(1, len(g.keys)) }
+
+// groups are those of the formats that have them.
+var groups = map[string]group{data.FormatPairs: {"pair", pairKeys[1:], (*jsonl).pair}}
+
+// pairKeys are those of a row.
+var pairKeys = []string{"prompt", "chosen", "rejected"}
+
+// pair is what one row says.
+func (j *jsonl) pair(line []byte) (both []document, err error) {
+	object, err := objectOf(line)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range pairKeys[1:] {
+		if none(object, key) {
+			return nil, missing(object, pairKeys...)
+		}
+	}
+	object, twice, err := fullPrompt(object)
+	if err != nil {
+		return nil, err
+	}
+	if none(object, pairKeys[0]) {
+		return nil, missing(object, pairKeys...)
+	}
+	for _, key := range pairKeys[1:] {
+		d, err := j.completion(object, key)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		if !d.learns() {
+			return nil, fmt.Errorf("%s: %w", key, errEmptyCompletion)
+		}
+		if twice && d.otherwise == "" {
+			d.otherwise = key + ": the prompt, with which it begins, stands there once"
+		}
+		both = append(both, d)
+	}
+	return both, nil
+}
+
+func none(object map[string]json.RawMessage, key string) bool {
+	raw, ok := object[key]
+	return !ok || string(raw) == "null"
+}
+
+var errEmptyCompletion = errors.New("found no token to be learned after a prompt, wanted a prompt and a completion of at least one token each")
+
+// fullPrompt gives a row whose completions are lists of messages a prompt that is one. These may begin with the prompt, as UltraFeedback's do, which then
+// may be missing, or be the text of the question alone. twice: it is a list all the same.
+func fullPrompt(object map[string]json.RawMessage) (full map[string]json.RawMessage, twice bool, err error) {
+	chosen, rejected := messagesOf(object["chosen"]), messagesOf(object["rejected"])
+	if len(chosen) == 0 || len(rejected) == 0 {
+		return object, false, nil
+	}
+	shared := 0
+	for shared < min(len(chosen), len(rejected)) && same(chosen[shared], rejected[shared]) {
+		shared++
+	}
+	var prompt []json.RawMessage
+	var text string
+	switch listed := messagesOf(object["prompt"]); {
+	case len(listed) > 0:
+		twice = len(listed) <= shared && slices.EqualFunc(listed, chosen[:len(listed)], same)
+		if prompt, shared = listed, 0; twice {
+			shared = len(listed)
+		}
+	case none(object, "prompt"):
+		if prompt = chosen[:shared]; shared == 0 {
+			return nil, false, errors.New("prompt: found none, and chosen and rejected begin with no message that both have, wanted a prompt")
+		}
+	case json.Unmarshal(object["prompt"], &text) != nil:
+		return object, false, nil
+	case shared == 0 && answers(chosen[0]) && answers(rejected[0]):
+		one, err := json.Marshal(map[string]string{"role": "user", "content": text})
+		if err != nil {
+			return nil, false, err
+		}
+		prompt = []json.RawMessage{one}
+	default:
+		asked := false
+		for _, m := range chosen[:shared] {
+			asked = asked || strings.TrimSpace(contentOf(m)) == strings.TrimSpace(text)
+		}
+		if prompt = chosen[:shared]; !asked {
+			return nil, false, fmt.Errorf("prompt: found the text %s, which is none of the messages that both chosen and rejected begin with, wanted it to be one of them",
+				short(object["prompt"]))
+		}
+	}
+	if len(chosen) == shared || len(rejected) == shared {
+		return nil, false, fmt.Errorf("chosen, rejected: found %d and %d messages, of which the first %d are the prompt, wanted an answer in each",
+			len(chosen), len(rejected), shared)
+	}
+	out := maps.Clone(object)
+	for key, list := range map[string][]json.RawMessage{"prompt": prompt, "chosen": chosen[shared:], "rejected": rejected[shared:]} {
+		raw, err := json.Marshal(list)
+		if err != nil {
+			return nil, false, err
+		}
+		out[key] = raw
+	}
+	return out, twice, nil
+}
+
+// messagesOf are the messages of a list, or the one of an object; nil: it is something else.
+func messagesOf(raw json.RawMessage) (list []json.RawMessage) {
+	switch {
+	case bytes.HasPrefix(raw, []byte("{")):
+		return []json.RawMessage{raw}
+	case json.Unmarshal(raw, &list) != nil:
+		return nil
+	}
+	for _, m := range list {
+		if !bytes.HasPrefix(bytes.TrimLeft(m, " \t\r\n"), []byte("{")) {
+			return nil
+		}
+	}
+	return list
+}
+
+// said is what of a message makes it another one: not, say, a score beside it.
+func said(m json.RawMessage) (all [4]any) {
+	var of map[string]any
+	_ = json.Unmarshal(m, &of) // whoever reads the message says what is wrong with it
+	for i, keys := range [][2]string{{"role", "from"}, {"content", "value"}, {"tool_calls"}, {"function_call"}} {
+		if all[i] = of[keys[0]]; all[i] == nil {
+			all[i] = of[keys[1]]
+		}
+	}
+	return all
+}
+
+func same(a, b json.RawMessage) bool { return reflect.DeepEqual(said(a), said(b)) }
+
+func contentOf(m json.RawMessage) string {
+	text, _ := said(m)[1].(string)
+	return text
+}
+
+func answers(m json.RawMessage) bool { role := said(m)[0]; return role == "assistant" || role == "gpt" }
+
+// completion is a prompt and what follows it, with all that a row has besides.
+func (j *jsonl) completion(object map[string]json.RawMessage, key string) (document, error) {
+	row := maps.Clone(object)
+	row["completion"] = row[key]
+	for _, other := range []string{"chosen", "rejected", "messages"} { // the last are one of these with its prompt
+		delete(row, other)
+	}
+	line, err := json.Marshal(row)
+	if err != nil {
+		return document{}, err
+	}
+	prompt := row["prompt"]
+	if tokens := prompt[0] == '[' && !bytes.HasPrefix(bytes.TrimLeft(prompt[1:], " \t\r\n"), []byte("{")); !tokens && j.chats != nil {
+		return j.conversation(line, formats.Completion)
+	}
+	own := *j
+	own.format, own.fields = data.FormatFields, data.Fields{Prompt: "prompt", Text: "completion"}
+	return own.document(line)
+}
+
+// onePiece refuses documents of groups that are not a window each.
+func (d *Documents) onePiece(i, pieces int, s span, size int) error {
+	if d.group.size() == 1 || pieces == 1 && int64(s.count) <= int64(size)+1 {
+		return nil
+	}
+	return fmt.Errorf("row %d: %s: found %d tokens with the prompt, wanted at most %d: a window and one token more", i/d.group.size()+1, d.group.keys[i%d.group.size()], s.count, size+1)
+}

@@ -1,0 +1,83 @@
+package setup
+
+import (
+	"slices"
+	"strings"
+
+	"gputrain/run/data/texts"
+	"gputrain/run/plan"
+	"gputrain/run/runfile"
+	"gputrain/run/train"
+)
+
+// ask makes samples go on from something that the text has: a question with all that the template writes around it, and up to where its answer ends.
+func ask(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens Tokens) error {
+	ends, err := tokens.answerEnds(text)
+	if err != nil {
+		return err
+	}
+	s := &run.Sample
+	s.Prompt, s.Stop, s.Seed = prompt(cfg), tokens.Ends(), cfg.Train.Seed
+	for _, end := range ends {
+		s.Stop = with(s.Stop, end)
+	}
+	if end := cfg.Data.Layout.End; end != nil && *end >= 0 {
+		s.Stop = with(s.Stop, int32(*end))
+	}
+	if run.Tokenizer == nil || tokens.Tokenizer == nil && text.Tokens != plan.ByteTokens { // nothing makes text of tokens
+		s.Tokens = 0
+	}
+	if s.Tokens == 0 || cfg.Train.Sample.Prompt != "" {
+		return nil
+	}
+	question, found, err := text.Question(run.State.Sequence)
+	if err != nil {
+		return err
+	}
+	if !found {
+		s.Prompt = known(run.Tokenizer, s.Prompt)
+		return nil
+	}
+	s.Begin, s.Prompt = question.Prompt, Spoken(run.Tokenizer, question.Prompt)
+	return nil
+}
+
+// mostSpoken is how many characters of a prompt people are shown: its end, about what fits on a screen.
+const mostSpoken = 1000
+
+// Spoken is the text of a prompt for people. It has no special tokens: a line ends where they stand. Of a long one it is the end.
+func Spoken(t train.Tokenizer, prompt []int32) string {
+	special := func(int32) bool { return false }
+	if file, ok := t.(fileTokenizer); ok {
+		all := file.Special()
+		special = func(id int32) bool { return slices.Contains(all, id) }
+	}
+	text := ""
+	for len(prompt) > 0 {
+		n := slices.IndexFunc(prompt, special)
+		if n < 0 {
+			n = len(prompt)
+		}
+		stream := t.Continue(nil)
+		part := ""
+		for _, id := range prompt[:n] {
+			part += stream.Next(id)
+		}
+		part += stream.End()
+		if strings.HasSuffix(text, "\n") {
+			part = strings.TrimLeft(part, "\n")
+		}
+		text += part
+		if prompt = prompt[n:]; len(prompt) > 0 {
+			prompt = prompt[1:]
+			if text != "" && !strings.HasSuffix(text, "\n") {
+				text += "\n"
+			}
+		}
+	}
+	said := strings.TrimLeft(text, " \n")
+	if runes := []rune(said); len(runes) > mostSpoken {
+		said = "…" + string(runes[len(runes)-mostSpoken:])
+	}
+	return said
+}

@@ -1,0 +1,198 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/optim"
+	"gputrain/state"
+	"gputrain/state/checkpoint"
+)
+
+// Limits are made of exactly the last Window updates made up to three steps back, whatever is known of later ones.
+func TestSpikeLimits(t *testing.T) {
+	c := guard{SpikeConfig{Loss: 2, GradNorm: 3, Window: 4, Patience: 10}}
+	var g *checkpoint.Guard
+	feed := func(step int64, loss, norm float64) {
+		before := g
+		var kept checkpoint.Guard
+		if before != nil {
+			kept = *before
+			kept.Loss = append([]float64(nil), before.Loss...)
+		}
+		g = c.after(g, state.Metrics{Step: step, Loss: loss, GradNorm: norm, Finite: true})
+		if before != nil {
+			assert.Equal(t, kept.Loss, before.Loss, "what a checkpoint may have is not touched")
+		}
+	}
+	for step, loss := range []float64{1, 2, 3, 4} {
+		assert.Equal(t, state.Limits{}, c.limits(g, int64(step)+1))
+		feed(int64(step)+1, loss, 10)
+	}
+	assert.Equal(t, state.Limits{}, c.limits(g, 6), "step 4 is too near")
+	// The losses 1, 2, 3, 4: mean 2.5, variance 5/3. Norms of 10 deviate by nothing, which counts as a hundredth.
+	want := state.Limits{Loss: 2.5 + 2*math.Sqrt(5.0/3), GradNorm: 10 + 3*0.1}
+	near := func(want, got state.Limits) {
+		assert.InDelta(t, want.Loss, got.Loss, 1e-12)
+		assert.InDelta(t, want.GradNorm, got.GradNorm, 1e-12)
+		assert.Zero(t, got.UpdateNorm)
+	}
+	near(want, c.limits(g, 7))
+	feed(5, 1000, 10)
+	feed(6, -1000, 10)
+	near(want, c.limits(g, 7))
+	assert.Greater(t, c.limits(g, 8).Loss, 1000.0)
+	assert.Len(t, g.Steps, 6)
+
+	// What is left out does not count.
+	last := *g
+	g = c.after(g, state.Metrics{Step: 7, Loss: 1e9, Finite: true, Spikes: optim.SpikeLoss})
+	g = c.after(g, state.Metrics{Step: 8, Loss: math.NaN()})
+	assert.Equal(t, last.Loss, g.Loss)
+	assert.EqualValues(t, 1, g.Spikes)
+	assert.EqualValues(t, 1, g.InARow)
+	feed(9, 1, 10)
+	assert.Zero(t, g.InARow)
+	assert.EqualValues(t, 1, g.Spikes)
+
+	assert.Nil(t, guard{}.after(nil, state.Metrics{Finite: true}), "nothing is kept where nothing is asked for")
+}
+
+func TestSpikeConfigErrors(t *testing.T) {
+	for says, c := range map[string]SpikeConfig{
+		"spike_loss: found -1":        {Loss: -1},
+		"spike_grad_norm: found NaN":  {GradNorm: math.NaN()},
+		"spike_update_norm: found +I": {UpdateNorm: math.Inf(1)},
+		"spike_window: found 1":       {Window: 1},
+		"spike_patience: found -1":    {Patience: -1},
+	} {
+		run := tinyRun(t, t.TempDir())
+		run.Spikes = c
+		assert.ErrorContains(t, run.Validate(), says)
+	}
+}
+
+// spiked is tinyRun with limits on everything that no step of its own exceeds.
+func spiked(t testing.TB, dir string) Config {
+	c := tinyRun(t, dir)
+	c.Spikes = SpikeConfig{Loss: 40, GradNorm: 40, UpdateNorm: 40, Window: 3, Patience: 2}
+	return c
+}
+
+// shock multiplies a parameter for the length of a step: the loss of the step is beyond all measure, and what comes after it is not touched.
+func shock(t testing.TB, steps ...int64) Hook {
+	const path = "wte.weight"
+	var good []float32
+	return HookFunc(func(ctx context.Context, e Event) error {
+		params := func() interface {
+			Read(context.Context, string) ([]float32, error)
+			Write(string, []float32) error
+		} {
+			return e.State.(*state.TrainState).Params()
+		}
+		if e.Kind == StepEnd && good != nil {
+			assert.NoError(t, params().Write(path, good), "the update was left out, so that this is what was")
+			good = nil
+		}
+		if e.Kind != StepBegin || ctx.Err() != nil {
+			return nil
+		}
+		for _, step := range steps {
+			if e.Step != step-1 {
+				continue
+			}
+			var err error
+			if good, err = params().Read(ctx, path); err != nil {
+				return err
+			}
+			bad := append([]float32(nil), good...)
+			for i := range bad {
+				bad[i] *= 300
+			}
+			return params().Write(path, bad)
+		}
+		return nil
+	})
+}
+
+// A spike is left out on the device, said and logged as it was measured; a run that is stopped and goes on decides as one that is not.
+func TestSpikesAreLeftOut(t *testing.T) {
+	dev := gputest.Device(t)
+	dir := t.TempDir()
+	var out bytes.Buffer
+	c := spiked(t, dir)
+	c.Output, c.Hooks = &out, []Hook{shock(t, 9)}
+	_, err := Run(t.Context(), dev, c)
+	require.NoError(t, err)
+	steps, _, err := ReadMetrics(dir)
+	require.NoError(t, err)
+	for i, m := range steps {
+		if i == 8 {
+			continue
+		}
+		assert.Empty(t, m.LeftOut, "step %d", i+1)
+		assert.NotZero(t, m.UpdateNorm)
+	}
+	assert.Contains(t, steps[8].LeftOut, "loss")
+	assert.EqualValues(t, 1, steps[8].Spikes)
+	assert.Greater(t, float64(steps[8].Loss), 10.0, "what was measured is logged")
+	assert.EqualValues(t, 1, steps[11].Spikes)
+	assert.Zero(t, steps[11].Skipped)
+	assert.Contains(t, out.String(), "step 9: loss ")
+	assert.Contains(t, out.String(), "the update is left out (1 in a row, 2 is the end)")
+	record, err := checkpoint.ReadRecord(checkpoint.OS, filepath.Join(dir, checkpointsDir, checkpoint.DirName(12)))
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, record.Run.Guard.Spikes)
+	want := outcomeOf(t, dir)
+
+	for _, stop := range []int64{2, 6, 7, 8, 9, 10} {
+		dir := t.TempDir()
+		c := spiked(t, dir)
+		ctx, hook := stopAt(StepBegin, stop)
+		c.Hooks = []Hook{hook, shock(t, 9)}
+		_, err := Run(ctx, dev, c)
+		require.ErrorIs(t, err, ErrStopped)
+		c.Hooks = []Hook{shock(t, 9)}
+		resumed, err := Run(t.Context(), dev, c)
+		require.NoError(t, err)
+		require.NotZero(t, resumed.Resumed)
+		require.Equal(t, want, outcomeOf(t, dir), "stopped at step %d", stop)
+	}
+}
+
+func TestSpikesInARowEndTheRun(t *testing.T) {
+	c := spiked(t, t.TempDir())
+	c.Hooks = []Hook{shock(t, 8, 9)}
+	result, err := Run(t.Context(), gputest.Device(t), c)
+	var diverged *DivergedError
+	require.ErrorAs(t, err, &diverged)
+	assert.EqualValues(t, 9, diverged.Step)
+	assert.EqualValues(t, 2, diverged.Skipped)
+	assert.NotZero(t, diverged.Spikes&optim.SpikeLoss)
+	assert.ErrorContains(t, err, "raise the spike limits")
+	assert.Equal(t, 4, result.Reason.ExitCode())
+	assert.EqualValues(t, 6, newestStep(t, c.Dir))
+}
+
+// Limits that leave nothing out change no bit but where they are written down.
+func TestGuardsThatDoNotStrikeChangeNothing(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		want := undisturbed(t, dev)
+		c := spiked(t, t.TempDir())
+		_, err := Run(t.Context(), dev, c)
+		require.NoError(t, err)
+		got := outcomeOf(t, c.Dir)
+		for _, file := range []string{"model.safetensors", "optimizer.safetensors"} {
+			assert.Equal(t, want.checkpoint[file], got.checkpoint[file], file)
+		}
+		assert.Equal(t, want.samples, got.samples)
+	})
+}

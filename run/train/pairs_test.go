@@ -1,0 +1,98 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/model"
+	"gputrain/run/data"
+	"gputrain/run/data/texts"
+)
+
+// pairsRun is a run that learns pairs, with adapters of its network, in microbatches of a pair.
+func pairsRun(t *testing.T, prefer model.Objective, base string) Config {
+	t.Helper()
+	c := tinyRun(t, t.TempDir())
+	var rows strings.Builder
+	for i := range 24 {
+		fmt.Fprintf(&rows, "{\"prompt\": [%d, 7], \"chosen\": [%d, 9], \"rejected\": [%d, %d, 8]}\n", i+1, 3*i+1, 2*i+5, i+30)
+	}
+	file := filepath.Join(t.TempDir(), "pairs.jsonl")
+	require.NoError(t, os.WriteFile(file, []byte(rows.String()), 0o666))
+	corpus, err := texts.Open(t.Context(), texts.Config{JSONL: []string{file}, Format: data.FormatPairs, Vocab: 256, Validation: 0.2, Context: 16})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
+	c = upon(t, c, base)
+	c.State.Objective, c.State.Microbatches = prefer, 3
+	c.Train, c.Validation = corpus.Train, corpus.Validation
+	c.Steps, c.EvalEvery, c.SaveEvery, c.SampleEvery, c.Sample.Tokens = 4, 2, Every(2), 0, 0
+	return c
+}
+
+// TestPairsOnStagesAndRanks stops a run on pairs at each step and goes on, cuts its model in two, and gives its microbatches to two ranks, and all of it
+// at once: losses, figures of pairs in steps and evaluations, and parameters have the bits of one device that nothing has disturbed.
+func TestPairsOnStagesAndRanks(t *testing.T) {
+	t.Setenv("GPUTRAIN_TEXELS", "off")
+	dev, base := gputest.Device(t), filepath.Join(t.TempDir(), "base")
+	exportDrawn(t, base, tinyRun(t, "").State.Definition)
+	losses := []model.Objective{{Loss: "sigmoid", Numbers: map[string]float64{"beta": 0.5, "label_smoothing": 0.1}}, {Loss: "orpo", Numbers: map[string]float64{"orpo_lambda": 0.3}}}
+	if testing.Short() {
+		losses = losses[:1]
+	}
+	for _, prefer := range losses {
+		whole := pairsRun(t, prefer, base)
+		_, err := Run(t.Context(), dev, whole)
+		require.NoError(t, err)
+		want := leftBy(t, whole.Dir)
+		steps, evals, err := ReadMetrics(whole.Dir)
+		require.NoError(t, err)
+		require.Len(t, evals, 2)
+		assert.EqualValues(t, 3*len(steps), steps[len(steps)-1].Tokens, "three pairs a step")
+		assert.EqualValues(t, 3, evals[0].Tokens, "six rows of 16 are 96 of the 100 tokens of an evaluation")
+		assert.NotEqual(t, evals[0].Figures["margin"], evals[1].Figures["margin"])
+		for k, row := range []struct {
+			name          string
+			ranks, stages int
+			stops         []int64
+		}{
+			{"stopped", 1, 1, []int64{1, 2, 3}},
+			{"on two stages", 1, 2, nil},
+			{"on two ranks", 2, 1, nil},
+			{"stopped on two ranks of two stages", 2, 2, []int64{2}},
+		} {
+			if testing.Short() && k < 3 {
+				continue // the last row is all of the others at once
+			}
+			t.Run(prefer.Loss+" "+row.name, func(t *testing.T) {
+				c := pairsRun(t, prefer, base)
+				target := Target(oneDevice{device: dev})
+				if row.stages == 2 {
+					target = Pipelined([]*gpu.Device{dev, dev}, twoStages(t, c.State))
+				}
+				for _, step := range append(row.stops, 0) {
+					c.Hooks = nil
+					if step > 0 {
+						c.Hooks = []Hook{on(StepEnd, step, func(context.Context, Event) error { return ErrStopped })}
+					}
+					for rank, err := range alike(t, target, row.ranks, c) {
+						if step > 0 {
+							require.ErrorIs(t, err, ErrStopped, "rank %d", rank)
+						} else {
+							require.NoError(t, err, "rank %d", rank)
+						}
+					}
+				}
+				requireSame(t, want, leftBy(t, c.Dir))
+			})
+		}
+	}
+}

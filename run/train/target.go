@@ -1,0 +1,271 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/model"
+	"gputrain/pipeline"
+	"gputrain/pipeline/partition"
+	"gputrain/pipeline/ranks/mesh"
+	"gputrain/run/data"
+	"gputrain/state"
+	"gputrain/state/checkpoint"
+)
+
+// State is a model in training as a run sees it: a *state.TrainState on one device, or one whose tensors lie on several. It is used from one
+// goroutine, and its methods do what those of *state.TrainState do. One that is cut into stages may also have
+//
+//	StageUse() (state.StageUse, bool)
+//
+// which tells how the stages spent the time of the newest step whose metrics TrainStep or Drain has returned.
+type State interface {
+	Step() int64
+	Value(ctx context.Context) (state.Value, error)
+	Rehearse(ctx context.Context, times int) (time.Duration, error)
+	Submits() [][]gpu.Planned
+	TrainStep(ctx context.Context, batch data.Batch) ([]state.Metrics, error)
+	SetLimits(l state.Limits)
+	SetScale(scale float64)
+	Drain(ctx context.Context) ([]state.Metrics, error)
+	Evaluate(ctx context.Context, e *data.Evaluation) (state.EvalResult, error)
+	Evaluations(ctx context.Context, e *data.Evaluation) iter.Seq2[state.EvalResult, error]
+	BatchLosses(ctx context.Context, e *data.Evaluation) ([]state.BatchLoss, error)
+	Decoder
+	CopyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error)
+	Stream(ctx context.Context, run checkpoint.Run, write func(checkpoint.HostCopy)) error
+	CheckSpace(ctx context.Context, dir string, count int) (each, free uint64, err error)
+	FirstNonFinite(ctx context.Context) (string, error)
+	Release()
+}
+
+// Target is what a run trains on: one device (Run makes it), or several. It belongs to the caller, and outlives the states it makes.
+type Target interface {
+	// Plan tells what a state would take, before anything is taken. An error is one of the configuration; what does not fit is for Create and Load to
+	// refuse.
+	Plan(ctx context.Context, c state.Config) (Planned, error)
+	// Adapter names the adapters as state.AdapterName does: checkpoints of another name were computed with other bits.
+	Adapter() string
+	// Create makes the state of step 0; params nil draws the parameters from the configuration's seed.
+	Create(ctx context.Context, c state.Config, params []buffers.Host) (State, error)
+	// Begin makes the state that goes on from a value, and takes that over. After an error the value is as it was.
+	Begin(ctx context.Context, c state.Config, v state.Value) (State, error)
+	// Load makes the state that a checkpoint has, whatever target wrote it.
+	Load(ctx context.Context, c state.Config, dir string) (State, checkpoint.Record, error)
+	// Devices are those of the stages, in their order; one may be several stages'.
+	Devices() []*gpu.Device
+}
+
+// Planned is what a state would take.
+type Planned struct {
+	Stages   []StagePlan // one where the model is not cut
+	Fits     bool        // there is room for it
+	Host     state.HostPlan
+	Commands int // that a step gives to a device; 0: nobody has counted
+}
+
+// bytes is what the stages take together.
+func (p Planned) bytes() (sum uint64) {
+	for _, s := range p.Stages {
+		sum += s.Bytes
+	}
+	return sum
+}
+
+// StagePlan says in words and figures what a stage is to take.
+type StagePlan struct {
+	Adapter string // with its driver
+	Holds   string // of the model, "wte to h.3"; "" for all of it
+	Bytes   uint64 // of device memory
+	Memory  string // these in their parts, "params 1.0 MiB, gradients 1.0 MiB, ..."
+}
+
+var errNoDevice = errors.New("train: device: found none, wanted one of gpu.Open")
+
+// oneDevice is the target of Run.
+type oneDevice struct {
+	device *gpu.Device
+	taken  uint64 // bytes of what the run begins with
+}
+
+func (o oneDevice) Plan(ctx context.Context, c state.Config) (p Planned, err error) {
+	if o.device == nil {
+		return p, errNoDevice
+	}
+	job, err := state.NewJob(c)
+	if err != nil {
+		return p, err
+	}
+	dry, err := state.Dry(ctx, job, gpu.Dry(o.device.Limits()))
+	if err != nil {
+		return p, err
+	}
+	defer dry.Release()
+	memory := dry.Memory()
+	copied, err := dry.CopyBytes()
+	a := o.device.Adapter()
+	return Planned{
+		Stages: []StagePlan{{Adapter: a.String() + ", driver " + a.Driver, Bytes: memory[0].Total(), Memory: memory[0].String()}},
+		Fits:   state.FitsMemory(o.Devices(), memory, o.taken), Host: state.PlanHost(o.Devices(), memory, copied), Commands: commandsOf(dry.Submits()[0]),
+	}, err
+}
+
+// commandsOf is how many commands the submits of a step have.
+func commandsOf(submits []gpu.Planned) (n int) {
+	for _, s := range submits {
+		n += s.Times * s.Dispatches
+	}
+	return n
+}
+
+func (o oneDevice) Adapter() string { return state.AdapterName(o.device) }
+
+func (o oneDevice) Create(ctx context.Context, c state.Config, params []buffers.Host) (State, error) {
+	job, err := state.NewJob(c)
+	if err != nil {
+		return nil, err
+	}
+	s, err := state.CreateFrom(ctx, o.device, job, params)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (o oneDevice) Begin(ctx context.Context, c state.Config, v state.Value) (State, error) {
+	p, err := v.Placement()
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Equal(p.Devices, o.Devices()) {
+		return nil, fmt.Errorf("train: value: found it on %s, wanted it on the device of the run: Place it there", state.AdapterName(p.Devices...))
+	}
+	s, err := state.Train(ctx, v, c)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (o oneDevice) Load(ctx context.Context, c state.Config, dir string) (State, checkpoint.Record, error) {
+	s, record, err := state.Load(ctx, o.device, c, dir)
+	if err != nil {
+		return nil, record, err
+	}
+	return s, record, nil
+}
+
+func (o oneDevice) Devices() []*gpu.Device { return []*gpu.Device{o.device} }
+
+// distinct is each device once.
+func distinct(devices []*gpu.Device) (out []*gpu.Device) {
+	for _, d := range devices {
+		if !slices.Contains(out, d) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// Pipelined is the target of a run whose model is cut into stages: devices[i] is stage i's, and may be several stages'. Of the configuration
+// State is left out; it is the run's.
+func Pipelined(devices []*gpu.Device, c pipeline.Config) Target { return pipelined{devices, c} }
+
+type pipelined struct {
+	devices []*gpu.Device
+	config  pipeline.Config
+}
+
+func (p pipelined) with(c state.Config) pipeline.Config {
+	p.config.State = c
+	return p.config
+}
+
+// Plan tells what the stages are to take, in their order.
+func (p pipelined) Plan(ctx context.Context, c state.Config) (out Planned, err error) {
+	memory, host, fits, err := pipeline.Plan(ctx, p.with(c), p.devices)
+	out.Fits, out.Host = fits, host
+	for i, m := range memory {
+		a := p.devices[i].Adapter()
+		out.Stages = append(out.Stages, StagePlan{Adapter: where(c.Mesh, i) + a.String() + ", driver " + a.Driver, Holds: p.holds(c, i), Bytes: m.Total(), Memory: m.String()})
+	}
+	return out, err
+}
+
+// where names the ranks that have a stage, one of each replica but of no more than namedReplicas; "" where they all are in one process.
+func where(m *mesh.Mesh, stage int) string {
+	if !m.Spread() {
+		return ""
+	}
+	var names []string
+	_, replicas := m.Replica()
+	for replica := range min(replicas, namedReplicas) {
+		names = append(names, m.Name(m.RankOf(replica, stage)))
+	}
+	if more := replicas - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ") + ": "
+}
+
+// namedReplicas is how many replicas are named one by one.
+const namedReplicas = 4
+
+// holds names what a stage has of the model, part by part.
+func (p pipelined) holds(c state.Config, stage int) string {
+	built, err := c.Definition.Build(1, 1, model.Options{Loss: true})
+	if err != nil {
+		return ""
+	}
+	units, err := partition.Units(built)
+	if err != nil {
+		return ""
+	}
+	var parts []string
+	for part, units := range p.config.Assignment.Units(units) {
+		if part%p.config.Assignment.Stages != stage || len(units) == 0 {
+			continue
+		}
+		text := units[0].Name
+		if n := len(units); n > 1 {
+			text = fmt.Sprintf("%s to %s", text, units[n-1].Name)
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (p pipelined) Adapter() string { return state.AdapterName(p.devices...) }
+
+func (p pipelined) Create(ctx context.Context, c state.Config, params []buffers.Host) (State, error) {
+	s, err := pipeline.Create(ctx, p.devices, p.with(c), params)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (p pipelined) Begin(ctx context.Context, c state.Config, v state.Value) (State, error) {
+	s, err := pipeline.Train(ctx, p.devices, p.with(c), v)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (p pipelined) Load(ctx context.Context, c state.Config, dir string) (State, checkpoint.Record, error) {
+	s, record, err := pipeline.Load(ctx, p.devices, p.with(c), dir)
+	if err != nil {
+		return nil, record, err
+	}
+	return s, record, nil
+}
+
+func (p pipelined) Devices() []*gpu.Device { return p.devices }
