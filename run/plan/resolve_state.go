@@ -11,7 +11,6 @@ import (
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/run/runfile"
-	"gputrain/run/train"
 	"gputrain/state"
 )
 
@@ -223,7 +222,7 @@ func (p *Plan) laySteps(steps int64) error {
 func (p *Plan) layEvaluations() error {
 	const key = "train.eval_tokens"
 	t := p.Spec.Train
-	n := train.EvaluationTokens(p.State, t.Steps, t.EvalEvery, t.EvalTokens)
+	n := evaluationTokens(p.State, t.Steps, t.EvalEvery, t.EvalTokens)
 	if p.Spec.IsDefault(key) && p.Spec.Data.Validation > 0 && n > 0 && n < t.EvalTokens {
 		if err := p.Spec.Lay(key, strconv.FormatInt(n, 10), "default: all evaluations together read at most half of what training reads"); err != nil {
 			return err

@@ -154,7 +154,7 @@ func Expected(c Config, spent time.Duration, a gpu.Adapter, peak float64, submit
 	for _, n := range flops {
 		all += float64(n)
 	}
-	f, err := guessed(c, 0, all, commandsOf(submits), paced(a, peak*ofPeak))
+	f, err := guessed(c, 0, all, commandsOf([][]gpu.Planned{submits}), paced(a, peak*ofPeak))
 	f.spent = spent
 	return f.whole(), err
 }

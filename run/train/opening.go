@@ -23,7 +23,6 @@ type opening struct {
 	decided reschedule
 	earlier *earlier // nil: it is not read yet
 	notes   []string // what there is to say of ranks
-	fits    bool     // by plan the devices have what the run takes; else it is refused where it would take that, and nothing is measured for it
 }
 
 // start takes the run directory, makes sure that all ranks are of one run, and opens it.

@@ -11,6 +11,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/internal/terminal"
+	"gputrain/run/fit"
 )
 
 // Files of a run directory beside run.yaml and checkpoints.
@@ -172,7 +173,7 @@ type reporter struct {
 	team    *team
 	times   *times
 	facts   facts
-	planned Planned
+	takes   fit.Takes
 	work    []work
 	decided []decision // of the schedule
 	resumed int64      // the step that this process went on from
@@ -225,7 +226,7 @@ func (r *reporter) memory() (rows []memory) {
 		}
 		for stage, at := range devices {
 			if at == d {
-				m.planned += r.planned.Stages[stage].Bytes
+				m.planned += r.takes.Memory[stage].Total()
 			}
 		}
 		counted := d.Counters()
@@ -240,14 +241,14 @@ func (r *reporter) memory() (rows []memory) {
 
 // processBytes is what was planned for the process: with the buffers of devices that share the machine's memory.
 func (r *reporter) processBytes() uint64 {
-	h := r.planned.Host
+	h := r.takes.Host
 	bytes := h.Program + h.Staging
 	if h.Copies(r.config.SaveAsync) {
 		bytes += h.Copy
 	}
 	for stage, d := range r.team.target.Devices() {
 		if !d.Dry() && d.Adapter().Shares() {
-			bytes += r.planned.Stages[stage].Bytes
+			bytes += r.takes.Memory[stage].Total()
 		}
 	}
 	return bytes

@@ -1,4 +1,4 @@
-package train
+package plan
 
 import (
 	"testing"
@@ -28,6 +28,6 @@ func TestEvaluationTokens(t *testing.T) {
 		"whole pairs":        {pairs, 10, 3, 600},
 		"none":               {of, 10, 0, 0},
 	} {
-		assert.Equal(t, c.want, EvaluationTokens(c.config, c.steps, c.every, 5000), name)
+		assert.Equal(t, c.want, evaluationTokens(c.config, c.steps, c.every, 5000), name)
 	}
 }
