@@ -11,7 +11,7 @@ import (
 	"gputrain/buffers/array"
 	"gputrain/buffers/nf4"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // quantized is a matrix in nf4 as a file has it.
