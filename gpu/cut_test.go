@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // A submit takes commands for as long as it is expected to stay within the limit; what takes longer by itself has a submit of its own.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers/array"
-	"gputrain/buffers/nf4"
+	"gputrain/internal/nf4"
 )
 
 // codes decodes every code of a floating point format of 1 + exponent + mantissa bits that is a number, in the order of the codes without sign.

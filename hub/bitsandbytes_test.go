@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers/array"
-	"gputrain/buffers/nf4"
 	"gputrain/buffers/safetensors"
 	"gputrain/hub/bitsandbytes"
+	"gputrain/internal/nf4"
 	. "gputrain/model"
 )
 

@@ -12,7 +12,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/prng"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // TestUnitsFollowGoldenCases has the values of an independent oracle for single matrices on a device.

@@ -12,7 +12,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/prng"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // The dense sides draw with k1 of their blocks, Skew with its two halves.

@@ -6,7 +6,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // TestBlockSizes: every kind of leaf with blocks of one element, of sizes that are no multiple of four, and larger than any leaf.

@@ -10,9 +10,9 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/array"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
 	"gputrain/graph/compile"
+	"gputrain/internal/gputest"
 )
 
 // onDevice runs a built graph once and returns its named values and its gradients by path.

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 )
 
 // stepFeeds are numbers for every input of a small definition and the parameters given.

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // The last two of numpy.argsort(shape, kind="stable"), worked out by hand: of equal sides the later axis is the larger.

@@ -12,7 +12,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/array"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/optim"
 )
 

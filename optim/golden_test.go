@@ -16,7 +16,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/optim"
 )
 

@@ -11,7 +11,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/array"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/optim"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/optim"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/pipeline/schedule"

@@ -8,7 +8,7 @@ import (
 
 	"gputrain/buffers/histogram"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/pipeline/schedule"
 	"gputrain/run/data"

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"

@@ -15,8 +15,8 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/run/data"

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // openGLOnly hides Vulkan's drivers from a command, and skips the test where something better than OpenGL on the processor is left, or nothing.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // patience bounds every wait for the program; it is only ever used up by a failure.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/internal/system"
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
 	"gputrain/hub/gguf"
+	"gputrain/internal/gputest"
 	"gputrain/run/setup"
 	"gputrain/text/chat"
 	"gputrain/text/tokenizer"

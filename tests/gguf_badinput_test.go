@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
 	"gputrain/hub/gguf"
+	"gputrain/internal/gputest"
 )
 
 // Whatever is wrong with a GGUF file, one line says what, and what helps; nothing is written.

@@ -21,7 +21,7 @@ import (
 // A package is of the longest name here that it has as its beginning.
 var layers = []string{
 	"cmd", "run", "pipeline/ranks/cluster", "pipeline", "state", "state/checkpoint", "pipeline/ranks/mesh", "pipeline/ranks/transport",
-	"run/data/texts", "run/data", "text/chat", "text", "hub", "model", "graph", "optim", "kron", "buffers", "gpu", "shaders", "internal",
+	"run/data/texts", "run/data", "text/chat", "text", "hub", "model", "graph", "optim", "kron", "buffers", "internal/gputest", "gpu", "shaders", "internal",
 }
 
 // imported is what `go list -json` says of a package.
@@ -47,7 +47,7 @@ func TestImportsPointDown(t *testing.T) {
 		}
 		for _, to := range slices.Concat(p.TestImports, p.XTestImports) {
 			// Any test may open a device, and hold a parser to a bound.
-			if to != "gputrain/gpu/gputest" && to != "gputrain/tests/frugal" {
+			if to != "gputrain/internal/gputest" && to != "gputrain/tests/frugal" {
 				assert.NoError(t, edge(p.ImportPath, to))
 			}
 		}

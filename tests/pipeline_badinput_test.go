@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // staged is the command that trains run.yaml in stages, with values set.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // A tokenizer goes with a run to the end: its checkpoints and what is exported of them have its files, and whatever writes or measures text reads it there. A

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
 	"gputrain/hub"
+	"gputrain/internal/gputest"
 	"gputrain/run/setup"
 	"gputrain/run/train"
 	"gputrain/state"

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"gputrain/buffers/nf4"
+	"gputrain/internal/nf4"
 )
 
 // Format is a way to keep numbers: DType counts those of storage, and Modes are what a network may be trained for.
@@ -27,18 +27,8 @@ type Format struct {
 	Doc          string // of Bases: what the run file says
 }
 
-// Nested are scales in eight bits, which Nest makes.
+// Nested are scales in eight bits.
 type Nested = nf4.Nested
-
-var Nest = nf4.Nest
-
-// DynamicMap are the numbers of [-1, 1], unsigned of [0, 1], ascending, that U8 and nested scales stand for.
-func DynamicMap(unsigned bool) *[256]float32 {
-	if unsigned {
-		return &nf4.Unsigned
-	}
-	return &nf4.Map
-}
 
 // DType is the storage type of an array's elements: a Format. Arithmetic on the device is f32 whatever the storage.
 type DType uint8

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/internal/caught"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/pipeline/ranks/transport"

@@ -16,8 +16,8 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
-	"gputrain/gpu/gputest"
 	"gputrain/hub"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 )
 

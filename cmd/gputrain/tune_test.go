@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/cmd/gputrain/tuning"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/internal/system"
 	"gputrain/model"
 	"gputrain/run/data/texts"

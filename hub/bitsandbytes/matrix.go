@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"gputrain/buffers/array"
-	"gputrain/buffers/nf4"
 	"gputrain/buffers/safetensors"
+	"gputrain/internal/nf4"
 	"gputrain/internal/stranger"
 	"gputrain/internal/suggest"
 )

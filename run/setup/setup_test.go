@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
 	"gputrain/run/runfile"

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"

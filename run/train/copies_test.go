@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/gpu/gputest"
 	"gputrain/run/fit"
+	"gputrain/internal/gputest"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )

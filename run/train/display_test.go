@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 func status(step int64) Status {

@@ -15,7 +15,7 @@ import (
 
 	"gputrain/buffers/histogram"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/pipeline/ranks/mesh"
 	"gputrain/pipeline/ranks/transport"
 	"gputrain/run/data"

@@ -18,7 +18,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/optim"
 	"gputrain/run/data/texts"
 	"gputrain/state/checkpoint"

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/internal/system"
 	"gputrain/run/data"
 	"gputrain/state"

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // TestTwinFollowsAdapters holds the graph with adapters, the merged matrices, and the rates of LoRA+ against cases, in float64; and what a case must catch.

@@ -6,12 +6,12 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/array"
-	"gputrain/buffers/nf4"
 	"gputrain/buffers/safetensors"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/hub/bitsandbytes"
+	"gputrain/internal/nf4"
 )
 
 // runNF4 compares the matrix that bitsandbytes has stored with what it stands for: as the host reads it, and as the products of the device do, forward and

@@ -15,8 +15,8 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/optim"
 )

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // Models that are cut in two follow the cases within the tolerances of one device, and a case of other numbers is caught there too.

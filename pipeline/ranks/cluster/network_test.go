@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/pipeline/ranks/mesh"
 	"gputrain/pipeline/ranks/transport"
 	"gputrain/state"

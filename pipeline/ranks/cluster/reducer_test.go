@@ -14,7 +14,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/pipeline/ranks/mesh"
 	"gputrain/pipeline/ranks/transport"
 	"gputrain/state"

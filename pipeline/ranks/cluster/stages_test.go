@@ -16,7 +16,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	gpt "gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"

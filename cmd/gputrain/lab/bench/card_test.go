@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph/compile"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/run/train"
 	"gputrain/state"
