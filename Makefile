@@ -5,7 +5,7 @@ BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
 SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' -o -path './cmd/*' -type f | grep -v '^./tools/') go.mod go.sum
 
-.PHONY: build dist dist-darwin-arm64 dist-again test-windows test-arm64 window licenses train test test-page test-window check sizes corpus mixed netns slurm same isa isa-shims matrix-units llama fmt fuzz soak matrix bench adapter clean
+.PHONY: build dist dist-darwin-arm64 dist-again test-windows test-arm64 window licenses train test test-page test-window check sizes corpus mixed netns slurm same isa isa-shims matrix-units llama pages fmt fuzz soak matrix bench adapter clean
 
 build: $(BIN)
 
@@ -99,6 +99,10 @@ check: adapter
 # adapter is needed; check runs it too.
 sizes:
 	$(GO) test -count=1 -run '^TestSizes$$' ./cmd/gputrain
+
+# pages writes the tables of keys in docs/run-file.md from the tags of the run file's structs.
+pages:
+	$(GO) test -count=1 -run '^TestPageHasEveryKey$$' ./run/runfile -update
 
 # corpus opens a made corpus of SIZE GiB as bytes, and a fortieth of it with a tokenizer and as JSONL, and tells what each start reads and takes. It needs
 # an eighth of SIZE on the disk of temporary files.

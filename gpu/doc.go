@@ -16,6 +16,17 @@
 //  5. Commands take effect in the order recorded, programs in the order submitted, a Write before the next submit.
 //  6. At most two submits are under way.
 //
+// On software adapters a program may read its operands as texels (texels.go): Mesa compiles a load from a storage buffer to a loop over lanes, but a
+// read of a storage texture to straight vector loads. shaders.Texels rewrites a kernel's source at the binding and its reads, so there is one source
+// for each kernel, and adapters without texels get it byte for byte as written. Which kernels use them follows from a measured ratio of the two
+// loads (texelprobe.go), from Kernel.Reuse and from sizes. Only loads change, so a run need not record the choice.
+//
+// A kernel with matrix units is WGSL like any other. It calls the functions of shaders/shared/matrix.wgsl, whose bodies do by plain code what a unit
+// does, so the kernel runs and is tested on every adapter. Where units are on, matrix_module.go puts instructions in place of the calls as the
+// pipeline is made; bindings, hazards, memory and read-backs stay the library's. What this relies on is probed when a device is opened
+// (matrixprobe.go): one module a pipeline, made on the calling thread; which invocations are a subgroup; that operands round to even; that f16
+// below its normal numbers counts. Where something does not hold, the units are off and a line says why.
+//
 // A Device without hardware, Dry, checks and prints recordings; tests of other packages compare them as text.
 //
 // The library underneath is wgpu-native 0.19 as github.com/cogentcore/webgpu links it. Of that binding only the library

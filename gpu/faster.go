@@ -11,7 +11,7 @@ import (
 // Class tells adapters apart whose speeds differ by a factor, slowest first.
 type Class int
 
-// OpenGL on a processor is 1.3 to 5 times as slow as Vulkan on the same one, by machine: see docs/benchmarks.md.
+// OpenGL on a processor is 1.3 to 5 times as slow as Vulkan on the same one, by machine: see tools/lab-book.md.
 const (
 	SoftwareGL Class = iota // OpenGL on a processor
 	Software                // Vulkan, or another native API, on a processor

@@ -12,4 +12,9 @@
 // class lie in stacks, and one dispatch treats a stack, so that their number does not grow with the layers. Random
 // numbers are addressed by global block index and element; a model gives the same bits however its leaves are spread
 // over devices.
+//
+// A block is stored at its true size, rounded up to a quarter octave, and still has the numbers of a full block. Ql and Qr are state; QlᵀQl and
+// QrᵀQr are kept beside them, and computed again after each refresh and after a restore. Of a symmetric product half is computed. Which updates
+// refresh is a function of their number, so a resumed run decides alike; an update without a refresh is a program of its own, made before the first
+// step.
 package kron

@@ -181,7 +181,7 @@ func (p Product) check() error {
 }
 
 // variant is a function of the type of adapter and the shape. On a software adapter a vec4 load costs about 80 cycles for eight
-// invocations and a multiply-add a little over one (docs/benchmarks.md), so the largest tile that does not stick out too far is the
+// invocations and a multiply-add a little over one (tools/lab-book.md), so the largest tile that does not stick out too far is the
 // fastest. GPUs share operands through workgroup memory; small matrices would leave most of its tile empty.
 func (p Product) variant(dev *gpu.Device) productVariant {
 	smaller := min(p.C.Rows, p.C.Cols)

@@ -32,4 +32,9 @@
 // New elements are values of type Element, made a Transform by Elementwise. What is not elementwise is an operator (factored statistics,
 // orthogonal steps, the factors of package kron): it ends one fused kernel and begins the next, with the update in a tree of its own between
 // them. Route sends leaves to one of two transformations, and elements may ask for sums over the leaf at hand.
+// State on a route covers only its leaves, in a layout that matches the params slab by slab. A whole optimizer is, for example,
+//
+//	gradient -> [accumulate, norm, clip, momentum] -> Kronecker factors -> [limit by leaf, decay, rate, decay] -> params
+//
+// with what is in brackets fused. State in eight bits is read and written by the same kernel, with a workgroup for each block of codes.
 package optim

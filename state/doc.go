@@ -19,6 +19,15 @@
 // give the gradient of one large batch, however unequal their numbers of tokens. Results are read a step late; two steps may be in
 // flight.
 //
+// The kernel of an update reads a flag that the norm pass has set: where the loss or the gradient is not finite, or beyond a limit of the loop
+// (train.spike_loss), it changes nothing. Limits come of steps at least three old, so they never depend on results in flight. A goroutine waits for
+// the results from the submit on, so the time of their arrival, which is the time of the step, is known even if the caller looks later.
+//
+// Parameters are read from their files a few megabytes at a time, widened and uploaded on all processors (buffers.Tree.WriteAll): each once, each
+// stage its own, and no array of the host ever has a whole tensor. Samples advance token by token (graph.CachedAttention): keys and values stay on
+// the device, in buffers shared by a program for up to 64 tokens and a program for one token. When the window is full, the model reads its newer half
+// again.
+//
 // Its form on disk is that of package checkpoint, which says nothing of how many devices the tensors lay on: [Snapshot] writes it from any number
 // of them, and [ReadCheckpoint] reads it for any other number, each with some of the leaves and some rows of what the leaves share.
 // [TrainState.Save] writes at once; [TrainState.CopyToHost] makes what a [checkpoint.Saver] writes while training goes on.

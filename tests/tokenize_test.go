@@ -57,12 +57,12 @@ func runPage(t *testing.T, page string, least int, prepare func(dir string), env
 	return p
 }
 
-// runBlocks runs the commands of a page in the place of a page, and tells how many there are.
+// runBlocks runs the commands of a page in the place of a page, and tells how many there are. A line that ends with a backslash goes on in the next.
 func runBlocks(t *testing.T, p *place, page string, env ...string) (commands int) {
 	t.Helper()
 	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(read(t, page), -1) {
 		for _, shown := range strings.Split("\n"+block[1], "\n$ ")[1:] {
-			line, want, _ := strings.Cut(shown, "\n")
+			line, want, _ := strings.Cut(strings.ReplaceAll(shown, "\\\n", ""), "\n")
 			c := exec.Command("sh", "-c", line)
 			c.Dir, c.Env = p.path("page"), append(os.Environ(), env...)
 			out, err := c.CombinedOutput()

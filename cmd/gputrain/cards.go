@@ -18,7 +18,7 @@ type card struct {
 	unified bool   // with the processor
 }
 
-// cards have the speeds that docs/benchmarks.md derives; those without one are known by their memory alone. Speeds of matrix units are published ones, of
+// cards have the speeds that tools/lab-book.md derives; those without one are known by their memory alone. Speeds of matrix units are published ones, of
 // those that products have tiles for.
 var cards = []card{
 	{"AMD RX 6800 XT", gpu.Speed{FLOPS: 20.7e12, BytesPerSecond: 512e9}, 16 << 30, false},

@@ -16,7 +16,7 @@ import (
 	"gputrain/state"
 )
 
-// BenchmarkManyRanks prints the table of many ranks in docs/benchmarks.md. A name chooses rows: -bench ManyRanks/1.5B,_AdamW.
+// BenchmarkManyRanks prints the table of many ranks in tools/lab-book.md. A name chooses rows: -bench ManyRanks/1.5B,_AdamW.
 func BenchmarkManyRanks(b *testing.B) {
 	small := []string{"model.kind=qwen2", "model.layers=28", "model.width=1536", "model.heads=12", "model.kv_heads=2", "model.intermediate=8960", "model.vocab=151936", "model.tie_head=true"}
 	large := []string{"model.kind=llama", "model.layers=32", "model.width=4096", "model.heads=32", "model.kv_heads=32", "model.intermediate=11008", "model.vocab=32000", "pipeline.stages=8"}

@@ -19,7 +19,7 @@ type matrixTile struct {
 }
 
 // matrixUnits is the variant for units of a shape. Of AMD's and most other cards, registers hold sums of 32 x 64 a subgroup (make isa); of NVIDIA's, 64 x 64,
-// which an H100 multiplies 1.3 to 1.7 times as fast (docs/benchmarks.md). The tiles of lavapipe's, of 8 x 8, are for tests.
+// which an H100 multiplies 1.3 to 1.7 times as fast (tools/lab-book.md). The tiles of lavapipe's, of 8 x 8, are for tests.
 func matrixUnits(unit gpu.MatrixShape, lanes int, registers gpu.Registers) gemmVariant {
 	rows := 32
 	if registers.Budget == 255 {

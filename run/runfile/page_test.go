@@ -1,6 +1,8 @@
 package runfile
 
 import (
+	"flag"
+	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -11,10 +13,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// update writes the tables of keys anew: make pages.
+var update = flag.Bool("update", false, "write the tables of keys in docs/run-file.md")
+
+const (
+	runFilePage = "../../docs/run-file.md"
+	keysBegin   = "<!-- From the tags of run/runfile/run.go, by make pages. Marks of code and links stay. -->\n"
+	keysEnd     = "<!-- end of keys -->\n"
+)
+
 var (
-	keyRow  = regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| `([^|]*)` \\| (.+) \\|$")
-	heading = regexp.MustCompile("(?m)^### `([a-z]+)`: (.+)$")
-	link    = regexp.MustCompile(`\[([^\]]+)\]\([^)]+\.md[^)]*\)`)
+	keyRow = regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| `[^|]*` \\| (.+) \\|$")
+	link   = regexp.MustCompile(`\[([^\]]+)\]\([^)]+\.md[^)]*\)`)
 )
 
 // plainText is what a row of the page looks like: without the marks of code and links.
@@ -22,39 +32,52 @@ func plainText(row string) string {
 	return strings.NewReplacer("`", "", `\|`, "|").Replace(link.ReplaceAllString(row, "$1"))
 }
 
+// keyTables are the tables of all keys, a section each, in the order of the template. A meaning that has the words of the tag stays as it is marked on the page.
+func keyTables(page string) string {
+	meant := map[string]string{}
+	for _, row := range keyRow.FindAllStringSubmatch(page, -1) {
+		meant[row[1]] = row[2]
+	}
+	var out strings.Builder
+	c := New()
+	for section := range reflect.TypeFor[Run]().Fields() {
+		fmt.Fprintf(&out, "\n### `%s`: %s\n\n| key | default | meaning |\n|---|---|---|\n", keyOf(section), section.Tag.Get("doc"))
+		for _, f := range fields {
+			if !strings.HasPrefix(f.key, keyOf(section)+".") {
+				continue
+			}
+			meaning := told(f.doc)
+			if plainText(meant[f.key]) == meaning {
+				meaning = meant[f.key]
+			} else {
+				meaning = strings.ReplaceAll(meaning, "|", `\|`)
+			}
+			fmt.Fprintf(&out, "| `%s` | `%s` | %s |\n", f.key, inline(c.value(f)), meaning)
+		}
+	}
+	return out.String() + "\n"
+}
+
 // docs/run-file.md has a row for every key, with the default in force and what it means, and for nothing else.
 func TestPageHasEveryKey(t *testing.T) {
-	page, err := os.ReadFile("../../docs/run-file.md")
+	page, err := os.ReadFile(runFilePage)
 	require.NoError(t, err)
-	found, order := map[string][2]string{}, []string{}
-	for _, row := range keyRow.FindAllStringSubmatch(string(page), -1) {
-		order = append(order, row[1])
-		assert.NotContains(t, found, row[1], "found two rows, wanted one")
-		found[row[1]] = [2]string{row[2], plainText(row[3])}
+	before, rest, begins := strings.Cut(string(page), keysBegin)
+	tables, after, ends := strings.Cut(rest, keysEnd)
+	require.True(t, begins && ends, "found no tables between %q and %q", keysBegin, keysEnd)
+	if *update {
+		require.NoError(t, os.WriteFile(runFilePage, []byte(before+keysBegin+keyTables(tables)+keysEnd+after), 0o666))
+		return
 	}
-	for _, section := range heading.FindAllStringSubmatch(string(page), -1) {
-		found[section[1]] = [2]string{"", section[2]}
-	}
-	wanted := map[string][2]string{}
-	c := New()
-	var keys []string
-	for _, f := range fields {
-		wanted[f.key] = [2]string{inline(c.value(f)), told(f.doc)}
-		keys = append(keys, f.key)
-	}
-	assert.Equal(t, keys, order, "in the order of the template")
-	// Which families there are is for the registry to say.
-	wanted["model.kind"] = [2]string{wanted["model.kind"][0], "a family of models; gputrain config template lists them"}
-	for i := range reflect.TypeFor[Run]().NumField() {
-		section := reflect.TypeFor[Run]().Field(i)
-		wanted[keyOf(section)] = [2]string{"", section.Tag.Get("doc")}
-	}
-	assert.Equal(t, wanted, found)
+	assert.Equal(t, keyTables(tables), tables, "make pages writes them")
+	assert.Empty(t, keyRow.FindString(before+after), "a key outside of the tables")
+	other := keyTables(strings.Replace(tables, "| updates between", "| steps between", 1))
+	assert.Contains(t, other, "| updates between evaluations", "other words than the tag's do not stay")
 }
 
 // The section on resuming names every key that may change when a run goes on, and no other.
 func TestPageSaysWhatMayChange(t *testing.T) {
-	page, err := os.ReadFile("../../docs/run-file.md")
+	page, err := os.ReadFile(runFilePage)
 	require.NoError(t, err)
 	said := func(from, to string) (keys []string) {
 		_, section, ok := strings.Cut(string(page), from)

@@ -16,6 +16,19 @@
 // Run may be called from any program; the command is one caller. It handles no signals by itself: it stops when its context ends, and
 // [Signals] makes a context that ends at one.
 //
+// opening makes all that the first step needs. A rehearsal then runs each kind of work once, so that drivers compile what they compile at a kernel's
+// first use, and again to time it: the forecast of the run, and the speed by which submits are cut. team is who trains together. trainer is the loop:
+// it handles the figures of step n while step n+1 runs.
+//
+// The loop tells hooks what happens, in order, and hooks may replace state and metrics. A hook that keeps a log (Sync) hears everything, and its log
+// is durable before the checkpoint of the same step. After the hooks the run's own observers get the same events, and beside them what was measured:
+// the journal writes the logs, the display shows lines and the forecast, the reporter collects for report.md. The page and the window follow the
+// files alone. Histograms are counted on the device after a step and read back after the next one.
+//
+// A state is copied to the host for a checkpoint only where the plan (state.HostPlan) has room for it, and the copy is given back as soon as it is
+// written. One save runs at a time, and a failed one ends the run. All ranks read tensors in the order of the files, so that rank 0 writes them as
+// they come.
+//
 // Invariants, each held by a test:
 //
 //  1. The same call again goes on from the newest whole checkpoint. Its end has the bits of a run that never stopped: parameters, optimizer

@@ -8,6 +8,11 @@
 //	replica 1  rank 3       rank 4       rank 5
 //	           a column: gradients of stages 0-1
 //
+// A replica computes a share of the microbatches (state.Config.Share), and a state.Reducer adds up the partial sums of a column along one tree, so that
+// any number of replicas has the same bits. With Config.ShardOptimizer replicas divide the update, too (state/shard.go). Adapters are compared by
+// run/setup/ranks.go: all ranks cut the model by those of replica 0. All ranks make the same calls of a state equally often, decide about memory
+// together, and end together.
+//
 // Rank 0 leads: it writes the run's files and says everything. Where ranks meet, each says that it goes on or why it does not, so that an error of one is
 // known to all. Every wait ends, by an error that names a rank, its host and what was waited for.
 package mesh
