@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/run/fit"
 	"gputrain/internal/gputest"
+	"gputrain/run/fit"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
 	"gputrain/state/checkpoint"

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/run/fit"
 	"gputrain/internal/gputest"
+	"gputrain/run/fit"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
