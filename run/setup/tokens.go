@@ -102,7 +102,7 @@ func since(tok *tokenizer.Tokenizer, fingerprint string) string {
 }
 
 // explain makes the settings say why a run that was begun has another fingerprint of the same tokenizer.
-func (t Tokens) explain(settings []train.Setting) []train.Setting {
+func (t Tokens) explain(settings []plan.Setting) []plan.Setting {
 	for i, s := range settings {
 		if s.Key == "data.tokenizer_fingerprint" && t.Tokenizer != nil {
 			settings[i].Why = func(found string) string { return since(t.Tokenizer, strings.Trim(found, `"`)) }

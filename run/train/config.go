@@ -14,6 +14,7 @@ import (
 	"gputrain/pipeline/ranks/cluster"
 	"gputrain/pipeline/ranks/mesh"
 	"gputrain/run/data"
+	"gputrain/run/plan"
 	"gputrain/run/runfile"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
@@ -67,7 +68,7 @@ type Config struct {
 	// reached on it goes on with these. Every other difference is refused as ever.
 	Reschedule bool
 	// Settings is what run.yaml records and a resumed run compares; default: what State and this configuration say.
-	Settings []Setting
+	Settings []plan.Setting
 	Given    []Given // the files that settings came from, which are kept beside run.yaml as they were
 	Files    []File  // are written into Dir before run.yaml, so that a run that is refused leaves none
 	// Peak tells how many operations a second all devices together make at best, as pipeline.Peak does; nil: lines of metrics have no MFU, nor
@@ -220,31 +221,31 @@ func (c Config) Validate() error {
 }
 
 // settings describes a configuration that came without Settings.
-func (c Config) settings() []Setting {
+func (c Config) settings() []plan.Setting {
 	if c.State.Definition == nil {
 		return nil
 	}
 	const origin = "program"
-	s := []Setting{
-		NewSetting("model.kind", c.State.Definition.Kind(), origin),
-		NewSetting("model.params", len(c.State.Definition.Params()), origin),
+	s := []plan.Setting{
+		plan.NewSetting("model.kind", c.State.Definition.Kind(), origin),
+		plan.NewSetting("model.params", len(c.State.Definition.Params()), origin),
 	}
 	if len(c.State.Frozen) > 0 {
-		s = append(s, NewSetting("model.frozen", slices.Sorted(slices.Values(c.State.Frozen)), origin))
+		s = append(s, plan.NewSetting("model.frozen", slices.Sorted(slices.Values(c.State.Frozen)), origin))
 	}
 	s = append(s, optimizerSettings(c.State.Optimizer)...)
 	s = append(
-		s, NewSetting("state.batch", c.State.Batch, origin), NewSetting("state.microbatches", c.State.Microbatches, origin),
-		NewSetting("state.sequence", c.State.Sequence, origin), NewSetting("train.seed", c.State.Seed, origin),
-		NewSetting(recomputeKey, cmp.Or(c.State.Recompute, model.RecomputeNone), origin),
+		s, plan.NewSetting("state.batch", c.State.Batch, origin), plan.NewSetting("state.microbatches", c.State.Microbatches, origin),
+		plan.NewSetting("state.sequence", c.State.Sequence, origin), plan.NewSetting("train.seed", c.State.Seed, origin),
+		plan.NewSetting(recomputeKey, cmp.Or(c.State.Recompute, model.RecomputeNone), origin),
 	)
-	accumulation := NewSetting(accumulationKey, cmp.Or(c.State.Accumulation, state.AccumulateTree), origin)
+	accumulation := plan.NewSetting(accumulationKey, cmp.Or(c.State.Accumulation, state.AccumulateTree), origin)
 	if c.State.Accumulation == "" {
-		accumulation.Origin = defaultOrigin
+		accumulation.Origin = plan.Default
 	}
 	s = append(s, accumulation)
 	for key, value := range runfile.LoopValues(c.Options) {
-		s = append(s, NewSetting(key, value, origin))
+		s = append(s, plan.NewSetting(key, value, origin))
 	}
 	return s
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"gputrain/internal/stranger"
+	"gputrain/run/plan"
 	"gputrain/state/checkpoint"
 )
 
@@ -61,7 +62,7 @@ func inspectDir(dir string) (found contents, err error) {
 	}
 	if slices.Contains(found.files, runFile) {
 		text, err := beginning(filepath.Join(dir, runFile))
-		if found.record = err == nil && (len(text) == 0 || isRecord(text)); !found.record {
+		if found.record = err == nil && (len(text) == 0 || plan.IsRecord(text)); !found.record {
 			found.others = append(found.others, runFile)
 		}
 	}
@@ -107,11 +108,6 @@ func beginning(path string) ([]byte, error) {
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, 1<<20))
 }
-
-// recordForm is how run.yaml begins: what was decided, then its head.
-var recordForm = regexp.MustCompile(`\A(# .*\n)*` + regexp.QuoteMeta(recordHead))
-
-func isRecord(text []byte) bool { return recordForm.Match(text) }
 
 // eventName is the form of names of event files, also of other programs'.
 var eventName = regexp.MustCompile(`^events\.out\.tfevents\.\d{10,}\..+\.\d+$`)

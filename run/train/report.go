@@ -12,6 +12,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/internal/terminal"
 	"gputrain/run/fit"
+	"gputrain/run/plan"
 )
 
 // Files of a run directory beside run.yaml and checkpoints.
@@ -175,8 +176,8 @@ type reporter struct {
 	facts   facts
 	takes   fit.Takes
 	work    []work
-	decided []decision // of the schedule
-	resumed int64      // the step that this process went on from
+	decided []plan.Decision // of the schedule
+	resumed int64           // the step that this process went on from
 
 	last       Metrics // the last metrics read
 	checkpoint string  // the newest; "" without one
@@ -203,16 +204,16 @@ func (r *reporter) write(kind Kind, step int64) error {
 		known.add("resumed", "from step %s", grouped(r.resumed))
 	}
 	for _, d := range r.decided {
-		known.add("schedule", "%s", d.text)
+		known.add("schedule", "%s", d.Text)
 	}
 	if r.checkpoint != "" {
 		known.add("checkpoint", "%s", r.checkpoint)
 	}
-	settings, err := settingsText(r.config.Settings)
-	if err != nil {
+	var settings bytes.Buffer
+	if err := plan.WriteSettings(&settings, r.config.Settings); err != nil {
 		return err
 	}
-	out := report{title: r.config.Title, facts: known, work: r.work, spans: r.times.list(), memory: r.memory(), settings: settings}
+	out := report{title: r.config.Title, facts: known, work: r.work, spans: r.times.list(), memory: r.memory(), settings: settings.Bytes()}
 	return out.write(r.config.Dir)
 }
 

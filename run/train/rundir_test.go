@@ -15,6 +15,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/internal/gputest"
+	"gputrain/run/plan"
 	"gputrain/state/checkpoint"
 )
 
@@ -294,7 +295,7 @@ func TestRunDirectoryWithoutMarker(t *testing.T) {
 	require.ErrorAs(t, err, &refused)
 	assert.ErrorContains(t, err, "gputrain config record RUN.yaml > "+filepath.Join(c.Dir, runFile))
 	var anew strings.Builder
-	require.NoError(t, WriteSettings(&anew, c.withDefaults().Settings))
+	require.NoError(t, plan.WriteSettings(&anew, c.withDefaults().Settings))
 	assert.Contains(t, record, anew.String())
 	put(t, c.Dir, map[string]string{runFile: anew.String()})
 	result, err := Run(t.Context(), dev, c)

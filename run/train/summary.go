@@ -15,6 +15,7 @@ import (
 	"gputrain/internal/stranger"
 	"gputrain/internal/terminal"
 	"gputrain/model"
+	"gputrain/run/plan"
 	"gputrain/run/runfile"
 	"gputrain/state/checkpoint"
 )
@@ -59,7 +60,7 @@ func summary(dir string, step int64) (*Summary, error) {
 		return nil, &DirError{dir, fmt.Errorf("found no %s, wanted the directory of a run, which has one: %w", runFile, fs.ErrNotExist)}
 	case err != nil:
 		return nil, &DirError{dir, err}
-	case !isRecord(record):
+	case !plan.IsRecord(record):
 		return nil, &DirError{dir, fmt.Errorf("found a %s that gputrain has not written, wanted the directory of a run", runFile)}
 	}
 	abs, err := filepath.Abs(dir)
@@ -70,6 +71,11 @@ func summary(dir string, step int64) (*Summary, error) {
 	if s.Settings, err = runfile.ReadRecord(record); err != nil {
 		return nil, &DirError{dir, fmt.Errorf("%s: %w", runFile, err)}
 	}
+	begun, err := plan.ReadRecord(record)
+	if err != nil {
+		return nil, &DirError{dir, fmt.Errorf("%s: %w", runFile, err)}
+	}
+	s.Origin = begun.Origin
 	most := step
 	if step < 0 {
 		most = math.MaxInt64
@@ -78,9 +84,6 @@ func summary(dir string, step int64) (*Summary, error) {
 		return nil, fmt.Errorf("train: report: %w", err)
 	}
 	s.addLogs()
-	if m := originLine.FindSubmatch(record); m != nil {
-		s.Origin = string(m[1])
-	}
 	newest, err := s.readSessions(dir, most)
 	if err == nil {
 		err = s.readCheckpoint(dir, step)
@@ -88,7 +91,7 @@ func summary(dir string, step int64) (*Summary, error) {
 	if err != nil {
 		return nil, fmt.Errorf("train: report: %w", err)
 	}
-	s.addFacts(record, newest)
+	s.addFacts(begun.Decisions, newest)
 	return s, nil
 }
 
@@ -162,7 +165,7 @@ func (s *Summary) readCheckpoint(dir string, step int64) error {
 }
 
 // addFacts makes the report's table of what was found.
-func (s *Summary) addFacts(record []byte, newest session) {
+func (s *Summary) addFacts(decided []plan.Decision, newest session) {
 	if len(newest.Facts) > 0 {
 		s.Facts = slices.Clone(newest.Facts)
 	} else {
@@ -180,8 +183,8 @@ func (s *Summary) addFacts(record []byte, newest session) {
 	if s.Processes > 1 {
 		s.Facts.add("processes", "%d, the newest from step %s", s.Processes, grouped(newest.Step))
 	}
-	for _, m := range decisionLine.FindAllSubmatch(record, -1) {
-		s.Facts.add("schedule", "%s", m[1])
+	for _, d := range decided {
+		s.Facts.add("schedule", "%s", d.Text)
 	}
 	if s.Checkpoint != "" {
 		s.Facts.add("checkpoint", "%s", s.Checkpoint)
@@ -198,5 +201,5 @@ func IsReport(text []byte) bool {
 		Run, Title *string
 		Settings   []runfile.Recorded
 	}
-	return bytes.Contains(text, []byte(recordHead)) || json.Unmarshal(text, &s) == nil && s.Run != nil && s.Title != nil && len(s.Settings) > 0
+	return plan.HasRecord(text) || json.Unmarshal(text, &s) == nil && s.Run != nil && s.Title != nil && len(s.Settings) > 0
 }
