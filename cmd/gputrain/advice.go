@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"regexp"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -35,7 +34,7 @@ func (c *planCmd) advice(ctx context.Context, cfg *runfile.Config, st state.Conf
 		if n := len(out); n > 0 && out[n-1].means == way.means && out[n-1].Fits {
 			continue // a larger one of the kind fits
 		}
-		other, err := (&runFlags{Files: c.Files, Set: slices.Concat(c.Set, way.Set)}).load()
+		other, err := cfg.With(way.Set...)
 		if err != nil {
 			continue // the key is not one of this run's
 		}

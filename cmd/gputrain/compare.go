@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"gputrain/cmd/gputrain/lab/compare"
@@ -144,9 +143,7 @@ func (c *compareCmd) comparison(ctx context.Context, all []entrant, configs []*r
 
 // one makes one run, or what is left of it, and reads its curve. Divergence is a result.
 func (c *compareCmd) one(ctx context.Context, dev *gpu.Device, cfg *runfile.Config, dir string, seed uint64) (compare.Run, error) {
-	if err := cfg.Lay("train.seed", strconv.FormatUint(seed, 10), "--seeds"); err != nil {
-		return compare.Run{}, err
-	}
+	cfg.Put("train.seed", seed, "--seeds")
 	run, release, err := setup.Train(ctx, cfg, told)
 	if err != nil {
 		return compare.Run{}, err

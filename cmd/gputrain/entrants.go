@@ -112,9 +112,7 @@ func (c *compareCmd) common() (*runfile.Config, error) {
 	// What a comparison does otherwise than a single run, unless the user has said how.
 	for key, value := range map[string]int64{"train.sample_tokens": 0, "train.keep": 1, "train.eval_every": max(1, cfg.Train.Steps/20)} {
 		if !cfg.Given(key) {
-			if err := cfg.Lay(key, strconv.FormatInt(value, 10), "compare"); err != nil {
-				return nil, err
-			}
+			cfg.Put(key, value, "compare")
 		}
 	}
 	if cfg.Train.LogEvery != 1 {
@@ -143,10 +141,7 @@ func (c *compareCmd) config(e entrant) (*runfile.Config, error) {
 	}
 	name := e.name
 	if e.part < 1 {
-		steps := max(1, int(math.Round(e.part*float64(cfg.Train.Steps))))
-		if err := cfg.Lay("train.steps", strconv.Itoa(steps), "--optimizers"); err != nil {
-			return nil, err
-		}
+		cfg.Put("train.steps", max(1, int64(math.Round(e.part*float64(cfg.Train.Steps)))), "--optimizers")
 	}
 	if e.file != "" {
 		if name, err = optimizerIn(e); err != nil {
@@ -160,18 +155,14 @@ func (c *compareCmd) config(e entrant) (*runfile.Config, error) {
 	if name != theirs.Name {
 		cfg.ClearParameters()
 	}
-	if err := cfg.Lay("optimizer.name", name, "--optimizers"); err != nil {
-		return nil, err
-	}
+	cfg.Put("optimizer.name", name, "--optimizers")
 	if name != theirs.Name || !rated {
 		ok := row.Rate > 0
 		if !ok && e.rate == "" && e.file == "" {
 			return nil, fmt.Errorf("compare: %s has no built-in learning rate, wanted --rate %s=RATE", name, e.label)
 		}
 		if ok {
-			if err := cfg.Lay("optimizer.learning_rate", strconv.FormatFloat(row.Rate, 'g', -1, 64), "built-in"); err != nil {
-				return nil, err
-			}
+			cfg.Put("optimizer.learning_rate", row.Rate, "built-in")
 		}
 	}
 	ownEnd := false
