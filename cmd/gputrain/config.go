@@ -13,7 +13,7 @@ import (
 	"gputrain/hub"
 	"gputrain/internal/suggest"
 	"gputrain/model"
-	"gputrain/run/plan"
+	"gputrain/run/record"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
 )
@@ -96,7 +96,7 @@ func (c *configRecordCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	return plan.WriteSettings(os.Stdout, run.Settings)
+	return record.Write(os.Stdout, run.Settings)
 }
 
 type configExplainCmd struct {

@@ -184,7 +184,12 @@ func plannedState(ctx context.Context, cfg *runfile.Config, out io.Writer) (stat
 	if err != nil {
 		return state.Config{}, err
 	}
-	return fit.Whole(ctx, p), nil
+	st, t := p.State, p.Spec.Train
+	st.Sampling = t.Sample.Tokens > 0
+	if p.Spec.Data.Validation > 0 && t.EvalEvery > 0 {
+		st.Evaluation = fit.EvaluationRows(ctx, st, t.EvalTokens)
+	}
+	return st, nil
 }
 
 func (p *planned) write(out io.Writer) error {

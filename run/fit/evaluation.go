@@ -5,7 +5,6 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/model"
-	"gputrain/run/plan"
 	"gputrain/state"
 )
 
@@ -49,14 +48,4 @@ func EvaluationRows(ctx context.Context, c state.Config, tokens int64) int {
 		}
 	}
 	return c.Batch
-}
-
-// Whole is the state of a plan with what a run takes of its devices beside the steps: for samples, and for evaluations.
-func Whole(ctx context.Context, p *plan.Plan) state.Config {
-	c, t := p.State, p.Spec.Train
-	c.Sampling = t.Sample.Tokens > 0
-	if p.Spec.Data.Validation > 0 && t.EvalEvery > 0 {
-		c.Evaluation = EvaluationRows(ctx, c, t.EvalTokens)
-	}
-	return c
 }

@@ -13,7 +13,9 @@ func (c *Config) Put(key string, value any, from Origin) {
 }
 
 // at is where the value of a key lives.
-func (c *Config) at(f field) reflect.Value { return reflect.ValueOf(&c.Run).Elem().FieldByIndex(f.index) }
+func (c *Config) at(f field) reflect.Value {
+	return reflect.ValueOf(&c.Run).Elem().FieldByIndex(f.index)
+}
 
 // With is the run file with more assignments of --set over it.
 func (c *Config) With(sets ...string) (*Config, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/model"
-	"gputrain/run/plan"
+	"gputrain/run/record"
 	"gputrain/run/runfile"
 )
 
@@ -32,7 +32,7 @@ func TestSettingsOfAModelThatWasRead(t *testing.T) {
 	} {
 		cfg, err := runfile.ReadAll(nil, nil, []string{"model.from=" + c.from, "model.context=32"})
 		require.NoError(t, err)
-		found := map[string]plan.Setting{}
+		found := map[string]record.Setting{}
 		settings := Settings(cfg, c.def)
 		for _, s := range settings {
 			found[s.Key] = s
@@ -46,7 +46,7 @@ func TestSettingsOfAModelThatWasRead(t *testing.T) {
 			}
 		}
 		var text strings.Builder
-		require.NoError(t, plan.WriteSettings(&text, settings))
+		require.NoError(t, record.Write(&text, settings))
 		path := filepath.Join(t.TempDir(), "run.yaml")
 		require.NoError(t, os.WriteFile(path, []byte(text.String()), 0o666))
 		again, err := runfile.ReadAll([]string{path}, nil, nil)

@@ -17,7 +17,7 @@ import (
 	"gputrain/internal/gputest"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
-	"gputrain/run/plan"
+	"gputrain/run/record"
 	"gputrain/run/runfile"
 	"gputrain/run/train"
 )
@@ -79,7 +79,7 @@ func TestEpochsGiveTheSteps(t *testing.T) {
 	release()
 	assert.EqualValues(t, 8, run.Steps, "30 windows, 4 a step")
 	assert.EqualValues(t, 8, run.State.Optimizer.Options.Schedule.Steps, "and the rate ends with them")
-	i := slices.IndexFunc(run.Settings, func(s plan.Setting) bool { return s.Key == "train.steps" })
+	i := slices.IndexFunc(run.Settings, func(s record.Setting) bool { return s.Key == "train.steps" })
 	assert.Equal(t, "data.epochs", run.Settings[i].Origin)
 	cfg, err = runfile.ReadAll(nil, nil, append(sets, "train.steps=9"))
 	require.NoError(t, err)

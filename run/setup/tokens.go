@@ -13,6 +13,7 @@ import (
 	"gputrain/model"
 	"gputrain/run/data/texts"
 	"gputrain/run/plan"
+	"gputrain/run/record"
 	"gputrain/run/runfile"
 	"gputrain/run/train"
 	"gputrain/state/checkpoint"
@@ -102,7 +103,7 @@ func since(tok *tokenizer.Tokenizer, fingerprint string) string {
 }
 
 // explain makes the settings say why a run that was begun has another fingerprint of the same tokenizer.
-func (t Tokens) explain(settings []plan.Setting) []plan.Setting {
+func (t Tokens) explain(settings []record.Setting) []record.Setting {
 	for i, s := range settings {
 		if s.Key == "data.tokenizer_fingerprint" && t.Tokenizer != nil {
 			settings[i].Why = func(found string) string { return since(t.Tokenizer, strings.Trim(found, `"`)) }

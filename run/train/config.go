@@ -14,7 +14,7 @@ import (
 	"gputrain/pipeline/ranks/cluster"
 	"gputrain/pipeline/ranks/mesh"
 	"gputrain/run/data"
-	"gputrain/run/plan"
+	"gputrain/run/record"
 	"gputrain/run/runfile"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
@@ -68,7 +68,7 @@ type Config struct {
 	// reached on it goes on with these. Every other difference is refused as ever.
 	Reschedule bool
 	// Settings is what run.yaml records and a resumed run compares; default: what State and this configuration say.
-	Settings []plan.Setting
+	Settings []record.Setting
 	Given    []Given // the files that settings came from, which are kept beside run.yaml as they were
 	Files    []File  // are written into Dir before run.yaml, so that a run that is refused leaves none
 	// Peak tells how many operations a second all devices together make at best, as pipeline.Peak does; nil: lines of metrics have no MFU, nor
@@ -221,31 +221,31 @@ func (c Config) Validate() error {
 }
 
 // settings describes a configuration that came without Settings.
-func (c Config) settings() []plan.Setting {
+func (c Config) settings() []record.Setting {
 	if c.State.Definition == nil {
 		return nil
 	}
 	const origin = "program"
-	s := []plan.Setting{
-		plan.NewSetting("model.kind", c.State.Definition.Kind(), origin),
-		plan.NewSetting("model.params", len(c.State.Definition.Params()), origin),
+	s := []record.Setting{
+		record.NewSetting("model.kind", c.State.Definition.Kind(), origin),
+		record.NewSetting("model.params", len(c.State.Definition.Params()), origin),
 	}
 	if len(c.State.Frozen) > 0 {
-		s = append(s, plan.NewSetting("model.frozen", slices.Sorted(slices.Values(c.State.Frozen)), origin))
+		s = append(s, record.NewSetting("model.frozen", slices.Sorted(slices.Values(c.State.Frozen)), origin))
 	}
 	s = append(s, optimizerSettings(c.State.Optimizer)...)
 	s = append(
-		s, plan.NewSetting("state.batch", c.State.Batch, origin), plan.NewSetting("state.microbatches", c.State.Microbatches, origin),
-		plan.NewSetting("state.sequence", c.State.Sequence, origin), plan.NewSetting("train.seed", c.State.Seed, origin),
-		plan.NewSetting(recomputeKey, cmp.Or(c.State.Recompute, model.RecomputeNone), origin),
+		s, record.NewSetting("state.batch", c.State.Batch, origin), record.NewSetting("state.microbatches", c.State.Microbatches, origin),
+		record.NewSetting("state.sequence", c.State.Sequence, origin), record.NewSetting("train.seed", c.State.Seed, origin),
+		record.NewSetting(recomputeKey, cmp.Or(c.State.Recompute, model.RecomputeNone), origin),
 	)
-	accumulation := plan.NewSetting(accumulationKey, cmp.Or(c.State.Accumulation, state.AccumulateTree), origin)
+	accumulation := record.NewSetting(accumulationKey, cmp.Or(c.State.Accumulation, state.AccumulateTree), origin)
 	if c.State.Accumulation == "" {
-		accumulation.Origin = plan.Default
+		accumulation.Origin = record.Default
 	}
 	s = append(s, accumulation)
 	for key, value := range runfile.LoopValues(c.Options) {
-		s = append(s, plan.NewSetting(key, value, origin))
+		s = append(s, record.NewSetting(key, value, origin))
 	}
 	return s
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"gputrain/internal/stranger"
-	"gputrain/run/plan"
+	"gputrain/run/record"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
@@ -17,7 +17,7 @@ import (
 // earlier is what a run directory says of the run in it, by its record; where there is none, it is empty.
 type earlier struct {
 	dir string
-	plan.Record
+	record.Record
 }
 
 // readEarlier reads the record of a run directory.
@@ -30,7 +30,7 @@ func readEarlier(dir string) (e earlier, err error) {
 	case err != nil:
 		return e, fmt.Errorf("train: run directory: %w", err)
 	}
-	if e.Record, err = plan.ReadRecord(text); err != nil {
+	if e.Record, err = record.Read(text); err != nil {
 		err = fmt.Errorf("train: run directory %q: %s: %w", dir, runFile, err)
 	}
 	return e, err
@@ -60,7 +60,7 @@ const accumulationKey = "train.accumulation"
 // accumulatingAs is the configuration with gradients added up as the run of the directory did, where the run file does not say how. said is what there is
 // to say of that. A record without the key is of an older program, which did it in sequence and differed otherwise, too: it is refused.
 func (c Config) accumulatingAs(e earlier) (_ Config, said string, err error) {
-	i := slices.IndexFunc(c.Settings, func(s plan.Setting) bool { return s.Key == accumulationKey && s.Origin == plan.Default })
+	i := slices.IndexFunc(c.Settings, func(s record.Setting) bool { return s.Key == accumulationKey && s.Origin == record.Default })
 	if i < 0 || len(e.Values) == 0 {
 		return c, "", nil
 	}

@@ -13,7 +13,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/model"
-	"gputrain/run/plan"
+	"gputrain/run/record"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
@@ -127,7 +127,7 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 	}
 	c := t.config
 	var text bytes.Buffer
-	if err := plan.WriteSettings(&text, c.Settings); err != nil {
+	if err := record.Write(&text, c.Settings); err != nil {
 		return err
 	}
 	if err := t.plan(ctx); err != nil {

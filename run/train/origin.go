@@ -13,7 +13,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/hub"
 	"gputrain/model"
-	"gputrain/run/plan"
+	"gputrain/run/record"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
@@ -72,7 +72,7 @@ func (t *opening) compareBases() {
 }
 
 // follow says that a directory has moved, if what is in the new place is what the run began with; else it is a *ChangedError.
-func (c Config) follow(moved plan.Change, origin string) (said string, err error) {
+func (c Config) follow(moved record.Change, origin string) (said string, err error) {
 	var was, is string
 	if err := errors.Join(json.Unmarshal([]byte(moved.Was), &was), json.Unmarshal([]byte(moved.Is), &is)); err != nil {
 		return "", err

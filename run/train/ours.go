@@ -13,7 +13,7 @@ import (
 	"slices"
 
 	"gputrain/internal/stranger"
-	"gputrain/run/plan"
+	"gputrain/run/record"
 	"gputrain/state/checkpoint"
 )
 
@@ -62,7 +62,7 @@ func inspectDir(dir string) (found contents, err error) {
 	}
 	if slices.Contains(found.files, runFile) {
 		text, err := beginning(filepath.Join(dir, runFile))
-		if found.record = err == nil && (len(text) == 0 || plan.IsRecord(text)); !found.record {
+		if found.record = err == nil && (len(text) == 0 || record.Is(text)); !found.record {
 			found.others = append(found.others, runFile)
 		}
 	}

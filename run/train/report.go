@@ -12,7 +12,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/internal/terminal"
 	"gputrain/run/fit"
-	"gputrain/run/plan"
+	"gputrain/run/record"
 )
 
 // Files of a run directory beside run.yaml and checkpoints.
@@ -176,8 +176,8 @@ type reporter struct {
 	facts   facts
 	takes   fit.Takes
 	work    []work
-	decided []plan.Decision // of the schedule
-	resumed int64           // the step that this process went on from
+	decided []record.Decision // of the schedule
+	resumed int64             // the step that this process went on from
 
 	last       Metrics // the last metrics read
 	checkpoint string  // the newest; "" without one
@@ -210,7 +210,7 @@ func (r *reporter) write(kind Kind, step int64) error {
 		known.add("checkpoint", "%s", r.checkpoint)
 	}
 	var settings bytes.Buffer
-	if err := plan.WriteSettings(&settings, r.config.Settings); err != nil {
+	if err := record.Write(&settings, r.config.Settings); err != nil {
 		return err
 	}
 	out := report{title: r.config.Title, facts: known, work: r.work, spans: r.times.list(), memory: r.memory(), settings: settings.Bytes()}

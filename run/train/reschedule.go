@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"gputrain/optim"
-	"gputrain/run/plan"
+	"gputrain/run/record"
 )
 
 // ErrNoRun says that there is no run whose schedule could change.
@@ -17,15 +17,15 @@ var ErrNoRun = errors.New("found no checkpoint, wanted a run to go on with")
 
 // reschedule is what Config.Reschedule changes now, and what it changed before: every decision stays in run.yaml, as a comment at its head.
 type reschedule struct {
-	plan.Record
-	changes []plan.Change
+	record.Record
+	changes []record.Change
 	moved   string // what there is to say of a directory that has moved since; "": none has
 }
 
 // reschedule compares the settings of the run directory, which has checkpoints, with those of a run that wants to go on.
 func (e earlier) reschedule(c Config) (r reschedule, err error) {
 	r.Record = e.Record
-	var moved []plan.Change
+	var moved []record.Change
 	if r.changes, moved, err = e.compare(c.Settings, c.Reschedule); err != nil {
 		return reschedule{}, err
 	}
@@ -46,15 +46,15 @@ func (t *opening) reschedule(step int64) bool {
 		for _, c := range r.changes {
 			parts = append(parts, fmt.Sprintf("%s %s -> %s", c.Key, c.Was, c.Is))
 		}
-		d := plan.Decision{Step: step, Text: fmt.Sprintf("rescheduled at step %d: %s", step, strings.Join(parts, ", "))}
+		d := record.Decision{Step: step, Text: fmt.Sprintf("rescheduled at step %d: %s", step, strings.Join(parts, ", "))}
 		r.Decisions = append(r.Decisions, d)
 		t.say("%s", d.Text)
 	}
-	return t.config.Reschedule || slices.ContainsFunc(r.Decisions, func(d plan.Decision) bool { return d.Step >= step })
+	return t.config.Reschedule || slices.ContainsFunc(r.Decisions, func(d record.Decision) bool { return d.Step >= step })
 }
 
 // optimizerSettings are the parts of an optimizer's configuration, of which the schedule is one.
-func optimizerSettings(c optim.Config) []plan.Setting {
+func optimizerSettings(c optim.Config) []record.Setting {
 	const origin = "program"
 	var options map[string]json.RawMessage
 	c.Options.Schedule, c.Options.Edition = c.Options.Schedule.Complete(), 0 // checkpoints know the edition
@@ -63,11 +63,11 @@ func optimizerSettings(c optim.Config) []plan.Setting {
 		err = json.Unmarshal(raw, &options)
 	}
 	if err != nil {
-		return []plan.Setting{{Key: "optimizer", Value: c, Origin: origin}} // whose form is an error where run.yaml is written
+		return []record.Setting{{Key: "optimizer", Value: c, Origin: origin}} // whose form is an error where run.yaml is written
 	}
-	out := []plan.Setting{{Key: "optimizer.name", Value: c.Name, Origin: origin}}
+	out := []record.Setting{{Key: "optimizer.name", Value: c.Name, Origin: origin}}
 	for _, name := range slices.Sorted(maps.Keys(options)) {
-		out = append(out, plan.Setting{Key: "optimizer.options." + name, Value: options[name], Origin: origin, Schedule: name == "schedule"})
+		out = append(out, record.Setting{Key: "optimizer.options." + name, Value: options[name], Origin: origin, Schedule: name == "schedule"})
 	}
-	return append(out, plan.Setting{Key: "optimizer.parameters", Value: c.Parameters, Origin: origin})
+	return append(out, record.Setting{Key: "optimizer.parameters", Value: c.Parameters, Origin: origin})
 }

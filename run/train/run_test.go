@@ -22,7 +22,7 @@ import (
 	"gputrain/optim"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
-	"gputrain/run/plan"
+	"gputrain/run/record"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
@@ -419,7 +419,7 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "as a row has other tokens than the program that began the run made of it: line 7: a reason; finish the run with that program, begin another one")
 	// Settings of one's own do not hide another model from the checkpoint.
 	other := tinyRun(t, dir)
-	other.Settings = []plan.Setting{{Key: "note", Value: 1}}
+	other.Settings = []record.Setting{{Key: "note", Value: 1}}
 	writeSettings(t, dir, other.Settings)
 	other.State.Definition, err = model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 16, Vocab: 256, Context: 16})
 	require.NoError(t, err)

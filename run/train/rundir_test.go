@@ -15,7 +15,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/internal/gputest"
-	"gputrain/run/plan"
+	"gputrain/run/record"
 	"gputrain/state/checkpoint"
 )
 
@@ -289,14 +289,14 @@ func TestRunDirectoryWithoutMarker(t *testing.T) {
 	put(t, c.Dir, map[string]string{markerFile: marker})
 
 	// Without the record of its settings, checkpoints may be of any run.
-	record := textsIn(t, c.Dir)[runFile]
+	lost := textsIn(t, c.Dir)[runFile]
 	require.NoError(t, os.Remove(filepath.Join(c.Dir, runFile)))
 	_, err = Run(t.Context(), dev, c)
 	require.ErrorAs(t, err, &refused)
 	assert.ErrorContains(t, err, "gputrain config record RUN.yaml > "+filepath.Join(c.Dir, runFile))
 	var anew strings.Builder
-	require.NoError(t, plan.WriteSettings(&anew, c.withDefaults().Settings))
-	assert.Contains(t, record, anew.String())
+	require.NoError(t, record.Write(&anew, c.withDefaults().Settings))
+	assert.Contains(t, lost, anew.String())
 	put(t, c.Dir, map[string]string{runFile: anew.String()})
 	result, err := Run(t.Context(), dev, c)
 	require.NoError(t, err)

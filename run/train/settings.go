@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"gputrain/run/plan"
+	"gputrain/run/record"
 	"gputrain/run/runfile"
 )
 
@@ -64,7 +64,7 @@ func sameDir(a, b string) bool {
 }
 
 // compare is the record's Compare. The error is a *ChangedError of the setting that differs.
-func (e earlier) compare(settings []plan.Setting, reschedule bool) (changes, moved []plan.Change, err error) {
+func (e earlier) compare(settings []record.Setting, reschedule bool) (changes, moved []record.Change, err error) {
 	if len(e.Values) == 0 {
 		return nil, nil, &DirError{e.dir, fmt.Errorf("found checkpoints without a whole %s, which says what run they are of; %s", runFile, stateSettings(e.dir))}
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/run/plan"
+	"gputrain/run/record"
 	"gputrain/run/runfile"
 )
 
-func sampleSettings() []plan.Setting {
-	return []plan.Setting{
+func sampleSettings() []record.Setting {
+	return []record.Setting{
 		{Key: "model.kind", Value: "gpt2", Origin: "default"},
 		{Key: "model.layers", Value: 4, Origin: "run.yaml:3"},
 		{Key: "data.text", Value: []string{"a # b.txt", `c"d\`}, Origin: "--set"},
@@ -29,15 +29,15 @@ func sampleSettings() []plan.Setting {
 	}
 }
 
-func writeSettings(t *testing.T, dir string, s []plan.Setting) {
+func writeSettings(t *testing.T, dir string, s []record.Setting) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, runFile), textOf(t, s), 0o666))
 }
 
-func textOf(t *testing.T, s []plan.Setting) []byte {
+func textOf(t *testing.T, s []record.Setting) []byte {
 	t.Helper()
 	var text bytes.Buffer
-	require.NoError(t, plan.WriteSettings(&text, s))
+	require.NoError(t, record.Write(&text, s))
 	return text.Bytes()
 }
 
@@ -49,7 +49,7 @@ func TestSettingsRoundTrip(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(dir, runFile))
 	require.NoError(t, err)
 	assert.Regexp(t, `(?m)^  layers: 4 +# run.yaml:3$`, string(text))
-	record, err := plan.ReadRecord(text)
+	record, err := record.Read(text)
 	require.NoError(t, err)
 	assert.Equal(t, `["a # b.txt","c\"d\\"]`, record.Values["data.text"])
 	assert.Equal(t, "50", record.Values["optimizer.schedule.warmup_steps"])
@@ -58,25 +58,25 @@ func TestSettingsRoundTrip(t *testing.T) {
 func TestChangedSettingsAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, key string
-		edit      func([]plan.Setting) []plan.Setting
+		edit      func([]record.Setting) []record.Setting
 	}{
-		{"value", "model.layers", func(s []plan.Setting) []plan.Setting { s[1].Value = 5; return s }},
-		{"small number", "optimizer.learning_rate", func(s []plan.Setting) []plan.Setting { s[3].Value = 1.0000001e-7; return s }},
-		{"list", "data.text", func(s []plan.Setting) []plan.Setting { s[2].Value = []string{"a # b.txt"}; return s }},
-		{"null", "optimizer.numerics", func(s []plan.Setting) []plan.Setting { s[6].Value = "eformer"; return s }},
-		{"new key", "optimizer.clip", func(s []plan.Setting) []plan.Setting {
-			return append(s[:7:7], plan.Setting{Key: "optimizer.clip", Value: 1})
+		{"value", "model.layers", func(s []record.Setting) []record.Setting { s[1].Value = 5; return s }},
+		{"small number", "optimizer.learning_rate", func(s []record.Setting) []record.Setting { s[3].Value = 1.0000001e-7; return s }},
+		{"list", "data.text", func(s []record.Setting) []record.Setting { s[2].Value = []string{"a # b.txt"}; return s }},
+		{"null", "optimizer.numerics", func(s []record.Setting) []record.Setting { s[6].Value = "eformer"; return s }},
+		{"new key", "optimizer.clip", func(s []record.Setting) []record.Setting {
+			return append(s[:7:7], record.Setting{Key: "optimizer.clip", Value: 1})
 		}},
-		{"new key at its default", "", func(s []plan.Setting) []plan.Setting {
-			return slices.Insert(s, 7, plan.Setting{Key: "optimizer.clip", Value: 1, Origin: "default"})
+		{"new key at its default", "", func(s []record.Setting) []record.Setting {
+			return slices.Insert(s, 7, record.Setting{Key: "optimizer.clip", Value: 1, Origin: "default"})
 		}},
-		{"known key at its default", "model.layers", func(s []plan.Setting) []plan.Setting {
-			s[1] = plan.Setting{Key: "model.layers", Value: 6, Origin: "default"}
+		{"known key at its default", "model.layers", func(s []record.Setting) []record.Setting {
+			s[1] = record.Setting{Key: "model.layers", Value: 6, Origin: "default"}
 			return s
 		}},
-		{"key gone", "model.kind", func(s []plan.Setting) []plan.Setting { return s[1:] }},
-		{"free", "", func(s []plan.Setting) []plan.Setting { s[7].Value = 7; return s }},
-		{"other origin", "", func(s []plan.Setting) []plan.Setting { s[0].Origin = "--set"; return s }},
+		{"key gone", "model.kind", func(s []record.Setting) []record.Setting { return s[1:] }},
+		{"free", "", func(s []record.Setting) []record.Setting { s[7].Value = 7; return s }},
+		{"other origin", "", func(s []record.Setting) []record.Setting { s[0].Origin = "--set"; return s }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -119,14 +119,14 @@ func TestSettingOfADirectory(t *testing.T) {
 	require.NoError(t, os.MkdirAll("model", 0o777))
 	require.NoError(t, os.MkdirAll("other", 0o777))
 	require.NoError(t, os.Symlink("model", "link"))
-	at := func(path string) []plan.Setting {
-		return []plan.Setting{{Key: "model.from", Value: path, Origin: "--set", Dir: true}}
+	at := func(path string) []record.Setting {
+		return []record.Setting{{Key: "model.from", Value: path, Origin: "--set", Dir: true}}
 	}
 	compare := func(was, is string) error {
 		require.NoError(t, os.WriteFile(filepath.Join(root, runFile), textOf(t, at(was)), 0o666))
 		_, moved, err := compareSettings(root, at(is), false)
 		if len(moved) > 0 {
-			assert.Equal(t, []plan.Change{{Key: "model.from", Was: fmt.Sprintf("%q", was), Is: fmt.Sprintf("%q", is)}}, moved)
+			assert.Equal(t, []record.Change{{Key: "model.from", Was: fmt.Sprintf("%q", was), Is: fmt.Sprintf("%q", is)}}, moved)
 			return errMoved
 		}
 		return err
@@ -149,7 +149,7 @@ func TestSettingOfADirectory(t *testing.T) {
 
 // A program that gives no settings has those of its configuration; what may change of them is what the tags of the run file say.
 func TestSettingsOfAConfiguration(t *testing.T) {
-	found := map[string]plan.Setting{}
+	found := map[string]record.Setting{}
 	for _, s := range tinyRun(t, t.TempDir()).withDefaults().Settings {
 		found[s.Key] = s
 		if r := runfile.ResumeOf(s.Key); s.Key != "optimizer.options.schedule" {
@@ -165,7 +165,7 @@ func TestSettingsOfAConfiguration(t *testing.T) {
 }
 
 // compareSettings compares the record of a directory with settings.
-func compareSettings(dir string, settings []plan.Setting, reschedule bool) (changes, moved []plan.Change, err error) {
+func compareSettings(dir string, settings []record.Setting, reschedule bool) (changes, moved []record.Change, err error) {
 	e, err := readEarlier(dir)
 	if err != nil {
 		return nil, nil, err

@@ -15,7 +15,7 @@ import (
 	"gputrain/internal/stranger"
 	"gputrain/internal/terminal"
 	"gputrain/model"
-	"gputrain/run/plan"
+	"gputrain/run/record"
 	"gputrain/run/runfile"
 	"gputrain/state/checkpoint"
 )
@@ -54,24 +54,24 @@ func ReadSummaryAt(dir string, step int64) (*Summary, error) { return summary(di
 
 // summary reads up to a step; -1: all there is.
 func summary(dir string, step int64) (*Summary, error) {
-	record, err := stranger.Read(filepath.Join(dir, runFile))
+	text, err := stranger.Read(filepath.Join(dir, runFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return nil, &DirError{dir, fmt.Errorf("found no %s, wanted the directory of a run, which has one: %w", runFile, fs.ErrNotExist)}
 	case err != nil:
 		return nil, &DirError{dir, err}
-	case !plan.IsRecord(record):
+	case !record.Is(text):
 		return nil, &DirError{dir, fmt.Errorf("found a %s that gputrain has not written, wanted the directory of a run", runFile)}
 	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	s := &Summary{Run: filepath.Base(abs), Evaluations: []EvalMetrics{}, Samples: []Sample{}, report: report{settings: record}}
-	if s.Settings, err = runfile.ReadRecord(record); err != nil {
+	s := &Summary{Run: filepath.Base(abs), Evaluations: []EvalMetrics{}, Samples: []Sample{}, report: report{settings: text}}
+	if s.Settings, err = runfile.ReadRecord(text); err != nil {
 		return nil, &DirError{dir, fmt.Errorf("%s: %w", runFile, err)}
 	}
-	begun, err := plan.ReadRecord(record)
+	begun, err := record.Read(text)
 	if err != nil {
 		return nil, &DirError{dir, fmt.Errorf("%s: %w", runFile, err)}
 	}
@@ -165,7 +165,7 @@ func (s *Summary) readCheckpoint(dir string, step int64) error {
 }
 
 // addFacts makes the report's table of what was found.
-func (s *Summary) addFacts(decided []plan.Decision, newest session) {
+func (s *Summary) addFacts(decided []record.Decision, newest session) {
 	if len(newest.Facts) > 0 {
 		s.Facts = slices.Clone(newest.Facts)
 	} else {
@@ -201,5 +201,5 @@ func IsReport(text []byte) bool {
 		Run, Title *string
 		Settings   []runfile.Recorded
 	}
-	return plan.HasRecord(text) || json.Unmarshal(text, &s) == nil && s.Run != nil && s.Title != nil && len(s.Settings) > 0
+	return record.In(text) || json.Unmarshal(text, &s) == nil && s.Run != nil && s.Title != nil && len(s.Settings) > 0
 }

@@ -1,4 +1,5 @@
-package plan
+// Package record is run.yaml of a run directory: every value in force with its origin, what was decided since, and what another run of the same directory differs in.
+package record
 
 import (
 	"bytes"
@@ -53,15 +54,15 @@ var (
 	decisionLine = regexp.MustCompile(`(?m)^# (rescheduled at step (\d+): .*)$`)
 )
 
-// IsRecord tells a record from a file of the user.
-func IsRecord(text []byte) bool { return recordForm.Match(text) }
+// Is tells a record from a file of the user.
+func Is(text []byte) bool { return recordForm.Match(text) }
 
-// HasRecord tells whether a text has a record in it, as a report has.
-func HasRecord(text []byte) bool { return bytes.Contains(text, []byte(recordHead)) }
+// In tells whether a text has a record in it, as a report has.
+func In(text []byte) bool { return bytes.Contains(text, []byte(recordHead)) }
 
-// WriteSettings writes what run.yaml says of settings: in their order, nested by the dots of their keys, each with its origin behind it. Values
+// Write writes what run.yaml says of settings: in their order, nested by the dots of their keys, each with its origin behind it. Values
 // are JSON, which YAML contains.
-func WriteSettings(w io.Writer, settings []Setting) error {
+func Write(w io.Writer, settings []Setting) error {
 	var out bytes.Buffer
 	out.WriteString(recordHead + "; not read as a run file by resuming, only compared.\n")
 	var open []string
@@ -122,8 +123,8 @@ type Decision struct {
 	Text string
 }
 
-// ReadRecord reads run.yaml.
-func ReadRecord(text []byte) (r Record, err error) {
+// Read reads run.yaml.
+func Read(text []byte) (r Record, err error) {
 	all, err := runfile.ReadRecord(text)
 	if err != nil {
 		return r, err

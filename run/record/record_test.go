@@ -1,4 +1,4 @@
-package plan
+package record
 
 import (
 	"encoding/json"
@@ -14,16 +14,16 @@ import (
 )
 
 func TestSettingsInPieces(t *testing.T) {
-	err := WriteSettings(io.Discard, []Setting{{Key: "a.x"}, {Key: "b"}, {Key: "a.y"}})
+	err := Write(io.Discard, []Setting{{Key: "a.x"}, {Key: "b"}, {Key: "a.y"}})
 	assert.ErrorContains(t, err, `section "a" is not in one piece`)
-	err = WriteSettings(io.Discard, []Setting{{Key: "a.x"}, {Key: "a.x"}})
+	err = Write(io.Discard, []Setting{{Key: "a.x"}, {Key: "a.x"}})
 	assert.ErrorContains(t, err, "given twice")
 }
 
 // FuzzSettings: whatever a run.yaml holds, comparing it with the settings of a run ends, and takes little.
 func FuzzSettings(f *testing.F) {
 	var text strings.Builder
-	err := WriteSettings(&text, []Setting{{Key: "model.kind", Value: "gpt2", Origin: "run.yaml:3"}, {Key: "train.steps", Value: 80, Origin: "default"}})
+	err := Write(&text, []Setting{{Key: "model.kind", Value: "gpt2", Origin: "run.yaml:3"}, {Key: "train.steps", Value: 80, Origin: "default"}})
 	require.NoError(f, err)
 	f.Add([]byte(text.String()))
 	f.Add([]byte(laughs(7)))
@@ -31,7 +31,7 @@ func FuzzSettings(f *testing.F) {
 	f.Add([]byte("a:\n  b: 1\n a: 2\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		frugal.Parse(t, len(text), func() {
-			r, err := ReadRecord(text)
+			r, err := Read(text)
 			if err != nil {
 				return
 			}
@@ -54,7 +54,7 @@ func laughs(lines int) string {
 
 func TestNamesOfValuesAreRefused(t *testing.T) {
 	for text, says := range map[string]string{laughs(2): "line 1: found an anchor", "a: 1\nb: *x\n": "line 2: found an alias"} {
-		_, err := ReadRecord([]byte(text))
+		_, err := Read([]byte(text))
 		assert.ErrorContains(t, err, says)
 	}
 }
