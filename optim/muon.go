@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"gputrain/buffers"
-	"gputrain/buffers/array"
+	"gputrain/internal/embeddings"
 )
 
 func init() {
@@ -42,7 +42,7 @@ type muon struct {
 
 // Transform is chain(route(scale_by_muon, scale_by_adam), decays inside, scale_by_learning_rate): leaves of two
 // dimensions go to Muon, except the leaves that the patterns name. Without patterns, these are the leaves of
-// array.IsEmbedding, for which an orthogonal update is too much.
+// embeddings.Has, for which an orthogonal update is too much.
 func (c *muon) Transform(lr Schedule, o Options) (Transform, error) {
 	if err := o.oneDecay(max(c.WeightDecay, c.AdamWeightDecay)); err != nil {
 		return Transform{}, err
@@ -75,7 +75,7 @@ func (c *muon) chooses(n Numerics) func(buffers.Leaf) bool {
 		expressions = append(expressions, regexp.MustCompile(p))
 	}
 	return func(l buffers.Leaf) bool {
-		if c.AdamW == nil && n.rules().muonSparesTables && array.IsEmbedding(l.Path) {
+		if c.AdamW == nil && n.rules().muonSparesTables && embeddings.Has(l.Path) {
 			return false
 		}
 		return len(l.Shape) == 2 && !slices.ContainsFunc(expressions, func(e *regexp.Regexp) bool { return e.MatchString(l.Path) })

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/buffers/array"
 	"gputrain/gpu"
+	"gputrain/internal/embeddings"
 	"gputrain/internal/gputest"
 	"gputrain/optim"
 )
@@ -117,7 +117,7 @@ func factorOfFirst(beta float64) float64 { return beta*(1-beta)/(1-beta*beta) + 
 
 // The names that package model would register.
 func init() {
-	array.RegisterEmbeddings("wte.weight", "wpe.weight", "model.embed_tokens.weight", "lm_head.weight")
+	embeddings.Register("wte.weight", "wpe.weight", "model.embed_tokens.weight", "lm_head.weight")
 }
 
 // What goes where: leaves of two dimensions to Muon, but embeddings and head in stable numerics, or what the patterns say.
