@@ -215,7 +215,7 @@ func (h *choosing) open(ctx context.Context, sel string, f *tuning.Facts) error 
 		return err
 	}
 	f.Machine.Memory, _, _ = h.device.Available()
-	f.Machine.Software = h.device.Adapter().Class() != gpu.Hardware
+	f.Machine.Software = !h.device.Adapter().Hardware()
 	for _, base := range array.Names(array.Bases) {
 		if cfg.Set("model.base="+base) == nil && cfg.Validate() == nil {
 			f.Machine.Bases = append(f.Machine.Bases, base)
@@ -258,7 +258,7 @@ func (h *choosing) fits(ctx context.Context, r tuning.Recipe) (bool, error) {
 	defer dry.Release()
 	devices, memory := []*gpu.Device{h.device}, dry.Memory()
 	h.planned, h.memory, h.host, h.submits = c, memory[0].Total(), 0, dry.Submits()[0]
-	if h.device.Adapter().Class() != gpu.Hardware {
+	if !h.device.Adapter().Hardware() {
 		copied, err := dry.CopyBytes()
 		if err != nil {
 			return false, err
