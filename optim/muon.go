@@ -21,7 +21,7 @@ func init() {
 
 const inOutText = "every matrix is taken for [inputs, outputs]"
 
-// muon are the parameters of optax.contrib.muon, with its names and defaults; see ScaleByMuon for the equations.
+// muon are the parameters of optax.contrib.muon, with its names and defaults; see scaleByMuon for the equations.
 type muon struct {
 	NSCoeffs        [3]float64 `json:"ns_coeffs" default:"[3.4445,-4.775,2.0315]" doc:"coefficients of the Newton-Schulz step: a X + (b A + c A²) X with A = X Xᵀ"`
 	NSSteps         int        `json:"ns_steps" default:"5" doc:"Newton-Schulz steps"`
@@ -54,7 +54,7 @@ func (c *muon) Transform(lr Schedule, o Options) (Transform, error) {
 	adam := renamed(ScaleByAdam(Adam{
 		B1: c.AdamB1, B2: c.AdamB2, Eps: c.Eps, EpsRoot: c.AdamEpsRoot, MuDType: c.MuDType, Nesterov: c.Nesterov,
 	}, o.Numerics), map[string]string{"mu": "adam_mu", "nu": "adam_nu"})
-	matrices := ScaleByMuon(MuonOptions{
+	matrices := scaleByMuon(muonOptions{
 		Coefficients: c.NSCoeffs, Steps: c.NSSteps, Beta: c.Beta, Eps: c.Eps, MuDType: storage(c.MuDType), Nesterov: c.Nesterov, Adaptive: c.Adaptive,
 		ConsistentRMS: c.ConsistentRMS, Numerics: o.Numerics, inOut: o.Edition == First,
 	})
