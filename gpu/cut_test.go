@@ -17,7 +17,7 @@ func TestPlanOfSubmits(t *testing.T) {
 	d := gpu.DryOf(card, card.Limits)
 	speed, measured := d.Speed()
 	require.False(t, measured)
-	require.Less(t, speed.FLOPS, gpu.Typical(card).FLOPS, "cautious")
+	require.Less(t, speed.FLOPS, card.Typical().FLOPS, "cautious")
 	b := buffer(t, d, "b", 1024)
 	program := func(seconds ...float64) *gpu.Program {
 		rec := d.Record("p")

@@ -33,7 +33,7 @@ func requireLayout(t *testing.T, p *Plan, c *goldenCase) {
 		case "dense":
 			require.Equal(t, Dense, m.Kind, m.Path)
 		case "large":
-			require.Contains(t, []Kind{DiagonalBoth, DiagonalLeft, DiagonalRight}, m.Kind, m.Path)
+			require.Contains(t, []Kind{diagonalBoth, diagonalLeft, diagonalRight}, m.Kind, m.Path)
 			require.Equal(t, want.Valid, valid, m.Path)
 		default:
 			require.Fail(t, want.Path)
@@ -66,9 +66,9 @@ func TestPlanMergesShapes(t *testing.T) {
 		{[]int{3, 5}, true, Vector, 3, 1, 5},
 		{[]int{4}, true, Vector, 4, 1, 1},
 		{[]int{2, 5, 7}, true, Dense, 2, 5, 7},
-		{[]int{101, 7}, false, DiagonalLeft, 1, 101, 7},
-		{[]int{7, 101}, false, DiagonalRight, 1, 7, 101},
-		{[]int{101, 102}, false, DiagonalBoth, 1, 101, 102},
+		{[]int{101, 7}, false, diagonalLeft, 1, 101, 7},
+		{[]int{7, 101}, false, diagonalRight, 1, 7, 101},
+		{[]int{101, 102}, false, diagonalBoth, 1, 101, 102},
 		{[]int{100, 100}, false, Dense, 1, 100, 100},
 		{[]int{1, 5000}, false, Vector, 1, 1, 5000},
 		{[]int{0, 7}, false, Empty, 1, 0, 0},

@@ -28,7 +28,7 @@ func TestBlockSizes(t *testing.T) {
 						NoiseScale: 1e-9, Damping: 0.03, Rules: rules,
 					}, leaves...)
 					for n := int64(98); n <= 101; n++ {
-						r.update(n, r.gradientsOf(n, 0.01), false, 2e-4, "", Dense, DiagonalBoth, DiagonalLeft, DiagonalRight, Vector)
+						r.update(n, r.gradientsOf(n, 0.01), false, 2e-4, "", Dense, diagonalBoth, diagonalLeft, diagonalRight, Vector)
 					}
 				})
 			}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"gputrain/buffers/array"
+	"gputrain/internal/embeddings"
 	"gputrain/internal/suggest"
 )
 
@@ -42,7 +42,7 @@ func Register(f Family) {
 		panic(fmt.Sprintf("model: register: found %q, wanted a kind not yet taken and a reader", f.Kind))
 	}
 	families[f.Kind] = f
-	array.RegisterEmbeddings(append(slices.Clone(f.Embeddings), f.Head)...)
+	embeddings.Register(append(slices.Clone(f.Embeddings), f.Head)...)
 }
 
 // Kinds lists the families that New makes networks of.

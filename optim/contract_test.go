@@ -1,4 +1,4 @@
-package optim_test
+package optim
 
 import (
 	"math"
@@ -12,34 +12,33 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/internal/gputest"
-	"gputrain/optim"
 )
 
-func adamw(t testing.TB, o optim.Options) optim.Transform {
+func adamw(t testing.TB, o Options) Transform {
 	return built(t, "adamw", o, "")
 }
 
-func rate(lr float64) optim.ScheduleConfig { return optim.ScheduleConfig{LearningRate: lr} }
+func rate(lr float64) ScheduleConfig { return ScheduleConfig{LearningRate: lr} }
 
 func TestDispatches(t *testing.T) {
 	d := gputest.Device(t, small)
 	params := randomTree(rand.New(rand.NewPCG(1, 1)), oddSpecs, 1)
 	clip := 1.0
 	for name, c := range map[string]struct {
-		options optim.Options
+		options Options
 		emit    func(slabs int) int
 		collect func(slabs int) int
 	}{
-		"plain":      {optim.Options{Schedule: rate(1), WeightDecay: 0.1, WeightDecayMask: optim.MaskMatrices()}, func(n int) int { return n }, nil},
-		"norm":       {optim.Options{Schedule: rate(1), ClipGrad: &clip, MeasureNorm: true, SkipNonFinite: true}, func(n int) int { return 2*n + 2 }, nil},
-		"accumulate": {optim.Options{Schedule: rate(1), ClipGrad: &clip, AccumulationSteps: 3}, func(n int) int { return 2*n + 2 }, func(n int) int { return n }},
+		"plain":      {Options{Schedule: rate(1), WeightDecay: 0.1, WeightDecayMask: MaskMatrices()}, func(n int) int { return n }, nil},
+		"norm":       {Options{Schedule: rate(1), ClipGrad: &clip, MeasureNorm: true, SkipNonFinite: true}, func(n int) int { return 2*n + 2 }, nil},
+		"accumulate": {Options{Schedule: rate(1), ClipGrad: &clip, AccumulationSteps: 3}, func(n int) int { return 2*n + 2 }, func(n int) int { return n }},
 	} {
 		r := newRig(t, d, adamw(t, c.options), params, buffers.F32)
 		slabs := len(r.params.Layout().Slabs())
 		require.Greater(t, slabs, 2)
-		assert.Equal(t, c.emit(slabs), r.programs[optim.Emit].Dispatches(), name)
+		assert.Equal(t, c.emit(slabs), r.programs[Emit].Dispatches(), name)
 		if c.collect != nil {
-			assert.Equal(t, c.collect(slabs), r.programs[optim.Collect].Dispatches(), name)
+			assert.Equal(t, c.collect(slabs), r.programs[Collect].Dispatches(), name)
 		}
 	}
 }
@@ -48,7 +47,7 @@ func TestNothingIsMadeAfterTheFirstCalls(t *testing.T) {
 	d := gputest.Device(t, small)
 	r := rand.New(rand.NewPCG(1, 1))
 	clip := 1.0
-	rig := newRig(t, d, adamw(t, optim.Options{Schedule: rate(0.1), ClipGrad: &clip, AccumulationSteps: 2}), randomTree(r, oddSpecs, 1), buffers.F32)
+	rig := newRig(t, d, adamw(t, Options{Schedule: rate(0.1), ClipGrad: &clip, AccumulationSteps: 2}), randomTree(r, oddSpecs, 1), buffers.F32)
 	grads := randomTree(r, oddSpecs, 1)
 	for range 2 {
 		rig.call(grads)
@@ -70,7 +69,7 @@ func TestRateZeroLeavesEveryBit(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 1))
 		params := randomTree(r, oddSpecs, 1)
 		params[7].Data[3] = float32(math.Copysign(0, -1)) // the sum with an update of +0 would be +0
-		rig := newRig(t, d, adamw(t, optim.Options{WeightDecay: 0.1}), params, buffers.F32)
+		rig := newRig(t, d, adamw(t, Options{WeightDecay: 0.1}), params, buffers.F32)
 		want := rig.download(rig.params)
 		for range 3 {
 			rig.call(randomTree(r, oddSpecs, 1))
@@ -97,7 +96,7 @@ func sameBits(t testing.TB, want, got []buffers.Host) {
 func TestTwoRunsHaveTheSameBits(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		clip := 0.5
-		tx := built(t, "adamw", optim.Options{Schedule: rate(0.1), ClipGrad: &clip, WeightDecay: 0.1, Rates: []optim.PathRate{{Pattern: "w", Multiplier: 2}}}, `{"mu_dtype":"bf16"}`)
+		tx := built(t, "adamw", Options{Schedule: rate(0.1), ClipGrad: &clip, WeightDecay: 0.1, Rates: []PathRate{{Pattern: "w", Multiplier: 2}}}, `{"mu_dtype":"bf16"}`)
 		run := func() map[string][]buffers.Host {
 			r := rand.New(rand.NewPCG(7, 7))
 			rig := newRig(t, d, tx, randomTree(r, oddSpecs, 1), buffers.F32)
@@ -117,8 +116,8 @@ func TestTwoRunsHaveTheSameBits(t *testing.T) {
 func TestRestoredStateGoesOnAlike(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		clip := 0.5
-		tx := built(t, "adamw", optim.Options{
-			Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 0.1, LearningRateEnd: new(0.0), Steps: 5}, ClipGrad: &clip, AccumulationSteps: 2,
+		tx := built(t, "adamw", Options{
+			Schedule: ScheduleConfig{Type: "linear", LearningRate: 0.1, LearningRateEnd: new(0.0), Steps: 5}, ClipGrad: &clip, AccumulationSteps: 2,
 		}, `{"mu_dtype":"bf16"}`)
 		r := rand.New(rand.NewPCG(8, 8))
 		first := newRig(t, d, tx, randomTree(r, oddSpecs, 1), buffers.F32)
@@ -154,7 +153,7 @@ func TestSetCountsRefuses(t *testing.T) {
 	d := gpu.Dry(gpu.DefaultLimits())
 	params, err := buffers.NewTree(d, "params", layoutOf(t, d), buffers.F32)
 	require.NoError(t, err)
-	s, err := adamw(t, optim.Options{AccumulationSteps: 2}).Init(params)
+	s, err := adamw(t, Options{AccumulationSteps: 2}).Init(params)
 	require.NoError(t, err)
 	counts := s.Counts()
 	assert.Equal(t, map[string]int64{"updates": 0, "mini_step": 0, "scale_by_adam": 0, "scale_by_learning_rate": 0}, counts)
@@ -180,7 +179,7 @@ func layoutOf(t testing.TB, d *gpu.Device) *buffers.Layout {
 func TestOneNaNChangesNothing(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		clip := 0.5
-		tx := adamw(t, optim.Options{Schedule: rate(0.1), ClipGrad: &clip, WeightDecay: 0.1, SkipNonFinite: true})
+		tx := adamw(t, Options{Schedule: rate(0.1), ClipGrad: &clip, WeightDecay: 0.1, SkipNonFinite: true})
 		r := rand.New(rand.NewPCG(9, 9))
 		rig := newRig(t, d, tx, randomTree(r, oddSpecs, 1), buffers.F32)
 		rig.call(randomTree(r, oddSpecs, 1))
@@ -208,7 +207,7 @@ func TestOneNaNChangesNothing(t *testing.T) {
 // the next.
 func TestAccumulationForgetsNaN(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		tx := adamw(t, optim.Options{Schedule: rate(0.1), SkipNonFinite: true, AccumulationSteps: 2})
+		tx := adamw(t, Options{Schedule: rate(0.1), SkipNonFinite: true, AccumulationSteps: 2})
 		r := rand.New(rand.NewPCG(10, 10))
 		params := randomTree(r, oddSpecs, 1)
 		rig := newRig(t, d, tx, params, buffers.F32)
@@ -222,7 +221,7 @@ func TestAccumulationForgetsNaN(t *testing.T) {
 				require.Zero(t, math.Float32bits(v))
 			}
 		}
-		sameBits(t, newRig(t, d, optim.Chain(), params, buffers.F32).everything()["params"], want["params"])
+		sameBits(t, newRig(t, d, Chain(), params, buffers.F32).everything()["params"], want["params"])
 		rig.call(good)
 		rig.call(good)
 		assert.False(t, rig.statistics().NonFinite)
@@ -239,8 +238,8 @@ func TestAccumulationIsTheMean(t *testing.T) {
 	d := gputest.Device(t, small)
 	r := rand.New(rand.NewPCG(11, 11))
 	params := randomTree(r, oddSpecs, 1)
-	whole := newRig(t, d, adamw(t, optim.Options{Schedule: rate(0.1)}), params, buffers.F32)
-	parts := newRig(t, d, adamw(t, optim.Options{Schedule: rate(0.1), AccumulationSteps: 4}), params, buffers.F32)
+	whole := newRig(t, d, adamw(t, Options{Schedule: rate(0.1)}), params, buffers.F32)
+	parts := newRig(t, d, adamw(t, Options{Schedule: rate(0.1), AccumulationSteps: 4}), params, buffers.F32)
 	for range 2 {
 		mean := randomTree(r, oddSpecs, 0)
 		for call := range 4 {
@@ -275,7 +274,7 @@ func TestClipKeepsBitsBelowAndDividesFromTheNormOn(t *testing.T) {
 			max  float64
 			want float32
 		}{{5.0001, 3}, {5, 3}, {4.9999, 2.99994}, {2.5, 1.5}} {
-			rig := newRig(t, d, optim.ClipByGlobalNorm(c.max), zero, buffers.F32)
+			rig := newRig(t, d, ClipByGlobalNorm(c.max), zero, buffers.F32)
 			rig.call(grads)
 			got := rig.download(rig.params)[0].Data[0]
 			assert.Equal(t, float32(5), rig.statistics().Norm)
@@ -292,7 +291,7 @@ func TestClipKeepsBitsBelowAndDividesFromTheNormOn(t *testing.T) {
 // At the norm itself the gradient is divided and multiplied, as optax does, which is not the same in every bit.
 func TestClipAtTheNormDivides(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		rig := newRig(t, d, optim.ClipByGlobalNorm(85), []buffers.Host{vector("a", 0, 0)}, buffers.F32)
+		rig := newRig(t, d, ClipByGlobalNorm(85), []buffers.Host{vector("a", 0, 0)}, buffers.F32)
 		rig.call([]buffers.Host{vector("a", 13, 84)})
 		require.Equal(t, float32(85), rig.statistics().Norm)
 		got, exact := rig.download(rig.params)[0].Data[0], float32(13)
@@ -306,13 +305,13 @@ func TestClipAtTheNormDivides(t *testing.T) {
 func TestTreeWithoutElements(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		clip := 1.0
-		tx := adamw(t, optim.Options{Schedule: rate(0.1), ClipGrad: &clip, AccumulationSteps: 2})
+		tx := adamw(t, Options{Schedule: rate(0.1), ClipGrad: &clip, AccumulationSteps: 2})
 		params := []buffers.Host{{Path: "empty", Shape: []int{0, 3}, Data: []float32{}}}
 		rig := newRig(t, d, tx, params, buffers.F32)
 		for range 2 {
 			rig.call(params)
 		}
-		assert.Equal(t, optim.Statistics{}, rig.statistics())
+		assert.Equal(t, Statistics{}, rig.statistics())
 	})
 }
 
@@ -321,7 +320,7 @@ func TestPadding(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		params := []buffers.Host{vector("a", 1, 2, 3), vector("b", 1, 1, 1, 1, 1)}
 		// Without eps the update of an element with a gradient of zero is 0/0.
-		rig := newRig(t, d, optim.Chain(optim.GlobalNorm(), optim.ScaleByAdam(optim.Adam{B1: 0.9, B2: 0.9}, optim.Stable)), params, buffers.F32)
+		rig := newRig(t, d, Chain(globalNorm(), ScaleByAdam(Adam{B1: 0.9, B2: 0.9}, Stable)), params, buffers.F32)
 		image := make([]byte, rig.grads.Slab(0).Bytes)
 		for i := range image {
 			image[i] = 0xff // NaN everywhere
@@ -331,7 +330,7 @@ func TestPadding(t *testing.T) {
 		require.NoError(t, rig.grads.Write("b", []float32{0, 0, 0, 0, 4}))
 		_, err := rig.state.Prepare()
 		require.NoError(t, err)
-		require.NoError(t, rig.programs[optim.Emit].Submit(t.Context()))
+		require.NoError(t, rig.programs[Emit].Submit(t.Context()))
 		assert.Equal(t, float32(5), rig.statistics().Norm)
 		for _, tree := range []*buffers.Tree{rig.params, rig.state.Trees()[0].Tree, rig.state.Trees()[1].Tree} {
 			require.NoError(t, d.Read(t.Context(), image, tree.Slab(0)))
@@ -356,7 +355,7 @@ func TestUpdateRefuses(t *testing.T) {
 	}
 	a, b := buffers.Spec{Path: "a", Shape: []int{2, 3}}, buffers.Spec{Path: "b", Shape: []int{4}}
 	params := tree(d, buffers.F32, a, b)
-	tx := optim.Chain(optim.ClipByGlobalNorm(1), optim.Scale(2), optim.ClipByGlobalNorm(1))
+	tx := Chain(ClipByGlobalNorm(1), Scale(2), ClipByGlobalNorm(1))
 	s, err := tx.Init(params)
 	require.NoError(t, err)
 	rec := d.Record("test")
@@ -370,21 +369,21 @@ func TestUpdateRefuses(t *testing.T) {
 		assert.ErrorContains(t, tx.Update(rec, grads, s, params), want)
 	}
 	grads := tree(d, buffers.F32, a, b)
-	assert.ErrorContains(t, tx.Record(rec, optim.Collect, grads, s, params), "needs an accumulation")
-	assert.ErrorContains(t, tx.RecordRound(rec, optim.Collect, 0, grads, s, params), "needs an accumulation")
-	assert.ErrorContains(t, tx.RecordRound(rec, optim.Reuse, 0, grads, s, params), "nothing to reuse")
-	assert.ErrorContains(t, tx.RecordRound(rec, optim.Emit, 3, grads, s, params), "round: found 3 of emit, wanted one of 0 to 2")
-	assert.ErrorContains(t, tx.RecordRound(rec, optim.Emit, -1, grads, s, params), "round: found -1")
+	assert.ErrorContains(t, tx.Record(rec, Collect, grads, s, params), "needs an accumulation")
+	assert.ErrorContains(t, tx.RecordRound(rec, Collect, 0, grads, s, params), "needs an accumulation")
+	assert.ErrorContains(t, tx.RecordRound(rec, Reuse, 0, grads, s, params), "nothing to reuse")
+	assert.ErrorContains(t, tx.RecordRound(rec, Emit, 3, grads, s, params), "round: found 3 of emit, wanted one of 0 to 2")
+	assert.ErrorContains(t, tx.RecordRound(rec, Emit, -1, grads, s, params), "round: found -1")
 	stage, err := tx.InitStage(params, []buffers.Spec{b, {Path: "c"}, a})
 	require.NoError(t, err)
 	assert.ErrorContains(t, tx.Update(rec, grads, stage, params), "state: found 2 of the 3 leaves of a model whose norm is measured")
 	_, err = tx.InitStage(params, []buffers.Spec{a, {Path: "b", Shape: []int{5}}})
 	assert.ErrorContains(t, err, `params: leaf "b" of shape [4]: found no such leaf in the whole model of 2`)
-	assert.ErrorContains(t, optim.Scale(1).Update(rec, grads, s, params), "state: found that of chain(")
+	assert.ErrorContains(t, Scale(1).Update(rec, grads, s, params), "state: found that of chain(")
 	_, err = tx.Init(tree(d, buffers.U32, a))
 	assert.ErrorContains(t, err, "params: dtype u32")
 	require.NoError(t, tx.Update(rec, grads, s, params))
 	assert.NoError(t, rec.Err())
-	_, err = optim.ParseStatistics(make([]byte, 15))
+	_, err = ParseStatistics(make([]byte, 15))
 	assert.ErrorContains(t, err, "found 15 bytes")
 }

@@ -1,4 +1,4 @@
-package optim_test
+package optim
 
 import (
 	"encoding/json"
@@ -17,7 +17,6 @@ import (
 	"gputrain/buffers/safetensors"
 	"gputrain/gpu"
 	"gputrain/internal/gputest"
-	"gputrain/optim"
 )
 
 // goldenCase is a case of an independent float64 oracle in the numerics of eformer.
@@ -25,7 +24,7 @@ type goldenCase struct {
 	Optimizer         string
 	Config            map[string]any
 	Orientation       string
-	Schedule          optim.ScheduleConfig
+	Schedule          ScheduleConfig
 	ClipGrad          *float64        `json:"clip_grad"`
 	WeightDecay       float64         `json:"weight_decay"`
 	WeightDecayMask   map[string]bool `json:"weight_decay_mask"`
@@ -99,16 +98,16 @@ func (c *goldenCase) ours() map[string]any {
 	return config
 }
 
-func (c *goldenCase) build(t testing.TB) optim.Transform {
-	o := optim.Options{
-		Schedule: c.Schedule, ClipGrad: c.ClipGrad, WeightDecay: c.WeightDecay, AccumulationSteps: c.AccumulationSteps, Numerics: optim.EFormer,
+func (c *goldenCase) build(t testing.TB) Transform {
+	o := Options{
+		Schedule: c.Schedule, ClipGrad: c.ClipGrad, WeightDecay: c.WeightDecay, AccumulationSteps: c.AccumulationSteps, Numerics: EFormer,
 	}
 	if c.WeightDecayMask != nil {
-		o.WeightDecayMask = optim.MaskPaths(c.WeightDecayMask)
+		o.WeightDecayMask = MaskPaths(c.WeightDecayMask)
 	}
 	parameters, err := json.Marshal(c.ours())
 	require.NoError(t, err)
-	tx, err := optim.Build(c.Optimizer, o, parameters)
+	tx, err := Build(c.Optimizer, o, parameters)
 	require.NoError(t, err)
 	return tx
 }
@@ -175,7 +174,7 @@ func goldens(t *testing.T, test func(t *testing.T, c *goldenCase)) {
 			c.tensors, err = safetensors.Open(filepath.Join(folder, "tensors.safetensors"))
 			require.NoError(t, err)
 			defer c.tensors.Close()
-			if !slices.Contains(optim.Names(), c.Optimizer) {
+			if !slices.Contains(Names(), c.Optimizer) {
 				t.Skipf("no optimizer %q", c.Optimizer)
 			}
 			test(t, c)
@@ -185,13 +184,13 @@ func goldens(t *testing.T, test func(t *testing.T, c *goldenCase)) {
 
 func TestTwinFollowsGoldenCases(t *testing.T) {
 	goldens(t, func(t *testing.T, c *goldenCase) {
-		twin, err := optim.NewTwin(c.build(t), c.leaves(t, "params"))
+		twin, err := NewTwin(c.build(t), c.leaves(t, "params"))
 		require.NoError(t, err)
 		followOnTwin(t, c, twin)
 	})
 }
 
-func followOnTwin(t *testing.T, c *goldenCase, twin *optim.Twin) {
+func followOnTwin(t *testing.T, c *goldenCase, twin *Twin) {
 	c.follow(t, func(grads []buffers.Host) { require.NoError(t, twin.Update(grads)) },
 		func() int64 { return twin.Counts()["updates"] },
 		func() map[string][]float32 {
@@ -215,7 +214,7 @@ func TestMarsWithoutClipInBothForms(t *testing.T) {
 		}
 		tried++
 		c.Config["max_grad_norm"] = 0
-		twin, err := optim.NewTwin(c.build(t), c.leaves(t, "params"))
+		twin, err := NewTwin(c.build(t), c.leaves(t, "params"))
 		require.NoError(t, err)
 		followOnTwin(t, c, twin)
 	})

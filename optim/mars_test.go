@@ -1,4 +1,4 @@
-package optim_test
+package optim
 
 import (
 	"math"
@@ -8,14 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/optim"
 )
 
 // With eps far above the root, Adam divides by eps alone, and the corrected gradient can be read off.
 func TestMarsByHand(t *testing.T) {
 	const eps = 1e6
-	mars := func(b1, limit float64) optim.Transform {
-		return optim.Chain(optim.ScaleByMars(optim.Mars{Beta1: b1, Beta2: 0.5, Gamma: 0.25, Epsilon: eps, MaxGradNorm: &limit}, optim.Stable), optim.Scale(eps))
+	mars := func(b1, limit float64) Transform {
+		return Chain(ScaleByMars(Mars{Beta1: b1, Beta2: 0.5, Gamma: 0.25, Epsilon: eps, MaxGradNorm: &limit}, Stable), Scale(eps))
 	}
 	// gamma b1/(1-b1) = 1/4; the first gradient has nothing before it: c = 1.25 g.
 	assert.InDelta(t, 10+1.25*4, after(t, mars(0.5, 0), 10, 4), 1e-4)
@@ -30,8 +29,8 @@ func TestMarsByHand(t *testing.T) {
 // The previous gradient is the one that came in after a clip around the optimizer.
 func TestMarsKeepsTheIncomingGradient(t *testing.T) {
 	clip := 1.0
-	tx := built(t, "mars", optim.Options{ClipGrad: &clip}, "")
-	twin, err := optim.NewTwin(tx, []buffers.Host{vector("a", 0, 0), vector("b", 0)})
+	tx := built(t, "mars", Options{ClipGrad: &clip}, "")
+	twin, err := NewTwin(tx, []buffers.Host{vector("a", 0, 0), vector("b", 0)})
 	require.NoError(t, err)
 	require.NoError(t, twin.Update([]buffers.Host{vector("a", 3, 0), vector("b", 4)}))
 	assert.InDeltaSlice(t, []float32{0.6, 0}, twin.State("mog")[0].Data, 1e-7)
@@ -43,9 +42,9 @@ func TestMarsKeepsTheIncomingGradient(t *testing.T) {
 
 // A gradient that is skipped is not the previous one of the next.
 func TestMarsSkips(t *testing.T) {
-	tx := built(t, "mars", optim.Options{Schedule: rate(0.1), SkipNonFinite: true}, `{}`)
+	tx := built(t, "mars", Options{Schedule: rate(0.1), SkipNonFinite: true}, `{}`)
 	run := func(grads ...float32) map[string]float32 {
-		twin, err := optim.NewTwin(tx, []buffers.Host{vector("w", 1)})
+		twin, err := NewTwin(tx, []buffers.Host{vector("w", 1)})
 		require.NoError(t, err)
 		for _, g := range grads {
 			require.NoError(t, twin.Update([]buffers.Host{vector("w", g)}))

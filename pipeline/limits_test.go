@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/buffers/histogram"
 	"gputrain/gpu"
 	"gputrain/internal/gputest"
+	"gputrain/internal/histogram"
 	"gputrain/model"
 	"gputrain/pipeline/schedule"
 	"gputrain/run/data"

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"gputrain/gpu"
+	"gputrain/internal/cache"
 	"gputrain/pipeline/partition"
 )
 
@@ -62,7 +63,7 @@ func PowersAt(sites []Site, measured func(stage int) (gpu.Speed, error)) ([]part
 	}
 	powers, alike := make([]partition.Power, len(sites)), Alike(sites)
 	for i, s := range sites {
-		p := gpu.Speed{FLOPS: gpu.Typical(s.Adapter).FLOPS, BytesPerSecond: throughHost}
+		p := gpu.Speed{FLOPS: s.Adapter.Typical().FLOPS, BytesPerSecond: throughHost}
 		if !alike {
 			var err error
 			if p, err = measured(i); err != nil {
@@ -152,7 +153,7 @@ func writePower(path string, f powerFile) error {
 	if err != nil {
 		return err
 	}
-	if err := gpu.WriteCache(path, raw); err != nil {
+	if err := cache.Write(path, raw); err != nil {
 		return fmt.Errorf("remember it: %w", err)
 	}
 	return nil

@@ -102,7 +102,7 @@ func TestEqualAdaptersAreNotMeasured(t *testing.T) {
 	assert.Equal(t, before, dev.Counters().Submits)
 	assert.Len(t, powers, 3)
 	for _, p := range powers {
-		assert.InEpsilon(t, gpu.Typical(dev.Adapter()).FLOPS/3, p.FLOPS, 1e-12)
+		assert.InEpsilon(t, dev.Adapter().Typical().FLOPS/3, p.FLOPS, 1e-12)
 		assert.Equal(t, powers[0].BytesPerSecond, p.BytesPerSecond)
 	}
 	assert.NoFileExists(t, dev.Adapter().CacheFile("power"))

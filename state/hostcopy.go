@@ -97,7 +97,7 @@ const ProgramBytes = 320 << 20
 
 // PlanHost is the plan of a run whose stages take memory on devices, and whose copy of a checkpoint takes so many bytes.
 func PlanHost(devices []*gpu.Device, memory []MemoryPlan, copied uint64) HostPlan {
-	h := HostPlan{Program: ProgramBytes, Staging: StagingBytes, Copy: copied, Free: math.MaxUint64, Reserve: gpu.MachineReserve()}
+	h := HostPlan{Program: ProgramBytes, Staging: StagingBytes, Copy: copied, Free: math.MaxUint64, Reserve: system.MemoryReserve()}
 	if left, known := hostRoom(); known {
 		for i, m := range memory {
 			if shares(devices[i].Adapter()) {
@@ -121,7 +121,7 @@ func (h HostPlan) String() string {
 // is yet to take, and staging.
 func hostRoom() (bytes uint64, known bool) {
 	bytes, known = gpu.MachineMemory()
-	taken := gpu.MachineReserve() + ProgramBytes - min(ProgramBytes, gpu.HostBytes()) + StagingBytes
+	taken := system.MemoryReserve() + ProgramBytes - min(ProgramBytes, system.ResidentMemory()) + StagingBytes
 	return bytes - min(bytes, taken), known
 }
 

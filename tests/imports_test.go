@@ -21,7 +21,7 @@ import (
 // A package is of the longest name here that it has as its beginning.
 var layers = []string{
 	"cmd", "run", "pipeline/ranks/cluster", "pipeline", "state", "state/checkpoint", "pipeline/ranks/mesh", "pipeline/ranks/transport",
-	"run/data/texts", "run/data", "text/chat", "text", "hub", "model", "graph", "optim", "kron", "buffers", "internal/gputest", "gpu", "shaders", "internal",
+	"run/data/texts", "run/data", "text/chat", "text", "hub", "model", "graph", "optim", "kron", "internal/histogram", "buffers", "internal/gputest", "internal/trace", "gpu", "shaders", "internal",
 }
 
 // imported is what `go list -json` says of a package.

@@ -214,7 +214,7 @@ func (h *choosing) open(ctx context.Context, sel string, f *tuning.Facts) error 
 		return err
 	}
 	f.Machine.Memory, _, _ = h.device.Available()
-	f.Machine.Software = h.device.Adapter().Class() != gpu.Hardware
+	f.Machine.Software = !h.device.Adapter().Hardware()
 	for _, base := range array.Names(array.Bases) {
 		if cfg.Set("model.base="+base) == nil && cfg.Validate() == nil {
 			f.Machine.Bases = append(f.Machine.Bases, base)
@@ -255,7 +255,7 @@ func (h *choosing) fits(ctx context.Context, r tuning.Recipe) (bool, error) {
 
 // memory is what was last asked about: of the device, and of the machine beside where the device is a processor.
 func (h *choosing) memory(cfg *runfile.Config) (device, host uint64) {
-	if device = h.takes.Bytes(); h.device.Adapter().Class() == gpu.Hardware {
+	if device = h.takes.Bytes(); h.device.Adapter().Hardware() {
 		return device, 0
 	}
 	of := h.takes.Host

@@ -99,7 +99,7 @@ func (h *choosing) peak(ctx context.Context) (float64, error) {
 	if c, ok := namedCard(h.card); ok && c.FLOPS > 0 {
 		return c.FLOPS, nil
 	}
-	return gpu.Typical(h.device.Adapter()).FLOPS, nil
+	return h.device.Adapter().Typical().FLOPS, nil
 }
 
 // widest is how many characters a line of choices has at most.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
+	"gputrain/internal/cache"
 	"gputrain/internal/gputest"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
@@ -57,7 +58,7 @@ func TestDataConfig(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, c.vocab, def.Vocab())
 		got := Data(cfg, begin.Tokens, def, 32)
-		c.want.Validation, c.want.Context, c.want.Invalid, c.want.Cache = 0.25, 32, "error", filepath.Join(gpu.CacheDir(), "tokens")
+		c.want.Validation, c.want.Context, c.want.Invalid, c.want.Cache = 0.25, 32, "error", filepath.Join(cache.Dir(), "tokens")
 		c.want.Format, c.want.Chats.Options.Now = "auto", time.Date(2024, 7, 26, 0, 0, 0, 0, time.UTC)
 		if c.want.MixtureEnd == "" {
 			c.want.MixtureEnd = "restart"

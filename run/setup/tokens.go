@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"gputrain/gpu"
 	"gputrain/hub"
+	"gputrain/internal/cache"
 	"gputrain/model"
 	"gputrain/run/data/texts"
 	"gputrain/run/plan"
@@ -207,7 +207,7 @@ func cacheOf(cfg *runfile.Config) string {
 	if cfg.Data.Cache != "" {
 		return cfg.Data.Cache
 	}
-	dir := gpu.CacheDir()
+	dir := cache.Dir()
 	if dir == "" {
 		return ""
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"gputrain/gpu"
+	"gputrain/internal/system"
 	"gputrain/state"
 )
 
@@ -110,7 +110,7 @@ func (m *meter) cost(s State, of state.Metrics, g given, took, worked time.Durat
 		counted := d.Counters()
 		c.DeviceBytes, c.DevicePeakBytes = c.DeviceBytes+counted.LiveBytes, c.DevicePeakBytes+counted.PeakBytes
 	}
-	c.HostBytes = gpu.HostBytes()
+	c.HostBytes = system.ResidentMemory()
 	c.Cluster = m.team.cost(took)
 	if use := useOf(s); use != nil {
 		c.put(*use)

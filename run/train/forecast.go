@@ -132,7 +132,7 @@ const copiedASecond = 5e8
 
 // paced is what a typical adapter of that kind would do if it made so many operations a second.
 func paced(a gpu.Adapter, flops float64) gpu.Speed {
-	s := gpu.Typical(a)
+	s := a.Typical()
 	return s.Times(flops / s.FLOPS)
 }
 

@@ -126,7 +126,7 @@ func (t *opening) countWork() error {
 // compile for a minute; a card is measured as soon.
 func (t *opening) estimate(from int64) error {
 	for _, d := range t.team.target.Devices() {
-		if d.Adapter().Class() == gpu.Hardware || t.team.spread() { // the peak is that of this rank's adapters
+		if d.Adapter().Hardware() || t.team.spread() { // the peak is that of this rank's adapters
 			return nil
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"gputrain/gpu"
+	"gputrain/internal/system"
 	"gputrain/internal/terminal"
 	"gputrain/run/fit"
 	"gputrain/run/record"
@@ -234,8 +234,8 @@ func (r *reporter) memory() (rows []memory) {
 		m.now, m.most = counted.LiveBytes, counted.PeakBytes
 		rows = append(rows, m)
 	}
-	if most := gpu.HostPeakBytes(); most > 0 {
-		rows = append(rows, memory{name: "process, in the machine's memory", planned: r.processBytes(), now: gpu.HostBytes(), most: most})
+	if most := system.PeakMemory(); most > 0 {
+		rows = append(rows, memory{name: "process, in the machine's memory", planned: r.processBytes(), now: system.ResidentMemory(), most: most})
 	}
 	return rows
 }

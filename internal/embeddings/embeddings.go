@@ -1,4 +1,4 @@
-package array
+package embeddings
 
 import (
 	"slices"
@@ -8,10 +8,10 @@ import (
 // embeddings are the modules of embeddings and output heads.
 var embeddings []string
 
-// RegisterEmbeddings says that matrices at paths such as these, "model.embed_tokens.weight", are looked up by token or by position, or give the
+// Register says that matrices at paths such as these, "model.embed_tokens.weight", are looked up by token or by position, or give the
 // logits. Their rows see few tokens each, which optimizers of matrices leave to others. The module, here embed_tokens, is what counts,
 // wherever it lies in a path. It is called by init functions, by package model for its families.
-func RegisterEmbeddings(paths ...string) {
+func Register(paths ...string) {
 	for _, path := range paths {
 		if parts := strings.Split(path, "."); len(parts) > 1 {
 			embeddings = append(embeddings, parts[len(parts)-2])
@@ -19,8 +19,8 @@ func RegisterEmbeddings(paths ...string) {
 	}
 }
 
-// IsEmbedding tells whether a path lies in a module that RegisterEmbeddings was told of.
-func IsEmbedding(path string) bool {
+// Has tells whether a path lies in a module that Register was told of.
+func Has(path string) bool {
 	parts := strings.Split(path, ".")
 	return slices.ContainsFunc(parts[:len(parts)-1], func(module string) bool { return slices.Contains(embeddings, module) })
 }

@@ -1,4 +1,5 @@
-package gpu
+// Package trace writes what passes took: as a file for Perfetto, and as tables.
+package trace
 
 import (
 	"bufio"
@@ -9,10 +10,12 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"gputrain/gpu"
 )
 
-// traceEvent is one of the Trace Event Format, which Perfetto and chrome://tracing open; times in microseconds.
-type traceEvent struct {
+// event is one of the Trace Event Format, which Perfetto and chrome://tracing open; times in microseconds.
+type event struct {
 	Name  string         `json:"name"`
 	Phase string         `json:"ph"`
 	Time  float64        `json:"ts"`
@@ -22,22 +25,22 @@ type traceEvent struct {
 	Args  map[string]any `json:"args,omitempty"`
 }
 
-// TraceLane is a row of a trace. Lanes of one process stand together.
-type TraceLane struct {
+// Lane is a row of a trace. Lanes of one process stand together.
+type Lane struct {
 	Process string // "" for none
 	Name    string
-	Spans   []TraceSpan // not overlapping
+	Bars    []Bar // not overlapping
 }
 
-// TraceSpan is a bar in a lane; the origin of time is the same for all lanes of a trace.
-type TraceSpan struct {
+// Bar is a span of time in a lane; the origin of time is the same for all lanes of a trace.
+type Bar struct {
 	Name       string
 	Begin, End time.Duration
 	Args       map[string]any // shown when the bar is chosen
 }
 
-// args are what a trace shows of a span besides its name.
-func (s Span) args() map[string]any {
+// argsOf are what a trace shows of a pass besides its name.
+func argsOf(s gpu.Span) map[string]any {
 	args := map[string]any{"recording": s.Label}
 	if s.Operation != "" {
 		args["operation"] = s.Operation
@@ -45,27 +48,27 @@ func (s Span) args() map[string]any {
 	return args
 }
 
-// PassLane is the lane of a profile, its times moved by shift.
-func PassLane(process, name string, spans []Span, shift time.Duration) TraceLane {
-	lane := TraceLane{Process: process, Name: name}
+// Passes is the lane of a profile, its times moved by shift.
+func Passes(process, name string, spans []gpu.Span, shift time.Duration) Lane {
+	lane := Lane{Process: process, Name: name}
 	for _, s := range spans {
-		lane.Spans = append(lane.Spans, TraceSpan{s.name(), s.Begin + shift, s.End + shift, s.args()})
+		lane.Bars = append(lane.Bars, Bar{s.Name(), s.Begin + shift, s.End + shift, argsOf(s)})
 	}
 	return lane
 }
 
-// WriteTrace writes spans as a JSON file for Perfetto.
-func WriteTrace(w io.Writer, spans []Span) error {
-	return WriteLanes(w, []TraceLane{PassLane("", "gpu", spans, 0)})
+// Write writes spans as a JSON file for Perfetto.
+func Write(w io.Writer, spans []gpu.Span) error {
+	return WriteLanes(w, []Lane{Passes("", "gpu", spans, 0)})
 }
 
 // WriteLanes writes lanes as a JSON file for Perfetto. It begins with the first span.
-func WriteLanes(w io.Writer, lanes []TraceLane) error {
+func WriteLanes(w io.Writer, lanes []Lane) error {
 	out := bufio.NewWriter(w)
 	trace := struct {
-		Events []traceEvent `json:"traceEvents"`
-		Unit   string       `json:"displayTimeUnit"`
-	}{traceEvents(lanes), "ms"}
+		Events []event `json:"traceEvents"`
+		Unit   string  `json:"displayTimeUnit"`
+	}{eventsOf(lanes), "ms"}
 	if err := json.NewEncoder(out).Encode(trace); err != nil {
 		return fmt.Errorf("gpu: write trace: %w", err)
 	}
@@ -75,11 +78,11 @@ func WriteLanes(w io.Writer, lanes []TraceLane) error {
 	return nil
 }
 
-func traceEvents(lanes []TraceLane) []traceEvent {
+func eventsOf(lanes []Lane) []event {
 	var origin time.Duration
 	seen := false
 	for _, lane := range lanes {
-		for _, s := range lane.Spans {
+		for _, s := range lane.Bars {
 			if !seen || s.Begin < origin {
 				origin, seen = s.Begin, true
 			}
@@ -87,7 +90,7 @@ func traceEvents(lanes []TraceLane) []traceEvent {
 	}
 	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 	processes := map[string]int{}
-	var events []traceEvent
+	var events []event
 	for i, lane := range lanes {
 		process, known := processes[lane.Process]
 		if !known {
@@ -96,15 +99,15 @@ func traceEvents(lanes []TraceLane) []traceEvent {
 			if lane.Process != "" {
 				events = append(
 					events,
-					traceEvent{Name: "process_name", Phase: "M", PID: process, Args: map[string]any{"name": lane.Process}},
-					traceEvent{Name: "process_sort_index", Phase: "M", PID: process, Args: map[string]any{"sort_index": process}},
+					event{Name: "process_name", Phase: "M", PID: process, Args: map[string]any{"name": lane.Process}},
+					event{Name: "process_sort_index", Phase: "M", PID: process, Args: map[string]any{"sort_index": process}},
 				)
 			}
 		}
 		thread := i + 1
-		events = append(events, traceEvent{Name: "thread_name", Phase: "M", PID: process, TID: thread, Args: map[string]any{"name": lane.Name}})
-		for _, s := range lane.Spans {
-			events = append(events, traceEvent{
+		events = append(events, event{Name: "thread_name", Phase: "M", PID: process, TID: thread, Args: map[string]any{"name": lane.Name}})
+		for _, s := range lane.Bars {
+			events = append(events, event{
 				Name: s.Name, Phase: "X", Time: us(s.Begin - origin), Dur: us(s.End - s.Begin), PID: process, TID: thread, Args: s.Args,
 			})
 		}
@@ -112,20 +115,20 @@ func traceEvents(lanes []TraceLane) []traceEvent {
 	return events
 }
 
-// ProfileTable writes two tables of spans, the longest first: a line an operation, and a line a group.
-func ProfileTable(w io.Writer, spans []Span) error {
+// Table writes two tables of spans, the longest first: a line an operation, and a line a group.
+func Table(w io.Writer, spans []gpu.Span) error {
 	out := bufio.NewWriter(w)
-	profileTable(out, "operation", spans, func(s Span) string { return cmp.Or(s.Operation, s.name()) })
+	table(out, "operation", spans, func(s gpu.Span) string { return cmp.Or(s.Operation, s.Name()) })
 	fmt.Fprintln(out)
-	profileTable(out, "group", spans, Span.name)
+	table(out, "group", spans, gpu.Span.Name)
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("gpu: profile table: %w", err)
 	}
 	return nil
 }
 
-// profileTable writes a table of spans by a name that they have.
-func profileTable(out io.Writer, heading string, spans []Span, nameOf func(Span) string) {
+// table writes a table of spans by a name that they have.
+func table(out io.Writer, heading string, spans []gpu.Span, nameOf func(gpu.Span) string) {
 	type row struct {
 		name         string
 		passes       int

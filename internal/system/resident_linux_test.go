@@ -1,4 +1,4 @@
-package gpu
+package system
 
 import (
 	"runtime"
@@ -9,16 +9,16 @@ import (
 )
 
 // Memory that is written to is memory that the process has, and has had.
-func TestHostBytes(t *testing.T) {
+func TestResidentMemory(t *testing.T) {
 	const size = 64 << 20
 	debug.FreeOSMemory() // what other tests have left is not to be used again
-	before := HostBytes()
+	before := ResidentMemory()
 	assert.NotZero(t, before)
 	held := make([]byte, size)
 	for i := 0; i < size; i += 4096 {
 		held[i] = 1
 	}
-	assert.Greater(t, HostBytes(), before+size/2)
-	assert.GreaterOrEqual(t, HostPeakBytes(), before+size/2)
+	assert.Greater(t, ResidentMemory(), before+size/2)
+	assert.GreaterOrEqual(t, PeakMemory(), before+size/2)
 	runtime.KeepAlive(held)
 }
