@@ -13,8 +13,8 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/internal/schedule"
 	"gputrain/pipeline"
-	"gputrain/pipeline/schedule"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )

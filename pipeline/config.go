@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"gputrain/gpu"
+	"gputrain/internal/schedule"
 	"gputrain/model"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 
@@ -18,8 +18,8 @@ type Config struct {
 	// state.Job.Share.
 	State      state.Config
 	Assignment partition.Assignment
-	Schedule   string // GPipe, OneForwardOneBackward or Interleaved
-	Ahead      int    // see schedule.Config
+	Schedule   string // "gpipe", "1f1b" (also "") or "interleaved"
+	Ahead      int    // how many more forwards a stage runs before its first backward, in 1f1b
 	// Timeout is how long a step may stand still, with nothing submitted, done or handed on by any stage, before it has failed; 0 is ten
 	// minutes. The devices' Patience comes beside. A wait for one device ends by the device's WaitLimit.
 	Timeout time.Duration

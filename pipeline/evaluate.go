@@ -8,7 +8,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/array"
 	"gputrain/graph/compile"
-	"gputrain/pipeline/schedule"
+	"gputrain/internal/schedule"
 	"gputrain/run/data"
 	"gputrain/state"
 )

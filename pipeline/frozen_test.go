@@ -14,10 +14,10 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/internal/schedule"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 

@@ -9,8 +9,8 @@ import (
 	"gputrain/buffers/histogram"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/internal/schedule"
 	"gputrain/model"
-	"gputrain/pipeline/schedule"
 	"gputrain/run/data"
 	"gputrain/state"
 )

@@ -9,10 +9,10 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport"
+	"gputrain/internal/schedule"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport"
-	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 

@@ -9,12 +9,12 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph/compile"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport"
+	"gputrain/internal/schedule"
 	"gputrain/internal/system"
 	"gputrain/model"
 	"gputrain/optim"
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport"
-	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 

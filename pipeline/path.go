@@ -3,8 +3,8 @@ package pipeline
 import (
 	"time"
 
-	"gputrain/pipeline/schedule"
-	"gputrain/pipeline/timeline"
+	"gputrain/internal/schedule"
+	"gputrain/internal/timeline"
 )
 
 // OffPath is the share of the newest step's transfer time that did not lengthen it: the step is played again (Schedule.Simulate) with the times that

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport"
 )
 
 // Tags of messages between the ranks of a pipeline; those below are for others who use the same ranks.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"gputrain/gpu"
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport"
 	"gputrain/state"
 )
 

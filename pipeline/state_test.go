@@ -11,11 +11,11 @@ import (
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/schedule"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/schedule"
 	"gputrain/run/data"
 	"gputrain/state"
 )

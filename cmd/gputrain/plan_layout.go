@@ -7,12 +7,12 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
+	"gputrain/internal/schedule"
 	"gputrain/kron"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/schedule"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
 	"gputrain/state"

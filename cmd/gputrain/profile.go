@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"gputrain/gpu"
-	"gputrain/pipeline/timeline"
+	"gputrain/internal/timeline"
 )
 
 // layersTogether gives spans of layers the names that they have without the layers' numbers: what a model does in all its layers is one group of the

@@ -7,7 +7,7 @@ import (
 
 	"gputrain/graph"
 	"gputrain/graph/compile"
-	"gputrain/pipeline/schedule"
+	"gputrain/internal/schedule"
 )
 
 // A cut is a graph divided into parts. Operations follow their parameters; what has none follows what it reads, and what depends on inputs

@@ -6,10 +6,10 @@ import (
 	"fmt"
 
 	"gputrain/gpu"
+	"gputrain/internal/ranks/cluster"
+	"gputrain/internal/ranks/mesh"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/ranks/cluster"
-	"gputrain/pipeline/ranks/mesh"
 	"gputrain/run/runfile"
 	"gputrain/state"
 )

@@ -12,12 +12,12 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
+	"gputrain/internal/ranks/cluster"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/schedule"
 	"gputrain/internal/system"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/ranks/cluster"
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/schedule"
 	"gputrain/run/runfile"
 	"gputrain/state"
 )

@@ -10,7 +10,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
-	"gputrain/pipeline/ranks/mesh"
+	"gputrain/internal/ranks/mesh"
 	"gputrain/state"
 )
 

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"sync"
 
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport"
 )
 
 // Facts are what ranks must have in common to train one model, and what they train on.

@@ -3,7 +3,7 @@ package mesh
 import (
 	"context"
 
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/transport"
 )
 
 // tagDelivery is the tag of what goes to rank 0. Below it are the tags of sums, above it those of links between stages.

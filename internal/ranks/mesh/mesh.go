@@ -18,7 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/transport"
 )
 
 // DefaultTimeout is how long a rank waits for another, beside what that is expected to take.

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/transport"
 )
 
 // together runs do on each of n ranks, and returns their errors.

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"time"
 
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/transport"
 )
 
 // note is what ranks say to each other beside messages.

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/pipeline/ranks/mesh"
+	"gputrain/internal/ranks/mesh"
 )
 
 func TestJoin(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu/gputest"
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport"
 	"gputrain/state"
 )
 

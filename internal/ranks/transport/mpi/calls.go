@@ -6,7 +6,7 @@ import (
 	"context"
 	"time"
 
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/transport"
 )
 
 // call is one under way.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/transport"
 )
 
 // Ranks of a mesh of two replicas on three ranks each, whose five stages do not lie in the order of the ranks, know their places and those of all

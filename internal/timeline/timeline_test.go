@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/pipeline/schedule"
-	"gputrain/pipeline/timeline"
+	"gputrain/internal/schedule"
+	"gputrain/internal/timeline"
 )
 
 // twoStages are joined by a link each way.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/transport"
 )
 
 // hub is what rank 0 knows of those who close. Every rank says so to it alone, so that the end of a run takes few messages.

@@ -5,7 +5,7 @@ package mpi
 import (
 	"errors"
 
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/transport"
 )
 
 // Open is not there: Open MPI is for systems that have dlopen.

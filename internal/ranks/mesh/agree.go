@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/transport"
 )
 
 // Weight orders the reasons to end, where ranks have several: the heaviest is that of all.

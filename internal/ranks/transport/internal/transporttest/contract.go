@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/transport"
 )
 
 // Case is a part of the contract.

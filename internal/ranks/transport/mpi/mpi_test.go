@@ -23,7 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/internal/caught"
-	"gputrain/pipeline/ranks/transport/transporttest"
+	"gputrain/internal/ranks/transport/internal/transporttest"
 )
 
 // program is what a rank of a test does instead of testing.

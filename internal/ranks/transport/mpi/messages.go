@@ -7,7 +7,7 @@ import (
 	"encoding/binary"
 	"sync"
 
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/transport"
 )
 
 // A message travels in pieces. Each has room for the length of the whole, which is in the first.

@@ -7,7 +7,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/internal/caught"
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/transport"
 	"gputrain/state"
 )
 

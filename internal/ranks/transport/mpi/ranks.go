@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/transport"
 )
 
 // ranks is the processes of an MPI job.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"gputrain/pipeline/ranks/transport"
-	"gputrain/pipeline/ranks/transport/transporttest"
+	"gputrain/internal/ranks/transport"
+	"gputrain/internal/ranks/transport/internal/transporttest"
 )
 
 func TestLocal(t *testing.T) {

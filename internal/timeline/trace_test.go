@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/pipeline/timeline"
+	"gputrain/internal/timeline"
 )
 
 // bar is where a trace shows a span: the names of process and lane, and what it says.
