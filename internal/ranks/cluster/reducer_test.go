@@ -127,18 +127,9 @@ func summed(t *testing.T, dev *gpu.Device, microbatches int, span state.Span) []
 	if span.Count == 1 {
 		return gradient(span.First)
 	}
-	// A node is summed as any other: the counter holds what waits.
-	counter, held := state.Counter{Microbatches: microbatches}, [][]float32(nil)
-	for _, n := range nodes {
-		sum := gradient(n.First)
-		for range counter.Add(n) {
-			last := len(held) - 1
-			sum, held = onDevice(t, dev, held[last], sum), held[:last]
-		}
-		held = append(held, sum)
-	}
-	require.Len(t, held, 1)
-	return held[0]
+	return state.Fold(microbatches, nodes, func(i int) []float32 { return gradient(nodes[i].First) }, func(left, right []float32) []float32 {
+		return onDevice(t, dev, left, right)
+	})
 }
 
 // Any number of ranks leaves the device's bits of the sum in every rank's gradients, and sends and receives what the formula of docs/cluster.md says.

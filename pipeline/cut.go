@@ -1,4 +1,4 @@
-package partition
+package pipeline
 
 import (
 	"fmt"
@@ -10,38 +10,38 @@ import (
 	"gputrain/internal/schedule"
 )
 
-// A cut is a graph divided into parts. Operations follow their parameters; what has none follows what it reads, and what depends on inputs
+// cut is a graph divided into parts. Operations follow their parameters; what has none follows what it reads, and what depends on inputs
 // alone is computed wherever it is read. The gradient of an operation is computed in the part of the operation, a sum of gradients in the
 // first part that has a term. So layers that lie together exchange one tensor a microbatch, and the two gradients of a tied weight are
 // added up where its parameter lives, in the order in which one device adds them.
-type Cut struct {
-	Parts   []*Part
-	Edges   []Edge
-	Outputs []Output
+type cut struct {
+	Parts   []*part
+	Edges   []edge
+	Outputs []output
 }
 
-// Part is one piece of the model.
-type Part struct {
+// part is one piece of the model.
+type part struct {
 	Params  []string // that live here, sorted
 	Mirrors []string // that live elsewhere and are read here too
 	Saved   []*graph.Value
 	// The passes, as graphs of their own. Whole is forward and backward at once. Where nothing in the part or before it is trained, only Forward is set.
-	Forward, Backward, Whole *Pass
+	Forward, Backward, Whole *pass
 }
 
-// Edge is what one part hands to another, the same values in every microbatch: activations forward, their gradients backward.
-type Edge struct {
+// edge is what one part hands to another, the same values in every microbatch: activations forward, their gradients backward.
+type edge struct {
 	schedule.Edge
 	Values []*graph.Value
 }
 
-func (e Edge) String() string { return fmt.Sprintf("%s from part %d to part %d", e.Kind, e.From, e.To) }
+func (e edge) String() string { return fmt.Sprintf("%s from part %d to part %d", e.Kind, e.From, e.To) }
 
 // Depth is how many messages are under way on an edge at once.
-func (e Edge) Depth() int { return max(schedule.LinkMessages, schedule.Hops(e.From, e.To)) }
+func (e edge) Depth() int { return max(schedule.LinkMessages, schedule.Hops(e.From, e.To)) }
 
 // Detours are the edges between parts that are no neighbours.
-func (c *Cut) Detours() []schedule.Edge {
+func (c *cut) Detours() []schedule.Edge {
 	var out []schedule.Edge
 	for _, e := range c.Edges {
 		if schedule.Hops(e.From, e.To) > 1 {
@@ -51,19 +51,19 @@ func (c *Cut) Detours() []schedule.Edge {
 	return out
 }
 
-// Output is a named result, and the part that computes it.
-type Output struct {
+// output is a named result, and the part that computes it.
+type output struct {
 	Name  string
 	Value *graph.Value
 	Part  int
 }
 
-// Pass is what a part does in one program: the piece of the graph, what it is given and what it makes, in values of the whole graph.
-type Pass struct {
+// pass is what a part does in one program: the piece of the graph, what it is given and what it makes, in values of the whole graph.
+type pass struct {
 	Piece  *graph.Extracted
 	Given  []*graph.Value
 	Made   []*graph.Value
-	Named  []Output
+	Named  []output
 	Leaves []compile.Target // gradients, of a backward pass
 }
 
@@ -73,22 +73,22 @@ type cutting struct {
 	forward int // nodes of the forward pass come first
 	owner   map[string]int
 	place   map[*graph.Node]int // of nodes that some parameter leads to
-	cut     *Cut
+	cut     *cut
 	edges   map[schedule.Edge][]*graph.Value
 	saved   []map[*graph.Value]bool
 	mirrors []map[string]bool
 }
 
-// NewCut divides a graph. forward is the number of nodes of its forward pass, owner the part of each parameter, grads the gradient of each that is
+// newCut divides a graph. forward is the number of nodes of its forward pass, owner the part of each parameter, grads the gradient of each that is
 // trained (none for a forward pass alone), outputs what is wanted besides. Errors: an operation whose parameters are all of earlier parts, that is, an
 // assignment that goes backwards.
-func NewCut(g *graph.Graph, forward int, owner map[string]int, parts int, grads []compile.Target, outputs []Output) (*Cut, error) {
+func newCut(g *graph.Graph, forward int, owner map[string]int, parts int, grads []compile.Target, outputs []output) (*cut, error) {
 	c := &cutting{
-		graph: g, forward: forward, owner: owner, place: map[*graph.Node]int{}, cut: &Cut{Outputs: slices.Clone(outputs)}, edges: map[schedule.Edge][]*graph.Value{},
+		graph: g, forward: forward, owner: owner, place: map[*graph.Node]int{}, cut: &cut{Outputs: slices.Clone(outputs)}, edges: map[schedule.Edge][]*graph.Value{},
 		saved: make([]map[*graph.Value]bool, parts), mirrors: make([]map[string]bool, parts),
 	}
 	for p := range parts {
-		c.cut.Parts = append(c.cut.Parts, &Part{})
+		c.cut.Parts = append(c.cut.Parts, &part{})
 		c.saved[p], c.mirrors[p] = map[*graph.Value]bool{}, map[string]bool{}
 	}
 	for path, p := range owner {
@@ -217,7 +217,7 @@ func (c *cutting) hand(k schedule.Edge, v *graph.Value) {
 }
 
 // finish makes the passes.
-func (c *cutting) finish(grads []compile.Target) (*Cut, error) {
+func (c *cutting) finish(grads []compile.Target) (*cut, error) {
 	keys := slices.SortedFunc(maps.Keys(c.edges), func(a, b schedule.Edge) int {
 		return slices.Compare([]int{int(a.Kind), a.From, a.To}, []int{int(b.Kind), b.From, b.To})
 	})
@@ -234,21 +234,21 @@ func (c *cutting) finish(grads []compile.Target) (*Cut, error) {
 		}
 	}
 	for _, k := range keys {
-		c.cut.Edges = append(c.cut.Edges, Edge{k, c.edges[k]})
+		c.cut.Edges = append(c.cut.Edges, edge{k, c.edges[k]})
 		add(sent[k.From], k.Kind, c.edges[k])
 		add(received[k.To], k.Kind, c.edges[k])
 	}
 	for p, part := range c.cut.Parts {
 		slices.Sort(part.Params)
 		part.Mirrors = slices.Sorted(maps.Keys(c.mirrors[p]))
-		var named []Output
+		var named []output
 		for _, o := range c.cut.Outputs {
 			if o.Part == p {
 				named = append(named, o)
 			}
 		}
 		in, out := received[p], sent[p]
-		forward := &Pass{Given: in[schedule.Forward], Made: slices.Clone(out[schedule.Forward]), Named: named}
+		forward := &pass{Given: in[schedule.Forward], Made: slices.Clone(out[schedule.Forward]), Named: named}
 		own := slices.DeleteFunc(slices.Clone(grads), func(l compile.Target) bool { return c.owner[l.Leaf] != p })
 		var err error
 		if len(own) == 0 && len(out[schedule.Backward]) == 0 {
@@ -263,11 +263,11 @@ func (c *cutting) finish(grads []compile.Target) (*Cut, error) {
 				forward.Made = append(forward.Made, v)
 			}
 		}
-		backward := &Pass{Given: slices.Concat(part.Saved, in[schedule.Backward]), Made: out[schedule.Backward], Leaves: own}
-		whole := &Pass{Given: slices.Concat(in[schedule.Forward], in[schedule.Backward]), Made: slices.Concat(out[schedule.Forward], out[schedule.Backward]), Named: named, Leaves: own}
+		backward := &pass{Given: slices.Concat(part.Saved, in[schedule.Backward]), Made: out[schedule.Backward], Leaves: own}
+		whole := &pass{Given: slices.Concat(in[schedule.Forward], in[schedule.Backward]), Made: slices.Concat(out[schedule.Forward], out[schedule.Backward]), Named: named, Leaves: own}
 		for _, make := range []struct {
-			pass *Pass
-			to   **Pass
+			pass *pass
+			to   **pass
 		}{{forward, &part.Forward}, {backward, &part.Backward}, {whole, &part.Whole}} {
 			if *make.to, err = c.extract(make.pass); err != nil {
 				return nil, err
@@ -284,15 +284,15 @@ func (c *cutting) savedOf(p int) []*graph.Value {
 	})
 }
 
-// ValueName is the name of a value of the whole graph in the programs that read or make it.
-func ValueName(v *graph.Value) string {
+// valueName is the name of a value of the whole graph in the programs that read or make it.
+func valueName(v *graph.Value) string {
 	return fmt.Sprintf("%v.%d.%d", v.Node(), v.Node().ID, v.Index())
 }
 
-func (c *cutting) extract(p *Pass) (*Pass, error) {
+func (c *cutting) extract(p *pass) (*pass, error) {
 	given := map[*graph.Value]string{}
 	for _, v := range p.Given {
-		given[v] = ValueName(v)
+		given[v] = valueName(v)
 	}
 	wanted := slices.Clone(p.Made)
 	for _, o := range p.Named {
@@ -310,10 +310,10 @@ func (c *cutting) extract(p *Pass) (*Pass, error) {
 }
 
 // Targets are what a pass makes, for the compiler.
-func (p *Pass) Targets() []compile.Target {
+func (p *pass) Targets() []compile.Target {
 	var out []compile.Target
 	for _, v := range p.Made {
-		out = append(out, compile.Target{Name: ValueName(v), Value: p.Piece.Value(v)})
+		out = append(out, compile.Target{Name: valueName(v), Value: p.Piece.Value(v)})
 	}
 	for _, o := range p.Named {
 		out = append(out, compile.Target{Name: o.Name, Value: p.Piece.Value(o.Value)})
@@ -325,10 +325,10 @@ func (p *Pass) Targets() []compile.Target {
 }
 
 // Crossing are the names of the values that the pass is given or hands on, which lie in buffers of the stage.
-func (p *Pass) Crossing() []string {
+func (p *pass) Crossing() []string {
 	var names []string
 	for _, v := range slices.Concat(p.Given, p.Made) {
-		names = append(names, ValueName(v))
+		names = append(names, valueName(v))
 	}
 	return names
 }

@@ -1,4 +1,4 @@
-package partition
+package pipeline
 
 import (
 	"fmt"
@@ -14,6 +14,7 @@ import (
 	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/model"
+	"gputrain/pipeline/partition"
 )
 
 // wholeGraph is the graph of a model's step: loss, and the gradient of each parameter.
@@ -100,11 +101,11 @@ func definitions(t *testing.T) map[string]model.Definition {
 }
 
 // runCut evaluates the passes of a cut by the definition of the operations, in float64, each knowing only what it is given.
-func runCut(t *testing.T, c *Cut, in map[string]*graph.Array, merged func(p int) bool) map[string]*graph.Array {
+func runCut(t *testing.T, c *cut, in map[string]*graph.Array, merged func(p int) bool) map[string]*graph.Array {
 	t.Helper()
 	known := make([]map[*graph.Value]*graph.Array, len(c.Parts))
 	results := map[string]*graph.Array{}
-	run := func(p int, pass *Pass) {
+	run := func(p int, pass *pass) {
 		local := map[string]*graph.Array{}
 		for _, n := range pass.Piece.Graph.Nodes() {
 			switch op := n.Op.(type) {
@@ -118,7 +119,7 @@ func runCut(t *testing.T, c *Cut, in map[string]*graph.Array, merged func(p int)
 		}
 		for _, v := range pass.Given {
 			require.NotNil(t, known[p][v], "part %d: %v is given", p, v.Node())
-			local[ValueName(v)] = known[p][v]
+			local[valueName(v)] = known[p][v]
 		}
 		targets := pass.Targets()
 		var want []*graph.Value
@@ -190,7 +191,7 @@ func TestCutComputesTheWhole(t *testing.T) {
 						for i, l := range wanted {
 							wanted[i].Value = again.Value(l.Value)
 						}
-						c, err := NewCut(again.Graph, forward, owners(def, 4, parts), parts, wanted, []Output{{Name: "loss", Value: again.Value(built.LossSum)}})
+						c, err := newCut(again.Graph, forward, owners(def, 4, parts), parts, wanted, []output{{Name: "loss", Value: again.Value(built.LossSum)}})
 						require.NoError(t, err)
 						got := runCut(t, c, in, merged)
 						require.Len(t, got, len(grads)+1)
@@ -209,7 +210,7 @@ func TestCutComputesTheWhole(t *testing.T) {
 func TestCutHandsOnWhatItMust(t *testing.T) {
 	def := definitions(t)["gpt2"]
 	built, forward, grads := wholeGraph(t, def, 2, 5)
-	c, err := NewCut(built.Graph, forward, owners(def, 4, 3), 3, grads, []Output{{Name: "loss", Value: built.LossSum}})
+	c, err := newCut(built.Graph, forward, owners(def, 4, 3), 3, grads, []output{{Name: "loss", Value: built.LossSum}})
 	require.NoError(t, err)
 	var seen []string
 	for _, e := range c.Edges {
@@ -229,9 +230,9 @@ func TestCutHandsOnWhatItMust(t *testing.T) {
 // A quantized parameter is no activation: neither is it handed on nor kept for a backward pass, and a cut of units counts what it counts without.
 func TestCutMakesQuantizedParametersWhereTheyAreRead(t *testing.T) {
 	defs := definitions(t)
-	shapes := func(def model.Definition) (edges, saved []string, units []Unit) {
+	shapes := func(def model.Definition) (edges, saved []string, units []partition.Unit) {
 		built, forward, grads := wholeGraph(t, def, 2, 5)
-		c, err := NewCut(built.Graph, forward, owners(def, 4, 3), 3, grads, []Output{{Name: "loss", Value: built.LossSum}})
+		c, err := newCut(built.Graph, forward, owners(def, 4, 3), 3, grads, []output{{Name: "loss", Value: built.LossSum}})
 		require.NoError(t, err)
 		for _, e := range c.Edges {
 			for _, v := range e.Values {
@@ -244,7 +245,7 @@ func TestCutMakesQuantizedParametersWhereTheyAreRead(t *testing.T) {
 				saved = append(saved, fmt.Sprint(p, " ", v.Shape()))
 			}
 		}
-		units, err = Units(built)
+		units, err = partition.Units(built)
 		require.NoError(t, err)
 		return edges, saved, units
 	}
@@ -264,6 +265,6 @@ func TestCutRefusesToGoBackwards(t *testing.T) {
 	owner := owners(def, 4, 2)
 	owner["model.layers.1.mlp.up_proj.weight"] = 1
 	owner["model.layers.1.mlp.down_proj.weight"] = 0
-	_, err := NewCut(built.Graph, forward, owner, 2, grads, []Output{{Name: "loss", Value: built.LossSum}})
+	_, err := newCut(built.Graph, forward, owner, 2, grads, []output{{Name: "loss", Value: built.LossSum}})
 	require.ErrorContains(t, err, `parameter "model.layers.1.mlp.down_proj.weight" of part 0 is first read in part 1`)
 }
