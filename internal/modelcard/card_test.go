@@ -1,4 +1,4 @@
-package model
+package modelcard
 
 import (
 	"strings"
@@ -11,9 +11,9 @@ import (
 
 func TestCard(t *testing.T) {
 	c := Card{
-		Title: "small", About: "Adapters for Org/Base.", Base: "Org/Base", Relation: RelationAdapter, License: License{Names: []string{"mit"}},
+		Title: "small", About: "Adapters for Org/Base.", Base: "Org/Base", Relation: Adapter, License: License{Names: []string{"mit"}},
 		Library: "peft", Task: "text-generation", Tags: []string{"gputrain", "lora"},
-		Settings: []CardRow{{"train.seed", "7"}}, Use: []CardUse{{"sh", "sh", "use DIR"}},
+		Settings: []Row{{"train.seed", "7"}}, Use: []Use{{"sh", "sh", "use DIR"}},
 	}
 	c.Add("data", "my_chats.jsonl; _all_ *.txt")
 	c.Add("nothing", "")
@@ -51,7 +51,7 @@ Those that were chosen, and the usual ones.
 // A name of somebody else is the same text for who reads the YAML, and nothing else for who reads the page.
 func TestCardOfStrangeNames(t *testing.T) {
 	for _, name := range []string{"no", "null", "1.5", "-", "a: b", "a #b", `"x"`, `\`, "é ✓", "[x](y)", "<b>&amp;", "- a", "---", "%x", "@x", "true", "models/"} {
-		c := Card{Title: name, About: name, Base: name, License: License{Names: []string{name, "mit"}, Name: name}, Tags: []string{name}, Settings: []CardRow{{name, `"x"`}}}
+		c := Card{Title: name, About: name, Base: name, License: License{Names: []string{name, "mit"}, Name: name}, Tags: []string{name}, Settings: []Row{{name, `"x"`}}}
 		c.Add(name, name)
 		front, page, ok := strings.Cut(strings.TrimPrefix(string(c.Text()), "---\n"), "\n---\n")
 		require.True(t, ok, name)
@@ -66,7 +66,7 @@ func TestCardOfStrangeNames(t *testing.T) {
 		require.NoError(t, yaml.Unmarshal([]byte(settings), &got), settings)
 		assert.Equal(t, "x", got[name], settings)
 	}
-	hostile := Card{Title: "a\n---\n\x1b[31m", Base: "x\ny\u202e", Settings: []CardRow{{"a\n```", "1"}}}
+	hostile := Card{Title: "a\n---\n\x1b[31m", Base: "x\ny\u202e", Settings: []Row{{"a\n```", "1"}}}
 	hostile.Add("a|b", "c\r\n| d |")
 	text := string(hostile.Text())
 	assert.Contains(t, text, "---\nbase_model: \"x\\ny\\\\u202e\"\n---\n")

@@ -1,4 +1,5 @@
-package model
+// Package modelcard writes the card of a model: what people, and the hub of Hugging Face, know a directory by.
+package modelcard
 
 import (
 	"bytes"
@@ -12,13 +13,13 @@ import (
 	"gputrain/internal/terminal"
 )
 
-// CardFile is the file by which people, and Hugging Face's hub, know what a directory has.
-const CardFile = "README.md"
+// File is the file by which people, and Hugging Face's hub, know what a directory has.
+const File = "README.md"
 
 // Relations of a model to its base, as the hub knows them. Weights that are only written in another form have none.
 const (
-	RelationAdapter  = "adapter"
-	RelationFinetune = "finetune" // also with adapters merged into it: what the hub calls a merge is one of several models
+	Adapter  = "adapter"
+	Finetune = "finetune" // also with adapters merged into it: what the hub calls a merge is one of several models
 )
 
 // License is what the card of a base says of it; its zero value: nothing.
@@ -27,7 +28,7 @@ type License struct {
 	Name, Link string   // of one that the hub has no name for
 }
 
-// Card is what CardFile says. What is not known is left out.
+// Card is what File says. What is not known is left out.
 type Card struct {
 	Title    string
 	About    string
@@ -37,21 +38,21 @@ type Card struct {
 	Library  string
 	Task     string
 	Tags     []string
-	Rows     []CardRow
-	Settings []CardRow // values in JSON, on one line
-	Use      []CardUse
+	Rows     []Row
+	Settings []Row // values in JSON, on one line
+	Use      []Use
 }
 
-// CardRow is a fact.
-type CardRow struct{ Name, Value string }
+// Row is a fact.
+type Row struct{ Name, Value string }
 
-// CardUse is how something uses the model: code in a language.
-type CardUse struct{ With, Language, Code string }
+// Use is how something uses the model: code in a language.
+type Use struct{ With, Language, Code string }
 
 // Add adds a row, unless there is nothing to say.
 func (c *Card) Add(name, value string) {
 	if value != "" {
-		c.Rows = append(c.Rows, CardRow{name, value})
+		c.Rows = append(c.Rows, Row{name, value})
 	}
 }
 
@@ -89,7 +90,7 @@ func (c Card) writeFront(out *bytes.Buffer) {
 	if len(c.License.Names) == 1 {
 		license = c.License.Names[0]
 	}
-	for _, r := range []CardRow{
+	for _, r := range []Row{
 		{"base_model", c.Base},
 		{"base_model_relation", c.Relation},
 		{"license", license},
