@@ -19,8 +19,8 @@ type Family struct {
 	Read func(c *ConfigReader) (Definition, error)
 	// New makes the network of a run file's keys, without dropout; nil where there are none of it but from files.
 	New func(k Keys) (Definition, error)
-	// Usual are the proportions of its published models, where New is there and Sized may use it.
-	Usual Proportions
+	// usual are the proportions of its published models, where New is there and Sized may use it.
+	usual proportions
 	// Embeddings are the paths of the tables that are looked up by token, the first, and by position. Head is that of the logits; without such
 	// a parameter the head is the first table, of which files may have a copy as Head. Optimizers that treat matrices alone leave them out.
 	Embeddings []string

@@ -13,8 +13,8 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/internal/gputest"
+	"gputrain/internal/schedule"
 	"gputrain/pipeline"
-	"gputrain/pipeline/schedule"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )

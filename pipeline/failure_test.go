@@ -17,9 +17,9 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/internal/gputest"
+	"gputrain/internal/schedule"
 	"gputrain/model"
 	"gputrain/pipeline"
-	"gputrain/pipeline/schedule"
 	"gputrain/state/checkpoint"
 )
 

@@ -15,9 +15,9 @@ import (
 	"gputrain/gpu"
 	"gputrain/hub"
 	"gputrain/internal/gputest"
+	"gputrain/internal/schedule"
 	"gputrain/model"
 	"gputrain/pipeline"
-	"gputrain/pipeline/schedule"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )

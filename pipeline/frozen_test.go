@@ -14,10 +14,10 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/internal/gputest"
+	"gputrain/internal/schedule"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 

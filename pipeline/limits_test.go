@@ -9,8 +9,8 @@ import (
 	"gputrain/gpu"
 	"gputrain/internal/gputest"
 	"gputrain/internal/histogram"
+	"gputrain/internal/schedule"
 	"gputrain/model"
-	"gputrain/pipeline/schedule"
 	"gputrain/run/data"
 	"gputrain/state"
 )

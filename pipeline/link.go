@@ -11,8 +11,8 @@ import (
 	"gputrain/gpu"
 )
 
-// HostLink is a Link through the host's memory. It allocates nothing after it was made.
-type HostLink struct {
+// hostLink is a Link through the host's memory. It allocates nothing after it was made.
+type hostLink struct {
 	name   string
 	sizes  []uint64
 	frames []frame
@@ -35,15 +35,15 @@ const numberBytes = 8
 
 type sent struct{ frame, microbatch int }
 
-// NewHostLink makes a link for messages of the given sizes, bytes a tensor. It holds capacity messages that are sent and not yet
+// newHostLink makes a link for messages of the given sizes, bytes a tensor. It holds capacity messages that are sent and not yet
 // received, in memory for one more, which is being filled or emptied meanwhile: capacity messages can always be sent to a receiver
 // that does not hold one.
-func NewHostLink(name string, capacity int, sizes []uint64) (*HostLink, error) {
+func newHostLink(name string, capacity int, sizes []uint64) (*hostLink, error) {
 	if capacity < 1 {
 		return nil, fmt.Errorf("pipeline: link %s: capacity %d, wanted at least 1", name, capacity)
 	}
 	n := capacity + 1
-	l := &HostLink{
+	l := &hostLink{
 		name: name, sizes: append([]uint64(nil), sizes...), frames: make([]frame, n),
 		empty: make(chan int, n), full: make(chan sent, capacity), closed: make(chan struct{}),
 	}
@@ -66,7 +66,7 @@ func NewHostLink(name string, capacity int, sizes []uint64) (*HostLink, error) {
 }
 
 // Buffer implements Link.
-func (l *HostLink) Buffer(ctx context.Context) (Message, error) {
+func (l *hostLink) Buffer(ctx context.Context) (Message, error) {
 	if l.isClosed() {
 		return Message{}, l.fail("buffer", ErrLinkClosed)
 	}
@@ -83,7 +83,7 @@ func (l *HostLink) Buffer(ctx context.Context) (Message, error) {
 }
 
 // Send implements Link. It refuses a message that is not the sender's to send, or whose tensors are not the link's.
-func (l *HostLink) Send(ctx context.Context, m Message) error {
+func (l *hostLink) Send(ctx context.Context, m Message) error {
 	i, err := l.take(m)
 	if err != nil {
 		return l.fail(fmt.Sprintf("send microbatch %d", m.Microbatch), err)
@@ -95,7 +95,7 @@ func (l *HostLink) Send(ctx context.Context, m Message) error {
 	return nil
 }
 
-func (l *HostLink) push(ctx context.Context, s sent) error {
+func (l *hostLink) push(ctx context.Context, s sent) error {
 	if l.isClosed() {
 		return l.fail("send", ErrLinkClosed)
 	}
@@ -111,7 +111,7 @@ func (l *HostLink) push(ctx context.Context, s sent) error {
 }
 
 // take takes a message from its sender and is the frame of it.
-func (l *HostLink) take(m Message) (int, error) {
+func (l *hostLink) take(m Message) (int, error) {
 	n := uint64(len(l.frames))
 	f := &l.frames[m.Ticket%n]
 	if found, wanted := len(m.Tensors), len(l.sizes); found != wanted {
@@ -133,7 +133,7 @@ func (l *HostLink) take(m Message) (int, error) {
 }
 
 // Receive implements Link.
-func (l *HostLink) Receive(ctx context.Context) (Message, error) {
+func (l *hostLink) Receive(ctx context.Context) (Message, error) {
 	if l.isClosed() {
 		return Message{}, l.fail("receive", ErrLinkClosed)
 	}
@@ -149,7 +149,7 @@ func (l *HostLink) Receive(ctx context.Context) (Message, error) {
 }
 
 // Free implements Link.
-func (l *HostLink) Free(m Message) {
+func (l *hostLink) Free(m Message) {
 	n := uint64(len(l.frames))
 	turn := m.Ticket / n
 	if len(m.Tensors) == len(l.sizes) && l.frames[m.Ticket%n].turn.CompareAndSwap(turn, turn+1) {
@@ -158,13 +158,13 @@ func (l *HostLink) Free(m Message) {
 }
 
 // Close implements Link.
-func (l *HostLink) Close() error {
+func (l *hostLink) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return nil
 }
 
 // isClosed is asked before each wait: with several things to wait for, any that is ready might be taken.
-func (l *HostLink) isClosed() bool {
+func (l *hostLink) isClosed() bool {
 	select {
 	case <-l.closed:
 		return true
@@ -173,17 +173,17 @@ func (l *HostLink) isClosed() bool {
 	}
 }
 
-func (l *HostLink) message(s sent) Message {
+func (l *hostLink) message(s sent) Message {
 	f := &l.frames[s.frame]
 	return Message{s.microbatch, f.tensors, f.turn.Load()*uint64(len(l.frames)) + uint64(s.frame)}
 }
 
-func (l *HostLink) fail(operation string, err error) error {
+func (l *hostLink) fail(operation string, err error) error {
 	return fmt.Errorf("pipeline: link %s: %s: %w", l.name, operation, err)
 }
 
 // late is the error of a wait that the context ended: its cause, and gpu.ErrTimeout where that was a deadline.
-func (l *HostLink) late(ctx context.Context, operation string, start time.Time) error {
+func (l *hostLink) late(ctx context.Context, operation string, start time.Time) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, context.DeadlineExceeded) {
 		cause = fmt.Errorf("%w after %s: %w", gpu.ErrTimeout, time.Since(start).Round(time.Millisecond), cause)
@@ -195,7 +195,7 @@ func (l *HostLink) late(ctx context.Context, operation string, start time.Time) 
 var ErrLinkClosed = errors.New("link is closed")
 
 // Link carries what one part hands to another, microbatch after microbatch, in order and one way. A link in this process is made by
-// NewHostLink; the interface is all that an implementation over a network needs: there each end is a Link of its own and refuses the calls of
+// newHostLink; the interface is all that an implementation over a network needs: there each end is a Link of its own and refuses the calls of
 // the other end.
 //
 // The memory of messages belongs to the link. The sender takes an empty message with Buffer, fills it and gives it up with Send; the

@@ -16,10 +16,10 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/internal/gputest"
+	"gputrain/internal/schedule"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
-	"gputrain/pipeline/schedule"
 	"gputrain/run/data"
 	"gputrain/state"
 )

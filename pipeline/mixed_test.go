@@ -9,8 +9,8 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/internal/gputest"
+	"gputrain/internal/schedule"
 	"gputrain/pipeline"
-	"gputrain/pipeline/schedule"
 )
 
 // Stages on adapters of different kinds come to what one device does, but for the rounding of their arithmetic, whichever of them comes first.

@@ -19,7 +19,7 @@ func TestMeasuredPowerIsPlausibleQuickAndRemembered(t *testing.T) {
 	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
 	dev := gputest.Device(t)
 	start := time.Now()
-	first, err := MeasuredPower(context.Background(), dev.Adapter())
+	first, err := measuredPower(context.Background(), dev.Adapter())
 	took := time.Since(start)
 	require.NoError(t, err)
 	assert.Greater(t, first.FLOPS, 1e6)
@@ -32,7 +32,7 @@ func TestMeasuredPowerIsPlausibleQuickAndRemembered(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(path), "power-*"))
 	require.NoError(t, err)
 	assert.Equal(t, []string{path}, files)
-	again, err := MeasuredPower(context.Background(), dev.Adapter())
+	again, err := measuredPower(context.Background(), dev.Adapter())
 	require.NoError(t, err)
 	assert.Equal(t, first, again, "a second measurement would differ")
 
@@ -41,7 +41,7 @@ func TestMeasuredPowerIsPlausibleQuickAndRemembered(t *testing.T) {
 		_, ok := readPower(path)
 		assert.False(t, ok, damaged)
 	}
-	anew, err := MeasuredPower(context.Background(), dev.Adapter())
+	anew, err := measuredPower(context.Background(), dev.Adapter())
 	require.NoError(t, err)
 	kept, ok := readPower(path)
 	assert.True(t, ok)

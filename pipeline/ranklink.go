@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport"
 )
 
 // Tags of messages between the ranks of a pipeline; those below are for others who use the same ranks.
@@ -31,12 +31,12 @@ type peer struct {
 
 // sendingEnd is the end of a link between ranks that sends. Send waits until the transport has taken the message.
 type sendingEnd struct {
-	*HostLink
+	*hostLink
 	peer
 }
 
 func newSendingEnd(name string, sizes []uint64, to peer) (*sendingEnd, error) {
-	l, err := NewHostLink(name, 1, sizes)
+	l, err := newHostLink(name, 1, sizes)
 	return &sendingEnd{l, to}, err
 }
 
@@ -67,12 +67,12 @@ func (l *sendingEnd) Receive(context.Context) (Message, error) {
 
 // receivingEnd is the end of a link between ranks that receives: what fetch has got.
 type receivingEnd struct {
-	*HostLink
+	*hostLink
 	peer
 }
 
 func newReceivingEnd(name string, capacity int, sizes []uint64, from peer) (*receivingEnd, error) {
-	l, err := NewHostLink(name, capacity, sizes)
+	l, err := newHostLink(name, capacity, sizes)
 	return &receivingEnd{l, from}, err
 }
 
@@ -80,7 +80,7 @@ func newReceivingEnd(name string, capacity int, sizes []uint64, from peer) (*rec
 // ends all ranks.
 func (l *receivingEnd) fetch(ctx context.Context, n int, moved func()) error {
 	for range n {
-		m, err := l.HostLink.Buffer(ctx)
+		m, err := l.hostLink.Buffer(ctx)
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (l *receivingEnd) fetch(ctx context.Context, n int, moved func()) error {
 			return l.fail("fetch", err)
 		}
 		m.Microbatch = int(binary.LittleEndian.Uint64(f.bytes))
-		if err := l.HostLink.Send(ctx, m); err != nil {
+		if err := l.hostLink.Send(ctx, m); err != nil {
 			return err
 		}
 		moved()

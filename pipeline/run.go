@@ -9,7 +9,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/graph/compile"
-	"gputrain/pipeline/schedule"
+	"gputrain/internal/schedule"
 )
 
 // feed writes the inputs of a program for a microbatch.

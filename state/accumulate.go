@@ -19,8 +19,8 @@ const (
 	AccumulateSequence = "sequence"
 )
 
-// Accumulations are the values of Config.Accumulation.
-var Accumulations = []string{AccumulateTree, AccumulateSequence}
+// accumulations are the values of Config.Accumulation.
+var accumulations = []string{AccumulateTree, AccumulateSequence}
 
 // Share is what this replica computes of all microbatches.
 func (j Job) Share() Span {

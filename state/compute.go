@@ -14,9 +14,9 @@ import (
 	"gputrain/run/data"
 )
 
-// Passes are the forward and backward passes of a model in training, wherever it lies: all that a TrainState does not do itself.
-type Passes interface {
-	Forward
+// trainingPasses are the forward and backward passes of a model in training, wherever it lies: all that a TrainState does not do itself.
+type trainingPasses interface {
+	forwardPasses
 	// Compute makes the gradients of an update and the losses of its microbatches. Behind them it submits the program that then makes, if it is
 	// given then: where one stage has the whole model. It need not wait for any.
 	Compute(ctx context.Context, in Inputs, then func() (*gpu.Program, error)) error
@@ -180,7 +180,7 @@ func (d *onDevice) again(ctx context.Context, recompute string) (err error) {
 	return err
 }
 
-// Compute submits the microbatches one by one; see Passes.
+// Compute submits the microbatches one by one; see trainingPasses.
 func (d *onDevice) Compute(ctx context.Context, in Inputs, then func() (*gpu.Program, error)) error {
 	count := d.job.Share().Count
 	for i := range count {
@@ -214,10 +214,10 @@ func (d *onDevice) programs(i int) (out []*gpu.Program) {
 	return append(out, d.collect[min(i, len(d.collect)-1)])
 }
 
-// Partials are what the last Compute has left; see Passes.
+// Partials are what the last Compute has left; see trainingPasses.
 func (d *onDevice) Partials() []Partial { return Partials(d.sums) }
 
-// Submits are those of the microbatches, each kind of them once; see Passes.
+// Submits are those of the microbatches, each kind of them once; see trainingPasses.
 func (d *onDevice) Submits(then *gpu.Program) [][]gpu.Planned {
 	var out []gpu.Planned
 	count := d.job.Share().Count

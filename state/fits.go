@@ -202,7 +202,7 @@ func (j Job) hint(e *MemoryError, plan func(smaller Job) ([]MemoryPlan, error), 
 // lesser are the ways to add up gradients that take no more memory than that of the configuration.
 func (j Job) lesser() []string {
 	if _, replicas := j.replicas(); j.Accumulation == AccumulateTree && j.Microbatches > 1 && replicas == 1 {
-		return Accumulations
+		return accumulations
 	}
 	return []string{j.Accumulation}
 }

@@ -130,7 +130,7 @@ func (g *generator) release() {
 	}
 }
 
-// Take takes a piece of a window in; see Forward.
+// Take takes a piece of a window in; see forwardPasses.
 func (m *passes) Take(ctx context.Context, p Piece) ([]float32, error) {
 	if err := m.prepareSampling(ctx); err != nil {
 		return nil, err

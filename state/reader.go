@@ -9,8 +9,8 @@ import (
 	"gputrain/run/data"
 )
 
-// Forward is a language model's forward passes, wherever the model lies.
-type Forward interface {
+// forwardPasses are a language model's forward passes, wherever the model lies.
+type forwardPasses interface {
 	// Losses computes the losses of all batches of an evaluation in their order and hands each out; yield returns false to end it early.
 	// Between batches it looks whether ctx is over.
 	Losses(ctx context.Context, e *data.Evaluation, yield func(BatchLoss) bool) error
@@ -20,7 +20,7 @@ type Forward interface {
 
 // Reader measures the loss of texts and continues them.
 type Reader struct {
-	forward       Forward
+	forward       forwardPasses
 	vocab, window int
 	held          []int32 // tokens of the window that the caches have
 }

@@ -16,9 +16,9 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/internal/gputest"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport"
 	"gputrain/model"
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport"
 	"gputrain/run/data"
 	"gputrain/state/checkpoint"
 )

@@ -15,7 +15,7 @@ import (
 
 	"gputrain/cmd/gputrain/lab/scaling"
 	"gputrain/gpu"
-	"gputrain/pipeline/schedule"
+	"gputrain/internal/schedule"
 	"gputrain/run/fit"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"

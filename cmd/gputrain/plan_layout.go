@@ -7,11 +7,11 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
+	"gputrain/internal/schedule"
 	"gputrain/kron"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/schedule"
 	"gputrain/run/fit"
 	"gputrain/run/runfile"
 	"gputrain/state"

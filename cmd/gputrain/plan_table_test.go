@@ -10,8 +10,8 @@ import (
 
 	"gputrain/cmd/gputrain/lab/scaling"
 	"gputrain/gpu"
+	"gputrain/internal/ranks/cluster"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/ranks/cluster"
 	"gputrain/run/setup"
 	"gputrain/state"
 )

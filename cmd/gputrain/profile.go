@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"gputrain/gpu"
+	"gputrain/internal/timeline"
 	"gputrain/internal/trace"
-	"gputrain/pipeline/timeline"
 )
 
 // layersTogether gives spans of layers the names that they have without the layers' numbers: what a model does in all its layers is one group of the

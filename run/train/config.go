@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"gputrain/buffers"
+	"gputrain/internal/ranks/cluster"
+	"gputrain/internal/ranks/mesh"
 	"gputrain/model"
-	"gputrain/pipeline/ranks/cluster"
-	"gputrain/pipeline/ranks/mesh"
 	"gputrain/run/data"
 	"gputrain/run/record"
 	"gputrain/run/runfile"

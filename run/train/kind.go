@@ -7,11 +7,11 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/internal/caught"
+	"gputrain/internal/ranks/cluster"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport"
 	"gputrain/internal/system"
 	"gputrain/model"
-	"gputrain/pipeline/ranks/cluster"
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"gputrain/gpu"
+	"gputrain/internal/ranks/cluster"
+	"gputrain/internal/ranks/mesh"
 	"gputrain/model"
-	"gputrain/pipeline/ranks/cluster"
-	"gputrain/pipeline/ranks/mesh"
 	"gputrain/run/data"
 	"gputrain/run/runfile"
 	"gputrain/state"

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"gputrain/pipeline/ranks/mesh"
+	"gputrain/internal/ranks/mesh"
 	"gputrain/run/data"
 	"gputrain/state"
 )

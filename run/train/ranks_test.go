@@ -16,8 +16,8 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/internal/gputest"
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport"
 	"gputrain/run/data"
 	"gputrain/state/checkpoint"
 )

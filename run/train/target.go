@@ -11,10 +11,10 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
+	"gputrain/internal/ranks/mesh"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/ranks/mesh"
 	"gputrain/run/data"
 	"gputrain/run/fit"
 	"gputrain/state"

@@ -53,7 +53,7 @@ func mustCommit(t *testing.T, root string, steps ...int64) Store {
 	return Store{FS: OS, Dir: root}
 }
 
-func requireContent(t *testing.T, found Found) {
+func requireContent(t *testing.T, found discovery) {
 	t.Helper()
 	got, err := os.ReadFile(filepath.Join(found.Path, "model.safetensors"))
 	require.NoError(t, err)

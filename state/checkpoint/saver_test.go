@@ -99,7 +99,7 @@ func TestSaverWritesOneAtATime(t *testing.T) {
 	out, ok := saver.Wait()
 	require.True(t, ok)
 	assert.Positive(t, out.Took)
-	assert.Equal(t, Saving{Path: filepath.Join(root, DirName(1)), Step: 1, Took: out.Took}, out)
+	assert.Equal(t, saving{Path: filepath.Join(root, DirName(1)), Step: 1, Took: out.Took}, out)
 	assert.True(t, synced)
 	_, ok = saver.Wait()
 	assert.False(t, ok, "given out once")
