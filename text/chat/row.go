@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"gputrain/internal/formats"
 	"gputrain/internal/suggest"
-	"gputrain/text/chat/formats"
 	"gputrain/text/chat/template"
 )
 

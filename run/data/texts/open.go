@@ -188,10 +188,7 @@ func (r *reading) openMixture(c Config) (*Corpus, error) {
 }
 
 func (c *Corpus) loadMixture(r *reading, config Config) error {
-	end := config.MixtureEnd
-	if end == "" {
-		end = data.EndRestart
-	}
+	end := cmp.Or(config.MixtureEnd, data.Ends[0])
 	how := fmt.Sprintf("%s %d", end, len(config.Mixture))
 	print, earlier := newFingerprint("mixture", how), newFingerprint("mixture", how)
 	var train, validation []data.Source

@@ -11,7 +11,7 @@ import (
 	"io"
 	"strings"
 
-	"gputrain/text/parquet"
+	"gputrain/run/data/texts/internal/parquet"
 )
 
 // maxRow is how many bytes of JSON the longest row has.

@@ -17,12 +17,12 @@ import (
 
 // Values of Config.Invalid.
 const (
-	InvalidError   = "error"
-	InvalidReplace = "replace"
+	invalidError   = "error"
+	invalidReplace = "replace"
 )
 
-// Invalids are the values of Config.Invalid.
-var Invalids = []string{InvalidError, InvalidReplace}
+// invalids are the values of Config.Invalid.
+var invalids = []string{invalidError, invalidReplace}
 
 // wholeLimit is the size up to which files are encoded one beside the other; a longer one is cut into parts that are.
 const wholeLimit = 1 << 20
@@ -73,13 +73,13 @@ func tokenKeyOf(how string, texts []textFile) tokenKey {
 
 func (c Config) invalid() string {
 	if c.Invalid == "" {
-		return InvalidError
+		return invalidError
 	}
 	return c.Invalid
 }
 
 func (c Config) options() tokenizer.Options {
-	return tokenizer.Options{Replace: c.invalid() == InvalidReplace, Search: c.Timeout}
+	return tokenizer.Options{Replace: c.invalid() == invalidReplace, Search: c.Timeout}
 }
 
 // how is what a fingerprint says of a tokenizer, with what stands around each document.

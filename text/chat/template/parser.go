@@ -21,7 +21,7 @@ type parser struct {
 }
 
 func (p *parser) fail(line int, format string, args ...any) {
-	panic(stop{&Error{p.name, line, fmt.Sprintf(format, args...)}})
+	panic(stop{&fault{p.name, line, fmt.Sprintf(format, args...)}})
 }
 
 func (p *parser) peek() token { return p.tokens[p.at] }
