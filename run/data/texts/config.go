@@ -1,6 +1,7 @@
 package texts
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -124,9 +125,4 @@ func (c Config) Validate() error {
 	return c.Layout.Validate()
 }
 
-func (c Config) kind() string {
-	if c.Tokens == "" {
-		return "bytes"
-	}
-	return c.Tokens
-}
+func (c Config) kind() string { return cmp.Or(c.Tokens, "bytes") }

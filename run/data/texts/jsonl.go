@@ -148,8 +148,6 @@ func (j *jsonl) document(line []byte) (d document, err error) {
 			return d, missing(object, j.fields.Prompt)
 		}
 		first = raw
-	}
-	if j.fields.Prompt != "" {
 		if err = j.append(&d, first); err != nil {
 			return d, fmt.Errorf("field %q: %w", j.fields.Prompt, err)
 		}

@@ -102,18 +102,17 @@ func readLines(in *bufio.Reader, limit int, yield func(rowRun) bool) error {
 	g := gathering{some: rowRun{first: 1}, yield: yield}
 	for number := 1; ; number++ {
 		line, err := readLine(in, limit)
-		if err == nil || errors.Is(err, io.EOF) {
-			if !g.add(bytes.Clone(line)) {
-				return nil
-			}
-			if err == nil {
-				continue
-			}
+		last := errors.Is(err, io.EOF)
+		switch {
+		case err != nil && !last:
+			g.end()
+			return fmt.Errorf("line %d: %w", number, err)
+		case !g.add(bytes.Clone(line)):
+			return nil
+		case last:
 			g.end()
 			return nil
 		}
-		g.end()
-		return fmt.Errorf("line %d: %w", number, err)
 	}
 }
 
@@ -155,8 +154,11 @@ func readArray(in io.Reader, limit int, yield func(rowRun) bool) error {
 	if err == nil {
 		_, err = d.Token()
 	}
+	if errors.Is(err, io.EOF) { // within the array
+		err = io.ErrUnexpectedEOF
+	}
 	if err != nil {
-		return fmt.Errorf("row %d: %w", number, unexpected(err))
+		return fmt.Errorf("row %d: %w", number, err)
 	}
 	var after json.RawMessage
 	if err = d.Decode(&after); err == nil {
@@ -164,14 +166,6 @@ func readArray(in io.Reader, limit int, yield func(rowRun) bool) error {
 	}
 	if errors.Is(err, io.EOF) {
 		return nil
-	}
-	return err
-}
-
-// unexpected is an error within an array: its end may not come yet.
-func unexpected(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
 	}
 	return err
 }

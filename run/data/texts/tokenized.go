@@ -71,12 +71,7 @@ func tokenKeyOf(how string, texts []textFile) tokenKey {
 	return tokenKey{sum: [sha256.Size]byte(hash.Sum(nil))}
 }
 
-func (c Config) invalid() string {
-	if c.Invalid == "" {
-		return invalidError
-	}
-	return c.Invalid
-}
+func (c Config) invalid() string { return cmp.Or(c.Invalid, invalidError) }
 
 func (c Config) options() tokenizer.Options {
 	return tokenizer.Options{Replace: c.invalid() == invalidReplace, Search: c.Timeout}
@@ -104,8 +99,8 @@ func filesOf(texts []textFile) (files []file) {
 }
 
 // bytesOf is the bytes of a file, whatever they are.
-func bytesOf(f file, _ io.ReaderAt) (data.Stretch, error) {
-	return data.Stretch{Name: f.path, Width: 1, Count: f.size, Vocab: 256}, nil
+func bytesOf(f file) data.Stretch {
+	return data.Stretch{Name: f.path, Width: 1, Count: f.size, Vocab: 256}
 }
 
 // reading opens the file for a while.
