@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"gputrain/internal/stranger"
@@ -162,7 +163,7 @@ func gone(n normalizer, text string) bool {
 		return false
 	}
 	l, ok := r.pattern.(literal)
-	return ok && string(l) == text && len(text) == 1 && !contains(r.text, text[0])
+	return ok && string(l) == text && len(text) == 1 && strings.IndexByte(r.text, text[0]) < 0
 }
 
 // withoutPrepend has each step in its place, so that errors number them alike.
