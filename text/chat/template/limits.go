@@ -1,6 +1,7 @@
 package template
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -23,15 +24,7 @@ const (
 )
 
 func (l limits) withDefaults() limits {
-	for _, d := range []struct {
-		value *int
-		or    int
-	}{{&l.Steps, 20_000_000}, {&l.Output, 64 << 20}, {&l.Made, 512 << 20}} {
-		if *d.value <= 0 {
-			*d.value = d.or
-		}
-	}
-	return l
+	return limits{cmp.Or(l.Steps, 20_000_000), cmp.Or(l.Output, 64<<20), cmp.Or(l.Made, 512<<20)}
 }
 
 // step counts operations.
