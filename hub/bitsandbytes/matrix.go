@@ -318,21 +318,7 @@ func Round(dtype string, v float32) float32 {
 	case "bfloat16":
 		return array.DecodeBF16(array.EncodeBF16(v))
 	case "float16":
-		return roundHalf(v)
+		return array.DecodeF16(array.EncodeF16(v))
 	}
 	return v
-}
-
-// roundHalf keeps 11 bits, or what f16 has of a number below 2^-14; what is beyond its largest is infinite.
-func roundHalf(v float32) float32 {
-	x := math.Abs(float64(v))
-	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
-		return v
-	}
-	ulp := math.Ldexp(1, max(math.Ilogb(x), -14)-10)
-	x = math.RoundToEven(x/ulp) * ulp
-	if x > 65504 {
-		x = math.Inf(1)
-	}
-	return float32(math.Copysign(x, float64(v)))
 }
