@@ -11,6 +11,7 @@ import (
 	"io"
 	"strings"
 
+	"gputrain/internal/ordered"
 	"gputrain/run/data/texts/internal/parquet"
 )
 
@@ -226,7 +227,7 @@ func (j *jsonl) file(ctx context.Context, name string, from io.ReaderAt, size in
 	}
 	documents, learn := j.documents, j.learn
 	defer func() { j.files++ }()
-	if err = inOrder(ctx, all, parse, j.add); err == nil {
+	if err = ordered.Do(ctx, all, parse, j.add); err == nil {
 		err = unread
 	}
 	if n := j.documents - documents; err == nil && n > 0 && j.learn == learn {

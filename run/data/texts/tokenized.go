@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"gputrain/internal/ordered"
 	"gputrain/run/data"
 	"gputrain/text/chat/template"
 	"gputrain/text/tokenizer"
@@ -184,7 +185,7 @@ func (r *reading) encodeTexts(config Config, texts []textFile, w *tokenWriter) e
 		textFile
 		ids []int32
 	}
-	err := inOrder(r.ctx, slices.Values(texts), func(f textFile) (e encoded, err error) {
+	err := ordered.Do(r.ctx, slices.Values(texts), func(f textFile) (e encoded, err error) {
 		if e.textFile = f; f.size <= wholeLimit {
 			e.ids, err = r.encodeShort(config, f)
 		}
