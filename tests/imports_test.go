@@ -71,7 +71,7 @@ func TestDescribedWithoutADevice(t *testing.T) {
 // TestTrainedWithoutReaders: what trains takes batches, and text from a tokenizer of its own words. Files of text, chat templates and tokenizers are for the one
 // that opens them.
 func TestTrainedWithoutReaders(t *testing.T) {
-	readers := []string{"gputrain/run/data/texts", "gputrain/text/parquet", "gputrain/text/chat", "gputrain/text/chat/template", "gputrain/text/tokenizer"}
+	readers := []string{"gputrain/run/data/texts", "gputrain/run/data/texts/internal/parquet", "gputrain/text/chat", "gputrain/text/chat/template", "gputrain/text/tokenizer"}
 	for _, trains := range []string{"gputrain/run/train", "gputrain/run/runfile"} {
 		out, err := exec.Command("go", "list", "-deps", trains).Output()
 		require.NoError(t, err)

@@ -26,9 +26,9 @@ func (w *textWalk) Fill(b *Batch, row int, s State) error {
 
 // start is the first token of the window at s.
 func (w *textWalk) start(s State) int64 {
-	o := NewOrder(w.windows, w.seed, s.Epoch)
+	o := newOrder(w.windows, w.seed, s.Epoch)
 	size := int64(w.size)
-	start := int64(o.At(s.Position)) * size
+	start := int64(o.at(s.Position)) * size
 	if s.Epoch > 0 {
 		start += int64(mix(o.key) % uint64(size))
 	}

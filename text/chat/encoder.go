@@ -135,15 +135,15 @@ func (e *Encoder) messages(c *Conversation) ([]int32, []bool, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	learned := Overlapping(spans, learns.parts)
-	if learns.earlier != nil && !slices.Equal(learned, Overlapping(spans, learns.earlier)) {
+	learned := overlapping(spans, learns.parts)
+	if learns.earlier != nil && !slices.Equal(learned, overlapping(spans, learns.earlier)) {
 		c.otherwise("what the template writes behind the end of an answer no longer learns")
 	}
 	return ids, learned, nil
 }
 
-// Overlapping says of each token whether it overlaps one of some parts of the text, which are in order.
-func Overlapping(spans []tokenizer.Span, parts [][2]int) []bool {
+// overlapping says of each token whether it overlaps one of some parts of the text, which are in order.
+func overlapping(spans []tokenizer.Span, parts [][2]int) []bool {
 	learned := make([]bool, len(spans))
 	for i, s := range spans {
 		for _, p := range parts {

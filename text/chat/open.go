@@ -63,7 +63,7 @@ func (t *Template) open(what string) error {
 	if what == "" {
 		if len(t.all) == 0 {
 			return fmt.Errorf("%w: found neither chat_template.jinja nor chat_template in tokenizer_config.json, wanted one; a base model has none: "+
-				"data.template names a built-in one (%s) or a .jinja file", ErrNone, strings.Join(BuiltIn(), ", "))
+				"data.template names a built-in one (%s) or a .jinja file", ErrNone, strings.Join(builtInNames(), ", "))
 		}
 		return nil
 	}
@@ -73,7 +73,7 @@ func (t *Template) open(what string) error {
 	}
 	source, ok := builtIn[what]
 	if !ok {
-		names := append(BuiltIn(), slices.Sorted(maps.Keys(t.all))...)
+		names := append(builtInNames(), slices.Sorted(maps.Keys(t.all))...)
 		return fmt.Errorf("template: found %q, wanted one of %s, or a file that ends in .jinja%s", what, strings.Join(names, ", "), suggest.DidYouMean(what, names))
 	}
 	t.builtin, t.all = true, map[string]*template.Template{}

@@ -106,7 +106,7 @@ type encoder struct {
 	links  []link
 }
 
-func newEncoder(t *Tokenizer) *encoder { return &encoder{Tokenizer: t, cache: newCache()} }
+func newEncoder(t *Tokenizer) *encoder { return &encoder{Tokenizer: t, cache: cache{}} }
 
 // encode puts the ids of a text into e.ids. A text that goes on is not the beginning: nothing is put in front of it.
 func (e *encoder) encode(text string, goesOn bool, o Options) error {
@@ -122,18 +122,15 @@ func (e *encoder) encode(text string, goesOn bool, o Options) error {
 			e.added(s, token.id)
 			return nil
 		}
-		return e.section(s, goesOn && start == 0)
+		s.goesOn = goesOn && start == 0
+		return e.section(s)
 	})
 }
 
 // section encodes what lies between added tokens.
-func (e *encoder) section(s span, goesOn bool) error {
-	n := e.normalizer
-	if goesOn {
-		n = e.continued
-	}
-	if n != nil {
-		if err := n.normalize(&s); err != nil {
+func (e *encoder) section(s span) error {
+	if e.normalizer != nil {
+		if err := e.normalizer.normalize(&s); err != nil {
 			return fmt.Errorf("normalizer: %w", err)
 		}
 	}
@@ -196,7 +193,7 @@ func (e *encoder) piece(s span) {
 // word adds the ids of a word.
 func (e *encoder) word(word string) {
 	if len(word) <= longestCached {
-		if ids, ok := e.cache.look(word); ok {
+		if ids, ok := e.cache[word]; ok {
 			e.ids = append(e.ids, ids...)
 			return
 		}

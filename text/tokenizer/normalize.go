@@ -49,11 +49,6 @@ func (n normalizers) normalize(s *span) error {
 	return nil
 }
 
-// nothing takes the place of a normalizer that is left out.
-type nothing struct{}
-
-func (nothing) normalize(*span) error { return nil }
-
 // each walks the normalizers of a sequence, and of sequences in it.
 func each(n normalizer, visit func(normalizer)) {
 	if all, ok := n.(normalizers); ok {
@@ -65,11 +60,11 @@ func each(n normalizer, visit func(normalizer)) {
 	}
 }
 
-// prepend puts a text in front of every piece that is not empty.
+// prepend puts a text in front of every piece that is not empty, but for the beginning of a text that goes on.
 type prepend struct{ text string }
 
 func (p prepend) normalize(s *span) error {
-	if s.text == "" || p.text == "" {
+	if s.text == "" || p.text == "" || s.goesOn {
 		return nil
 	}
 	if err := s.prepend(p.text); err != nil {

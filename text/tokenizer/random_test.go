@@ -149,7 +149,7 @@ func TestStreamsEqualTheWhole(t *testing.T) {
 			want, err := tok.Encode(text, Options{Special: true})
 			require.NoError(t, err)
 			got, calls := []int32{}, 0
-			o := StreamOptions{Options: Options{Special: true}, Workers: 1 + r.IntN(3), block: 1 + r.IntN(40)}
+			o := StreamOptions{Options: Options{Special: true}, block: 1 + r.IntN(40)}
 			require.NoError(t, tok.EncodeReader(context.Background(), iotest.OneByteReader(strings.NewReader(text)), o, func(ids []int32) error {
 				got, calls = append(got, ids...), calls+1
 				return nil

@@ -15,6 +15,8 @@ type span struct {
 	at   int      // where the piece began in the given text, before normalization
 	from []extent // one a byte of text; nil where offsets are not wanted
 	may  *allowance
+
+	goesOn bool // it begins where a text was cut
 }
 
 // cut is the part [start, end) of a span.

@@ -8,22 +8,20 @@ import (
 
 // behaviors say what becomes of the parts that a Split's pattern hits.
 var behaviors = map[string]func([]match) []match{
-	"Isolated":           func(m []match) []match { return m },
-	"Removed":            removed,
-	"Contiguous":         contiguous,
-	"MergedWithPrevious": mergedWithPrevious,
+	"Isolated": func(all []match) []match { return all },
+	"Removed":  func(all []match) []match { return slices.DeleteFunc(all, func(m match) bool { return m.hit }) },
+	"Contiguous": func(all []match) []match {
+		return joined(all, func(hit, previous bool) bool { return hit == previous })
+	},
+	"MergedWithPrevious": func(all []match) []match { return joined(all, beforeIt) },
 	"MergedWithNext":     mergedWithNext,
 }
 
-func removed(all []match) []match {
-	return slices.DeleteFunc(all, func(m match) bool { return m.hit })
-}
-
-// contiguous joins hits that touch.
-func contiguous(all []match) []match {
+// joined adds a part to the one before it where the two go together, by what is a hit.
+func joined(all []match, together func(hit, previous bool) bool) []match {
 	kept, previous := all[:0], false
 	for _, m := range all {
-		if m.hit == previous && len(kept) > 0 {
+		if together(m.hit, previous) && len(kept) > 0 {
 			kept[len(kept)-1].end = m.end
 		} else {
 			kept = append(kept, m)
@@ -33,19 +31,8 @@ func contiguous(all []match) []match {
 	return kept
 }
 
-// mergedWithPrevious adds a hit to what lies before it; of several hits in a row only the first.
-func mergedWithPrevious(all []match) []match {
-	kept, previous := all[:0], false
-	for _, m := range all {
-		if m.hit && !previous && len(kept) > 0 {
-			kept[len(kept)-1].end = m.end
-		} else {
-			kept = append(kept, m)
-		}
-		previous = m.hit
-	}
-	return kept
-}
+// beforeIt adds a hit to what lies before it; of several hits in a row only the first.
+func beforeIt(hit, previous bool) bool { return hit && !previous }
 
 // mergedWithNext adds a hit to what lies behind it; of several hits in a row only the last.
 func mergedWithNext(all []match) []match {

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"gputrain/internal/formats"
 	"gputrain/run/setup"
 	"gputrain/text/chat"
-	"gputrain/text/chat/formats"
 	"gputrain/text/chat/template"
 	"gputrain/text/tokenizer"
 )

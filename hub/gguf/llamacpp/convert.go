@@ -98,8 +98,7 @@ func (f family) tensor(c *config, t Tensor, name string, as gguf.Type) gguf.Tens
 		if err != nil {
 			return err
 		}
-		_, x = f.transform(c, t.Name, t.Shape, x)
-		return write(w, kind, x)
+		return write(w, kind, f.transform(c, t.Name, t.Shape, x))
 	}}
 }
 

@@ -11,21 +11,21 @@ var turned = regexp.MustCompile(`\.self_attn\.([qk])_proj\.`)
 // conv are the matrices that GPT-2 stores as inputs x outputs.
 var conv = regexp.MustCompile(`\.(attn\.c_attn|attn\.c_proj|mlp\.c_fc|mlp\.c_proj)\.weight$`)
 
-// transform changes the elements of a tensor, and its shape, to what llama.cpp computes with.
-func (f family) transform(c *config, name string, shape []int, x []float32) ([]int, []float32) {
+// transform changes the elements of a tensor to what llama.cpp computes with.
+func (f family) transform(c *config, name string, shape []int, x []float32) []float32 {
 	switch m := turned.FindStringSubmatch(name); {
 	case f.permuted && m != nil:
-		return shape, permute(x, shape[0], c.heads(m[1]))
+		return permute(x, shape[0], c.heads(m[1]))
 	case f.plusOne && strings.HasSuffix(name, "norm.weight"):
 		out := make([]float32, len(x))
 		for i, v := range x {
 			out[i] = v + 1
 		}
-		return shape, out
+		return out
 	case f.arch == "gpt2" && conv.MatchString(name):
-		return []int{shape[1], shape[0]}, transpose(x, shape[0], shape[1])
+		return transpose(x, shape[0], shape[1])
 	}
-	return shape, x
+	return x
 }
 
 // heads are those of queries, "q", or of keys, "k".

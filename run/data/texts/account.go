@@ -42,11 +42,6 @@ func (a account) sorted() account {
 	return a
 }
 
-// in names the row among the files that it was read from.
-func (o otherRow) in(texts []textFile) string {
-	return fmt.Sprintf("jsonl %q: %s: %s", texts[o.File].path, o.Row, o.Why)
-}
-
 // Bounds of what is noted of keys, which may be as many as there are rows, and of what is told of them.
 const (
 	keysNoted = 64

@@ -192,7 +192,7 @@ func TestHalvesOfSurrogatePairs(t *testing.T) {
 			want := "half of a surrogate pair (" + named + "), which is no character"
 			if !nested {
 				want += ": data.invalid=replace puts U+FFFD in its place"
-				assert.NoError(t, open(escapes, InvalidReplace), row)
+				assert.NoError(t, open(escapes, invalidReplace), row)
 			}
 			assert.ErrorContains(t, open(escapes, ""), want, row)
 		}

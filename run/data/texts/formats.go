@@ -3,9 +3,9 @@ package texts
 import (
 	"encoding/json"
 
+	"gputrain/internal/formats"
 	"gputrain/run/data"
 	"gputrain/text/chat"
-	"gputrain/text/chat/formats"
 	"gputrain/text/chat/template"
 )
 

@@ -54,7 +54,7 @@ type jsonl struct {
 func newJSONL(config Config) (*jsonl, error) {
 	j := &jsonl{
 		fields: config.Fields, end: config.Layout.End, vocab: config.Vocab, ofText: 256, text: config.kind() == "bytes" || config.tokenizes(),
-		replace: config.Invalid == InvalidReplace, limit: maxRow,
+		replace: config.Invalid == invalidReplace, limit: maxRow,
 	}
 	if config.tokenizes() {
 		j.ofText, j.around = config.limit(), config.border()
@@ -148,8 +148,6 @@ func (j *jsonl) document(line []byte) (d document, err error) {
 			return d, missing(object, j.fields.Prompt)
 		}
 		first = raw
-	}
-	if j.fields.Prompt != "" {
 		if err = j.append(&d, first); err != nil {
 			return d, fmt.Errorf("field %q: %w", j.fields.Prompt, err)
 		}

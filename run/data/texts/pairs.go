@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"gputrain/internal/formats"
 	"gputrain/run/data"
-	"gputrain/text/chat/formats"
 )
 
 // A group is what rows are read for, that become several documents: a window each, which stay together. Its zero value is a document a row.

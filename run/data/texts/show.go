@@ -42,7 +42,14 @@ func (c *Corpus) Show(count, context int) (all []Shown, err error) {
 
 // Show returns the first of the documents, as Corpus.Show does.
 func (d *Documents) Show(count, context int) ([]Shown, error) {
-	first, err := d.first(count)
+	if count == 0 || d.tokens == nil {
+		return nil, nil
+	}
+	var first []span
+	err := d.each(d.later(), func(_ int, s span) (bool, error) {
+		first = append(first, s)
+		return len(first) < count, nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -62,22 +69,9 @@ func shown(count int, show func(i int) (Shown, error)) (all []Shown, err error) 
 	return all, nil
 }
 
-// first are the first documents, so many or all.
-func (d *Documents) first(count int) (all []span, err error) {
-	if count == 0 || d.tokens == nil {
-		return nil, nil
-	}
-	err = d.each(d.later(), func(_ int, s span) (bool, error) {
-		all = append(all, s)
-		return len(all) < count, nil
-	})
-	return all, err
-}
-
 // show is a document as it is laid into windows of so many tokens.
 func (d *Documents) show(document span, context int) (s Shown, err error) {
-	layout := d.layout.WithDefaults()
-	kept := document.kept(context, layout.Long)
+	kept := document.kept(context, d.layout.WithDefaults().Long)
 	raw := make([]uint32, kept.count)
 	if err := d.tokens.store.read(raw, kept.start); err != nil {
 		return s, err

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"gputrain/text/chat/formats"
+	"gputrain/internal/formats"
 )
 
 // Tally is what became of the documents of a source.

@@ -1,4 +1,5 @@
-package texts
+// Package ordered works on items of a sequence several at once, and takes what comes of them in their order.
+package ordered
 
 import (
 	"context"
@@ -9,8 +10,8 @@ import (
 	"gputrain/internal/caught"
 )
 
-// inOrder does work on all items, several at once, and takes the results in the order of the items. The first error, in that order, ends it.
-func inOrder[I, O any](ctx context.Context, items iter.Seq[I], work func(I) (O, error), take func(O) error) (err error) {
+// Do does work on all items, several at once, and takes the results in the order of the items. The first error, in that order, ends it.
+func Do[I, O any](ctx context.Context, items iter.Seq[I], work func(I) (O, error), take func(O) error) (err error) {
 	type result struct {
 		out O
 		err error
