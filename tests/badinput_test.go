@@ -191,9 +191,8 @@ func TestModelsThatDoNotFit(t *testing.T) {
 	r := p.train("run", "--set", "train.memory_limit=2MiB", "--set", "train.batch=32").run(t)
 	lower := regexp.MustCompile(`lower batch from 32 to (\d+) \(and raise accumulate from 2 to (\d+).* and set train.accumulation to (sequence): `).FindStringSubmatch(r.err)
 	require.NotNil(t, lower, r.err)
-	r = p.train("run", "--set", "train.memory_limit=2MiB", "--set", "train.batch="+lower[1], "--set", "train.accumulate="+lower[2], "--set", "train.accumulation="+lower[3],
-		"--set", "train.steps=6", "--set", "train.sample_tokens=0").run(t)
-	assert.Zero(t, r.code, r.err)
+	ok(t, p.train("run", "--set", "train.memory_limit=2MiB", "--set", "train.batch="+lower[1], "--set", "train.accumulate="+lower[2], "--set", "train.accumulation="+lower[3],
+		"--set", "train.steps=6", "--set", "train.sample_tokens=0"))
 }
 
 // A run whose numbers are lost ends with code 4 after the patience, names the step and the first bad tensor, and saves none of it.
@@ -263,8 +262,7 @@ func TestWeightsThatAreNotFinite(t *testing.T) {
 func requireFinite(t *testing.T, p *place, dir string) {
 	t.Helper()
 	for _, of := range []string{dir, filepath.Join(dir, "optimizer.safetensors")} {
-		r := p.command("inspect", "--json", of).withoutAdapter().run(t)
-		require.Zero(t, r.code, r.err)
+		r := ok(t, p.command("inspect", "--json", of).withoutAdapter())
 		for _, l := range objects(t, r.out) {
 			require.EqualValues(t, 0, l["non_finite"], "%s: %v", dir, l["name"])
 		}
@@ -275,8 +273,7 @@ func TestRunDirectoryOfAnotherRun(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	short := []string{"--set", "train.steps=6"}
-	r := p.train("run", short...).run(t)
-	require.Zero(t, r.code, r.err)
+	ok(t, p.train("run", short...))
 	before := read(t, p.path("run", "checkpoints", "step-00000006", "model.safetensors")) + read(t, p.path("run", "metrics.jsonl"))
 
 	refused(t, p.train("run", append(short, "--set", "train.batch=1")...), 2, "train.batch: found 2, wanted 1", "--fresh", p.path("run"))
@@ -290,13 +287,11 @@ func TestRunDirectoryOfAnotherRun(t *testing.T) {
 		return
 	}
 	// What only says how often to save may change.
-	r = p.train("run", append(short, "--set", "train.save_every=1")...).run(t)
-	require.Zero(t, r.code, r.err)
+	r := ok(t, p.train("run", append(short, "--set", "train.save_every=1")...))
 	assert.Contains(t, r.err, "all 6 steps are made")
 
 	// A checkpoint of another model among the settings of this one.
-	r = p.train("other", append(short, "--set", "model.layers=1")...).run(t)
-	require.Zero(t, r.code, r.err)
+	ok(t, p.train("other", append(short, "--set", "model.layers=1")...))
 	require.NoError(t, os.RemoveAll(p.path("run", "checkpoints")))
 	require.NoError(t, os.Rename(p.path("other", "checkpoints"), p.path("run", "checkpoints")))
 	refused(t, p.train("run", short...), 6, "n_layer: found 1, wanted 2", "belongs to another run")
@@ -347,8 +342,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 
 	older := dirs[len(dirs)-2]
 	require.NoError(t, os.WriteFile(filepath.Join(older, "optimizer.safetensors"), []byte(whole[filepath.Join(older, "optimizer.safetensors")]), 0o666))
-	r = p.train("damaged").run(t)
-	require.Zero(t, r.code, r.err)
+	r = ok(t, p.train("damaged"))
 	assert.Contains(t, r.err, "warning: passed over "+last)
 	assert.Contains(t, r.err, "resumed from "+older)
 	requireSame(t, want, outcomeOf(t, runDir))

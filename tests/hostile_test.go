@@ -98,13 +98,11 @@ func TestHostileModels(t *testing.T) {
 	m := newPlace(t)
 	m.write(t, "model/config.json", read(t, filepath.Join(checkpoint, "config.json")))
 	m.write(t, "model/model.safetensors", good)
-	r := m.train("run", "--set", "model.from=model", "--set", "train.steps=6", "--set", "train.sample_tokens=0").run(t)
-	require.Zero(t, r.code, r.err)
+	ok(t, m.train("run", "--set", "model.from=model", "--set", "train.steps=6", "--set", "train.sample_tokens=0"))
 	assert.Less(t, metricsOf(t, m.path("run"))[0]["loss"], 3.0, "it begins where the other has ended")
 	// Once it has a checkpoint it needs nothing of the other.
 	require.NoError(t, os.RemoveAll(m.path("model")))
-	r = m.train("run", "--set", "model.from=model", "--set", "train.steps=6", "--set", "train.sample_tokens=0").run(t)
-	require.Zero(t, r.code, r.err)
+	r := ok(t, m.train("run", "--set", "model.from=model", "--set", "train.steps=6", "--set", "train.sample_tokens=0"))
 	assert.Contains(t, r.err, "model is not there any more; the run goes on without it")
 	assert.Contains(t, r.err, "all 6 steps are made")
 }
