@@ -28,7 +28,9 @@ func TestGGUFForAModel(t *testing.T) {
 	ok(t, p.train("made"))
 	ok(t, p.command("export", p.path("made"), "--to", p.path("made.gguf"), "--type", "f32").withoutAdapter())
 	ok(t, p.command("export", p.path("made"), "--to", p.path("q8.gguf"), "--type", "q8_0").withoutAdapter())
-	loss := func(model string) float64 { return p.loss(t, model, "--text", "text.txt", "--limit", "256", "--window", "32") }
+	loss := func(model string) float64 {
+		return p.loss(t, model, "--text", "text.txt", "--limit", "256", "--window", "32")
+	}
 	assert.Equal(t, loss("made"), loss("made.gguf"))
 	assert.InDelta(t, loss("made"), loss("q8.gguf"), 1e-2)
 
