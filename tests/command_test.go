@@ -80,6 +80,12 @@ func ok(t *testing.T, c command) ended {
 	return r
 }
 
+// loss is what eval finds of a model.
+func (p *place) loss(t *testing.T, model string, more ...string) float64 {
+	t.Helper()
+	return objects(t, ok(t, p.command(append([]string{"eval", model, "--json"}, more...)...)).out)[0]["eval_loss"].(float64)
+}
+
 // process is a command under way.
 type process struct {
 	cmd      *exec.Cmd
