@@ -1,5 +1,5 @@
 // Package scaling computes what a training step takes on many ranks, from what is counted of a run and from speeds. It needs no device, no network and no
-// rank; docs/cluster.md says which of the figures that go in are measured.
+// rank; tools/lab-book.md says which of the figures that go in are measured.
 //
 // A step is, one after the other:
 //
