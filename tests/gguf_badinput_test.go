@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/hub/gguf"
 	"gputrain/internal/gputest"
 )
 
