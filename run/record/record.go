@@ -188,8 +188,8 @@ func (r Record) Head() []byte {
 // Change is a setting that is not what it was, both in JSON; "" where it is not set.
 type Change struct{ Key, Was, Is string }
 
-// Difference is a change that makes it another run.
-type Difference struct {
+// difference is a change that makes it another run.
+type difference struct {
 	Change
 	Schedule bool   // with reschedule it might change
 	Why      string // there is more to say of what was found; may be ""
@@ -198,7 +198,7 @@ type Difference struct {
 // Compare compares the record with the settings of the run that wants to go on. other is the first of these, in their order, that is not free and differs,
 // nil without one; with reschedule those of the schedule may, and a directory may have moved: both are returned. A setting that came later than the record
 // is, at its default, what the run has always had. same tells whether two values, in JSON, are the same directory.
-func (r Record) Compare(settings []Setting, reschedule bool, same func(was, is string) bool) (changes, moved []Change, other *Difference, err error) {
+func (r Record) Compare(settings []Setting, reschedule bool, same func(was, is string) bool) (changes, moved []Change, other *difference, err error) {
 	old, now, known := r.Values, map[string]string{}, map[string]bool{}
 	for _, s := range settings {
 		value, err := s.JSON()
@@ -223,7 +223,7 @@ func (r Record) Compare(settings []Setting, reschedule bool, same func(was, is s
 			case s.Schedule && reschedule:
 				changes = append(changes, c)
 			default:
-				d := &Difference{Change: c, Schedule: s.Schedule}
+				d := &difference{Change: c, Schedule: s.Schedule}
 				if s.Why != nil {
 					d.Why = s.Why(c.Was)
 				}
@@ -233,7 +233,7 @@ func (r Record) Compare(settings []Setting, reschedule bool, same func(was, is s
 	}
 	for _, k := range slices.Sorted(maps.Keys(old)) {
 		if !known[k] && runfile.ResumeOf(k) != runfile.Free {
-			return nil, nil, &Difference{Change: Change{Key: k, Was: old[k]}}, nil
+			return nil, nil, &difference{Change: Change{Key: k, Was: old[k]}}, nil
 		}
 	}
 	return changes, moved, nil, nil

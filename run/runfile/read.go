@@ -55,7 +55,7 @@ func decimal(v float64, digits int) float64 {
 }
 
 // RateEnd is the learning rate at the end of the schedule.
-func (o Optimizer) RateEnd() float64 {
+func (o optimizer) RateEnd() float64 {
 	if end := o.Schedule.LearningRateEnd; end != nil {
 		return *end
 	}

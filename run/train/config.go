@@ -96,16 +96,16 @@ type (
 	Options      = runfile.Loop
 	SampleConfig = runfile.Sample
 	SpikeConfig  = runfile.Spikes
-	Intervals    = runfile.Intervals
-	Interval     = runfile.Interval
+	intervals    = runfile.Intervals
+	interval     = runfile.Interval
 )
 
 // Every is one interval for the whole run; none for 0.
-func Every(n int64) Intervals {
+func Every(n int64) intervals {
 	if n == 0 {
 		return nil
 	}
-	return Intervals{{Every: n}}
+	return intervals{{Every: n}}
 }
 
 // Amounts are how much text a run has. What was not counted is 0.

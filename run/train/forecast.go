@@ -107,7 +107,7 @@ func (f *forecast) count(c Config, from int64) {
 }
 
 // savesDue is the number of checkpoints after step from up to step steps, which is saved in any case.
-func savesDue(v Intervals, from, steps int64) (n int64) {
+func savesDue(v intervals, from, steps int64) (n int64) {
 	if from >= steps {
 		return 0
 	}

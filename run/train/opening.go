@@ -89,7 +89,7 @@ func (t *opening) takeDirectory() (reached int64, err error) {
 		t.decided, err = e.reschedule(*c)
 		return steps[0], t.dir.advised(*c, err)
 	case c.Reschedule:
-		return 0, fmt.Errorf("train: run directory %q: reschedule: %w", c.Dir, ErrNoRun)
+		return 0, fmt.Errorf("train: run directory %q: reschedule: %w", c.Dir, errNoRun)
 	}
 	return 0, nil
 }

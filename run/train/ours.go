@@ -17,8 +17,8 @@ import (
 	"gputrain/state/checkpoint"
 )
 
-// ProfileFile is the trace that a profiled run leaves in its directory.
-const ProfileFile = "profile.json"
+// profileFile is the trace that a profiled run leaves in its directory.
+const profileFile = "profile.json"
 
 // cutSuffix is behind the name of a log for that of what was cut off from it.
 const cutSuffix = ".cut"
@@ -30,7 +30,7 @@ const oldIndex = "metrics.columns"
 // comes first: a fresh start removes it last.
 var written = []string{
 	runFile, metricsFile, oldIndex, samplesFile, histogramsFile, sessionsFile, metricsFile + cutSuffix, samplesFile + cutSuffix, histogramsFile + cutSuffix,
-	reportFile, lossPicture, gradientPicture, speedPicture, usePicture, ProfileFile,
+	reportFile, lossPicture, gradientPicture, speedPicture, usePicture, profileFile,
 }
 
 // contents is what lies in a directory under names that a run writes: paths in it.

@@ -12,8 +12,8 @@ import (
 	"gputrain/run/record"
 )
 
-// ErrNoRun says that there is no run whose schedule could change.
-var ErrNoRun = errors.New("found no checkpoint, wanted a run to go on with")
+// errNoRun says that there is no run whose schedule could change.
+var errNoRun = errors.New("found no checkpoint, wanted a run to go on with")
 
 // reschedule is what Config.Reschedule changes now, and what it changed before: every decision stays in run.yaml, as a comment at its head.
 type reschedule struct {

@@ -63,7 +63,7 @@ func TestFilesOfOthersAreLeftAlone(t *testing.T) {
 		samplesFile:                        "a text",
 		reportFile:                         "# My thesis\n",
 		lossPicture:                        "<?xml version=\"1.0\"?>\n<svg/>\n",
-		ProfileFile:                        "{}",
+		profileFile:                        "{}",
 		"run.given-00000000.yaml":          "train: {}\n",
 		TensorBoardDir + "/other.tfevents": "x",
 		TensorBoardDir + "/events.out.tfevents.1700000000.host.1": strings.Repeat("x", 100),
@@ -143,10 +143,10 @@ func TestProfileOfARun(t *testing.T) {
 		_, err := io.WriteString(w, `{"traceEvents":[]}`)
 		return err
 	}
-	path := filepath.Join(c.Dir, ProfileFile)
-	put(t, c.Dir, map[string]string{ProfileFile: "mine"})
+	path := filepath.Join(c.Dir, profileFile)
+	put(t, c.Dir, map[string]string{profileFile: "mine"})
 	_, err := Run(t.Context(), dev, c)
-	require.ErrorContains(t, err, ProfileFile)
+	require.ErrorContains(t, err, profileFile)
 	requireText(t, "mine", path)
 
 	require.NoError(t, os.Remove(path))
@@ -159,7 +159,7 @@ func TestProfileOfARun(t *testing.T) {
 	again.Hooks = []Hook{HookFunc(func(_ context.Context, e Event) error {
 		if e.Kind == Started {
 			require.NoError(t, os.Rename(c.Dir, c.Dir+" moved"))
-			put(t, c.Dir, map[string]string{ProfileFile: "mine"})
+			put(t, c.Dir, map[string]string{profileFile: "mine"})
 		}
 		return nil
 	})}

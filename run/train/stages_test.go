@@ -166,7 +166,7 @@ func TestTargetThatRefuses(t *testing.T) {
 	dir := t.TempDir()
 	result, err := RunOn(t.Context(), refusingTarget{stagedTarget{oneDevice{device: gputest.Device(t)}}}, tinyRun(t, dir))
 	require.ErrorIs(t, err, gpu.ErrOutOfMemory)
-	assert.Equal(t, KindMemory, result.Reason)
+	assert.Equal(t, kindMemory, result.Reason)
 	assert.NoFileExists(t, filepath.Join(dir, metricsFile))
 }
 

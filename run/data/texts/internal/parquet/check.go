@@ -146,7 +146,7 @@ func skim(r thrift.Reader, kind thrift.Type, size, depth int) (err error) {
 const headerWindow = 1 << 10
 
 // checkPages looks at the headers of a column's pages in a row group. The library unpacks all row groups as it does the first.
-func (f *File) checkPages(group, column int) error {
+func (f *file) checkPages(group, column int) error {
 	groups := f.file.Metadata().RowGroups
 	chunk := &groups[group].Columns[column].MetaData
 	if first := groups[0].Columns[column].MetaData.Codec; chunk.Codec != first {
@@ -171,7 +171,7 @@ func (f *File) checkPages(group, column int) error {
 }
 
 // checkPage looks at the page at a byte, and returns the byte behind it.
-func (f *File) checkPage(codec format.CompressionCodec, at, end int64) (next int64, err error) {
+func (f *file) checkPage(codec format.CompressionCodec, at, end int64) (next int64, err error) {
 	var h format.PageHeader
 	for window := int64(headerWindow); ; window *= 16 {
 		raw := make([]byte, min(window, end-at))
@@ -214,7 +214,7 @@ func (f *File) checkPage(codec format.CompressionCodec, at, end int64) (next int
 }
 
 // checkPacked looks at what packed bytes say that they unpack to, as far as their packing says so.
-func (f *File) checkPacked(codec format.CompressionCodec, at, size int64) error {
+func (f *file) checkPacked(codec format.CompressionCodec, at, size int64) error {
 	begin := make([]byte, min(size, zstd.HeaderMaxSize))
 	if _, err := f.from.ReadAt(begin, at); err != nil {
 		return err

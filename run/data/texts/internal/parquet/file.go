@@ -31,8 +31,8 @@ func Is(r io.ReaderAt) bool {
 	return string(begin[:n]) == magic
 }
 
-// File is one that is open.
-type File struct {
+// file is one that is open.
+type file struct {
 	from   io.ReaderAt
 	size   int64
 	file   *parquet.File
@@ -42,10 +42,10 @@ type File struct {
 }
 
 // Open reads how a file is made up.
-func Open(r io.ReaderAt, size int64) (*File, error) { return open(r, size, usual) }
+func Open(r io.ReaderAt, size int64) (*file, error) { return open(r, size, usual) }
 
-func open(r io.ReaderAt, size int64, most limits) (*File, error) {
-	f := &File{from: r, size: size, most: most}
+func open(r io.ReaderAt, size int64, most limits) (*file, error) {
+	f := &file{from: r, size: size, most: most}
 	err := caught.Do(func() (err error) {
 		if err = checkFooter(r, size); err != nil {
 			return err
@@ -73,7 +73,7 @@ func said(err error) error {
 }
 
 // Columns are the names of the columns of a row.
-func (f *File) Columns() []string {
+func (f *file) Columns() []string {
 	var names []string
 	for _, child := range f.root.children {
 		names = append(names, child.Name())
@@ -82,7 +82,7 @@ func (f *File) Columns() []string {
 }
 
 // Rows hands on all rows, in order, until yield has enough. The next row overwrites what yield got.
-func (f *File) Rows(yield func(row []byte) bool) error {
+func (f *file) Rows(yield func(row []byte) bool) error {
 	number, more := 1, true
 	for i, group := range f.file.RowGroups() {
 		err := caught.Do(func() error {
@@ -99,7 +99,7 @@ func (f *File) Rows(yield func(row []byte) bool) error {
 }
 
 // group hands on the rows of a row group.
-func (f *File) group(index int, group parquet.RowGroup, yield func(row []byte) bool) error {
+func (f *file) group(index int, group parquet.RowGroup, yield func(row []byte) bool) error {
 	a := &assembler{most: f.most.row}
 	for i, chunk := range group.ColumnChunks() {
 		if err := f.checkPages(index, i); err != nil {

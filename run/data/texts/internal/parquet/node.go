@@ -28,7 +28,7 @@ type node struct {
 }
 
 // nodeOf makes a tree of nodes.
-func (f *File) nodeOf(c *parquet.Column) (*node, error) {
+func (f *file) nodeOf(c *parquet.Column) (*node, error) {
 	n := &node{Column: c, first: len(f.leaves)}
 	if c.Leaf() {
 		n.write, f.leaves = writerOf(c.Type()), append(f.leaves, strings.Join(c.Path(), "."))
