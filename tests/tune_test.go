@@ -28,7 +28,7 @@ func rightOf(t *testing.T, dir, file, end string) (right, of int) {
 	defer m.Release()
 	tok, err := setup.OpenTokenizer(dir)
 	require.NoError(t, err)
-	speaks, err := chat.Open(hub.Open(dir), "")
+	speaks, err := chat.OpenTemplate(hub.Open(dir), "")
 	require.NoError(t, err)
 	encoder, err := chat.NewEncoder(tok, speaks, chat.Options{})
 	require.NoError(t, err)

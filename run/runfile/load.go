@@ -3,6 +3,7 @@ package runfile
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -342,7 +343,7 @@ func (c *Config) Values() iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		for _, f := range fields {
 			if f.key == "optimizer.parameters" {
-				for _, name := range sortedKeys(c.Optimizer.Parameters) {
+				for _, name := range slices.Sorted(maps.Keys(c.Optimizer.Parameters)) {
 					if !yield(f.key+"."+name, c.Optimizer.Parameters[name]) {
 						return
 					}

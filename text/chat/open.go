@@ -28,13 +28,13 @@ type Template struct {
 	account template.Account // of all its renderings
 }
 
-// ErrNone is what Open says of a directory that has no template.
+// ErrNone is what OpenTemplate says of a directory that has no template.
 var ErrNone = errors.New("no chat template")
 
-// Open reads the template of a model's directory, or of what stands for one, such as a hub.Bundle. What may be "" for
+// OpenTemplate reads the template of a model's directory, or of what stands for one, such as a hub.Bundle. What may be "" for
 // the template of the directory, the name of another that the directory has, the name of a built-in one, or the path of
 // a file that ends in .jinja.
-func Open(files stranger.Files, what string) (*Template, error) {
+func OpenTemplate(files stranger.Files, what string) (*Template, error) {
 	t := &Template{name: what, all: map[string]*template.Template{}, sources: map[string]string{}, files: files}
 	if err := t.open(what); err != nil {
 		return nil, fmt.Errorf("chat: open %q: %w", files.Path("."), err)

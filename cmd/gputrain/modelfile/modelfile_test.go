@@ -21,7 +21,7 @@ func opened(t *testing.T, source string) *chat.Template {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, chat.File), []byte(source), 0o666))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer_config.json"), []byte(`{"bos_token": "<s>", "eos_token": "</s>"}`), 0o666))
-	of, err := chat.Open(hub.Open(dir), "")
+	of, err := chat.OpenTemplate(hub.Open(dir), "")
 	require.NoError(t, err)
 	return of
 }

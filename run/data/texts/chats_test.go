@@ -25,7 +25,7 @@ const spoken = `{% for m in messages %}{% if m.role == 'tool' %}{{ raise_excepti
 func chatting(t *testing.T, o chat.Options) Config {
 	t.Helper()
 	dir := tree(t, map[string]string{"chat_template.jinja": spoken})
-	of, err := chat.Open(hub.Open(dir), "")
+	of, err := chat.OpenTemplate(hub.Open(dir), "")
 	require.NoError(t, err)
 	print, err := chat.Fingerprint(hub.Open(dir), "")
 	require.NoError(t, err)
