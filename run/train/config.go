@@ -90,14 +90,13 @@ type Config struct {
 	Answers  int // that hooks draw of the model before the first step, and again after the last, each about as long as a sample: for the forecast
 }
 
-// Options are those of a run file's section train that the loop goes by, SampleConfig how text is drawn, SpikeConfig which updates are left out, and
-// Intervals of which steps permanent checkpoints are made.
+// Options are those of a run file's section train that the loop goes by, SampleConfig how text is drawn, and SpikeConfig which updates are left
+// out.
 type (
 	Options      = runfile.Loop
 	SampleConfig = runfile.Sample
 	SpikeConfig  = runfile.Spikes
 	intervals    = runfile.Intervals
-	interval     = runfile.Interval
 )
 
 // Every is one interval for the whole run; none for 0.
