@@ -127,13 +127,10 @@ func (c *compareCmd) common() (*runfile.Config, error) {
 	return cfg, cfg.Validate()
 }
 
-// config is the common run with an entrant's own settings: those of its file, else those of the run files where they are of that
+// with is the common run with an entrant's own settings: those of its file, else those of the run files where they are of that
 // optimizer, else the built-in ones. Its rate ends where the common run's would, as a part of the peak.
-func (c *compareCmd) config(e entrant) (*runfile.Config, error) {
-	cfg, err := c.common()
-	if err != nil {
-		return nil, err
-	}
+func (c *compareCmd) with(common *runfile.Config, e entrant) (cfg *runfile.Config, err error) {
+	cfg = common.Clone()
 	theirs := cfg.Optimizer // of the run files
 	rated, part := cfg.Given("optimizer.learning_rate"), 0.0
 	if theirs.LearningRate > 0 {
