@@ -3,7 +3,6 @@ package optim
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -43,41 +42,6 @@ func TestDispatches(t *testing.T) {
 	}
 }
 
-func TestNothingIsMadeAfterTheFirstCalls(t *testing.T) {
-	d := gputest.Device(t, small)
-	r := rand.New(rand.NewPCG(1, 1))
-	clip := 1.0
-	rig := newRig(t, d, adamw(t, Options{Schedule: rate(0.1), ClipGrad: &clip, AccumulationSteps: 2}), randomTree(r, oddSpecs, 1), buffers.F32)
-	grads := randomTree(r, oddSpecs, 1)
-	for range 2 {
-		rig.call(grads)
-	}
-	before := d.Counters()
-	for range 4 {
-		rig.call(grads)
-	}
-	counted := d.Counters()
-	assert.Equal(t, before.Pipelines, counted.Pipelines)
-	assert.Equal(t, before.BindGroups, counted.BindGroups)
-	assert.Equal(t, before.Buffers, counted.Buffers)
-	assert.Equal(t, before.LiveBytes, counted.LiveBytes)
-	assert.Equal(t, before.Submits+4, counted.Submits)
-}
-
-func TestRateZeroLeavesEveryBit(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		r := rand.New(rand.NewPCG(1, 1))
-		params := randomTree(r, oddSpecs, 1)
-		params[7].Data[3] = float32(math.Copysign(0, -1)) // the sum with an update of +0 would be +0
-		rig := newRig(t, d, adamw(t, Options{WeightDecay: 0.1}), params, buffers.F32)
-		want := rig.download(rig.params)
-		for range 3 {
-			rig.call(randomTree(r, oddSpecs, 1))
-		}
-		sameBits(t, want, rig.download(rig.params))
-	}, small)
-}
-
 // sameBits tells -0 from 0, and takes a NaN for any NaN: its sign and payload come from the operand that is first in
 // the driver's code, and kernels with texels and without may order operands differently.
 func sameBits(t testing.TB, want, got []buffers.Host) {
@@ -112,43 +76,6 @@ func TestTwoRunsHaveTheSameBits(t *testing.T) {
 	}, small)
 }
 
-// Params and state come back as they were written: the rest of a run has the same bits.
-func TestRestoredStateGoesOnAlike(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		clip := 0.5
-		tx := built(t, "adamw", Options{
-			Schedule: ScheduleConfig{Type: "linear", LearningRate: 0.1, LearningRateEnd: new(0.0), Steps: 5}, ClipGrad: &clip, AccumulationSteps: 2,
-		}, `{"mu_dtype":"bf16"}`)
-		r := rand.New(rand.NewPCG(8, 8))
-		first := newRig(t, d, tx, randomTree(r, oddSpecs, 1), buffers.F32)
-		var grads [][]buffers.Host
-		for range 7 {
-			grads = append(grads, randomTree(r, oddSpecs, 1))
-		}
-		for _, g := range grads[:3] {
-			first.call(g)
-		}
-		second := newRig(t, d, tx, first.download(first.params), buffers.F32)
-		for i, tree := range first.state.Trees() {
-			require.NoError(t, second.state.Trees()[i].Tree.WriteAll(first.download(tree.Tree)))
-		}
-		require.NoError(t, second.state.SetCounts(first.state.Counts()))
-		for _, g := range grads[3:] {
-			first.call(g)
-			second.call(g)
-		}
-		want, got := first.everything(), second.everything()
-		for name := range want {
-			sameBits(t, want[name], got[name])
-		}
-		assert.Equal(t, first.state.Counts(), second.state.Counts())
-		assert.Equal(t, int64(3), first.state.Counts()["updates"])
-		assert.Equal(t, int64(1), first.state.Counts()["mini_step"])
-		assert.Equal(t, first.state.LearningRate(), second.state.LearningRate())
-		assert.InDelta(t, 0.1*(1-2.0/5), first.state.LearningRate(), 1e-15)
-	}, small)
-}
-
 func TestSetCountsRefuses(t *testing.T) {
 	d := gpu.Dry(gpu.DefaultLimits())
 	params, err := buffers.NewTree(d, "params", layoutOf(t, d), buffers.F32)
@@ -174,33 +101,6 @@ func layoutOf(t testing.TB, d *gpu.Device) *buffers.Layout {
 	layout, err := buffers.NewLayout(oddSpecs, d.Limits())
 	require.NoError(t, err)
 	return layout
-}
-
-func TestOneNaNChangesNothing(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		clip := 0.5
-		tx := adamw(t, Options{Schedule: rate(0.1), ClipGrad: &clip, WeightDecay: 0.1, SkipNonFinite: true})
-		r := rand.New(rand.NewPCG(9, 9))
-		rig := newRig(t, d, tx, randomTree(r, oddSpecs, 1), buffers.F32)
-		rig.call(randomTree(r, oddSpecs, 1))
-		before := rig.everything()
-		for i, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-			grads := randomTree(r, oddSpecs, 1)
-			leaf := grads[[]int{0, 2, 6}[i]].Data // the scalar, the row, the last element of the split leaf
-			leaf[len(leaf)-1] = float32(v)
-			rig.call(grads)
-			after := rig.everything()
-			for name := range before {
-				sameBits(t, before[name], after[name])
-			}
-			assert.True(t, rig.statistics().NonFinite)
-			assert.Equal(t, uint32(i+1), rig.statistics().Skipped)
-		}
-		rig.call(randomTree(r, oddSpecs, 1))
-		assert.False(t, rig.statistics().NonFinite)
-		assert.Equal(t, uint32(3), rig.statistics().Skipped)
-		assert.NotEqual(t, before["params"], rig.download(rig.params))
-	}, small)
 }
 
 // A gradient that is not a number in one of k calls drops that window, leaves an accumulation of zeros and no trace in
@@ -231,39 +131,6 @@ func TestAccumulationForgetsNaN(t *testing.T) {
 			}
 		}
 	}, small)
-}
-
-// k gradients are their mean, to the rounding of the mean.
-func TestAccumulationIsTheMean(t *testing.T) {
-	d := gputest.Device(t, small)
-	r := rand.New(rand.NewPCG(11, 11))
-	params := randomTree(r, oddSpecs, 1)
-	whole := newRig(t, d, adamw(t, Options{Schedule: rate(0.1)}), params, buffers.F32)
-	parts := newRig(t, d, adamw(t, Options{Schedule: rate(0.1), AccumulationSteps: 4}), params, buffers.F32)
-	for range 2 {
-		mean := randomTree(r, oddSpecs, 0)
-		for call := range 4 {
-			before := parts.download(parts.params)
-			grads := randomTree(r, oddSpecs, 1)
-			for i := range grads {
-				for k, v := range grads[i].Data {
-					mean[i].Data[k] += v / 4
-				}
-			}
-			parts.call(grads)
-			if call < 3 {
-				sameBits(t, before, parts.download(parts.params))
-			}
-		}
-		whole.call(mean)
-		got, want := parts.download(parts.state.Trees()[1].Tree), whole.download(whole.state.Trees()[0].Tree)
-		for i := range want {
-			// Gradients are a few units at most, the mean takes eight roundings, the moment a tenth of it.
-			require.True(t, slices.EqualFunc(got[i].Data, want[i].Data, func(a, b float32) bool { return math.Abs(float64(a-b)) <= 2e-7 }), want[i].Path)
-		}
-	}
-	assert.Equal(t, "acc", parts.state.Trees()[0].Name)
-	assert.Equal(t, "mu", parts.state.Trees()[1].Name)
 }
 
 func TestClipKeepsBitsBelowAndDividesFromTheNormOn(t *testing.T) {

@@ -107,6 +107,17 @@ func (r *rig) download(tree *buffers.Tree) []buffers.Host {
 	return hosts
 }
 
+// tensors reads the state as it is saved.
+func (r *rig) tensors() map[string][]float32 {
+	out := map[string][]float32{}
+	for _, tensor := range r.state.Tensors() {
+		values, err := tensor.Floats(r.t.Context())
+		require.NoError(r.t, err)
+		out[tensor.Name] = values
+	}
+	return out
+}
+
 func (r *rig) statistics() Statistics {
 	data := make([]byte, StatisticsBytes)
 	require.NoError(r.t, r.dev.Read(r.t.Context(), data, r.state.Statistics().Buffer.Range(0, StatisticsBytes)))

@@ -79,7 +79,9 @@ func TestEveryOptimizerKeepsTheTree(t *testing.T) {
 func TestEveryOptimizerLeavesParamsAtRateZero(t *testing.T) {
 	eachOptimizer(t, func(t *testing.T, d *gpu.Device, name string) {
 		r := rand.New(rand.NewPCG(33, 34))
-		rig := newRig(t, d, built(t, name, Options{WeightDecay: 0.1}, smallOf(t, name)), randomTree(r, everySpecs, 1), buffers.F32)
+		params := randomTree(r, everySpecs, 1)
+		params[7].Data[3] = float32(math.Copysign(0, -1)) // the sum with an update of +0 would be +0
+		rig := newRig(t, d, built(t, name, Options{WeightDecay: 0.1}, smallOf(t, name)), params, buffers.F32)
 		before := rig.download(rig.params)
 		for range 3 {
 			rig.call(randomTree(r, everySpecs, 0.1))
@@ -144,20 +146,27 @@ func TestEveryOptimizerIsRestoredInTheMiddleOfAnAccumulation(t *testing.T) {
 		for tensor, got := range second.tensors() {
 			sameBits(t, []buffers.Host{vector(tensor, want[tensor]...)}, []buffers.Host{vector(tensor, got...)})
 		}
+		assert.Equal(t, first.state.Counts(), second.state.Counts())
+		assert.Equal(t, []int64{4, 1}, []int64{first.state.Counts()["updates"], first.state.Counts()["mini_step"]})
+		assert.Equal(t, first.state.LearningRate(), second.state.LearningRate())
+		assert.InDelta(t, 0.1*(1-3.0/9), first.state.LearningRate(), 1e-15)
 	})
 }
 
 func TestEveryOptimizerSkipsOneNaN(t *testing.T) {
 	eachOptimizer(t, func(t *testing.T, d *gpu.Device, name string) {
 		r := rand.New(rand.NewPCG(39, 40))
-		rig := newRig(t, d, built(t, name, Options{Schedule: rate(0.1), SkipNonFinite: true}, smallOf(t, name)), randomTree(r, everySpecs, 1), buffers.F32)
+		clip := 0.5
+		tx := built(t, name, Options{Schedule: rate(0.1), ClipGrad: &clip, WeightDecay: 0.1, SkipNonFinite: true}, smallOf(t, name))
+		rig := newRig(t, d, tx, randomTree(r, everySpecs, 1), buffers.F32)
 		rig.call(randomTree(r, everySpecs, 1))
 		params, state := rig.download(rig.params), rig.tensors()
 		for leaf := range everySpecs {
 			grads := randomTree(r, everySpecs, 1)
 			if n := len(grads[leaf].Data); n > 0 {
-				grads[leaf].Data[n-1] = float32(math.NaN())
+				grads[leaf].Data[n-1] = float32([]float64{math.NaN(), math.Inf(1), math.Inf(-1)}[leaf%3])
 				rig.call(grads)
+				assert.True(t, rig.statistics().NonFinite)
 				sameBits(t, params, rig.download(rig.params))
 			}
 		}
@@ -166,6 +175,7 @@ func TestEveryOptimizerSkipsOneNaN(t *testing.T) {
 		}
 		assert.Equal(t, uint32(len(everySpecs)-1), rig.statistics().Skipped)
 		rig.call(randomTree(r, everySpecs, 1))
+		assert.False(t, rig.statistics().NonFinite)
 		assert.NotEqual(t, params, rig.download(rig.params), "it goes on")
 	})
 }
@@ -173,9 +183,11 @@ func TestEveryOptimizerSkipsOneNaN(t *testing.T) {
 func TestEveryOptimizerMakesNothingAfterTheSecondStep(t *testing.T) {
 	eachOptimizer(t, func(t *testing.T, d *gpu.Device, name string) {
 		r := rand.New(rand.NewPCG(41, 42))
-		rig := newRig(t, d, built(t, name, Options{Schedule: rate(0.1)}, smallOf(t, name)), randomTree(r, everySpecs, 1), buffers.F32)
+		clip := 1.0
+		tx := built(t, name, Options{Schedule: rate(0.1), ClipGrad: &clip, AccumulationSteps: 2}, smallOf(t, name))
+		rig := newRig(t, d, tx, randomTree(r, everySpecs, 1), buffers.F32)
 		g := randomTree(r, everySpecs, 1)
-		for range 2 {
+		for range 4 {
 			rig.call(g)
 		}
 		before := d.Counters()

@@ -1,7 +1,6 @@
 package optim
 
 import (
-	"math"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -38,23 +37,4 @@ func TestMarsKeepsTheIncomingGradient(t *testing.T) {
 	// c = 1.475 g has the norm 1.475, and is clipped to 1.
 	assert.InDelta(t, 0.05*0.8, twin.State("mu")[1].Data[0], 1e-6)
 	assert.InDelta(t, 0.01*0.64, twin.State("nu")[1].Data[0], 1e-6)
-}
-
-// A gradient that is skipped is not the previous one of the next.
-func TestMarsSkips(t *testing.T) {
-	tx := built(t, "mars", Options{Schedule: rate(0.1), SkipNonFinite: true}, `{}`)
-	run := func(grads ...float32) map[string]float32 {
-		twin, err := NewTwin(tx, []buffers.Host{vector("w", 1)})
-		require.NoError(t, err)
-		for _, g := range grads {
-			require.NoError(t, twin.Update([]buffers.Host{vector("w", g)}))
-		}
-		out := map[string]float32{}
-		for _, h := range twin.Tensors() {
-			out[h.Path] = h.Data[0]
-		}
-		return out
-	}
-	assert.Equal(t, run(0.5), run(0.5, float32(math.NaN())))
-	assert.Equal(t, run(0.5), run(0.5, float32(math.Inf(1))))
 }

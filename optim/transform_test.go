@@ -153,21 +153,6 @@ func TestTwinRefusesOtherLeaves(t *testing.T) {
 	assert.Nil(t, twin.State("mu"))
 }
 
-// SGD and AdamW as their configurations make them, on a parabola.
-func TestOptimizersConverge(t *testing.T) {
-	for name, parameters := range map[string]string{"sgd": `{}`, "adamw": `{"nesterov":true}`} {
-		tx, err := Build(name, Options{Schedule: ScheduleConfig{Type: "cosine", LearningRate: 0.3, Steps: 150}}, []byte(parameters))
-		require.NoError(t, err)
-		twin, err := NewTwin(tx, []buffers.Host{vector("w", 5, -3)})
-		require.NoError(t, err)
-		for range 150 {
-			w := twin.Params()[0].Data
-			require.NoError(t, twin.Update([]buffers.Host{vector("w", w[0]-1, 0.5*(w[1]-2))}))
-		}
-		assert.InDeltaSlice(t, []float32{1, 2}, twin.Params()[0].Data, 1e-2, name)
-	}
-}
-
 // Trees of one name are counted from 2, as checkpoints have them.
 func TestNamesOfState(t *testing.T) {
 	tx := Chain(Trace(0.9, false), Trace(0.5, false), Trace(0.1, false))
