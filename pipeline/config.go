@@ -160,14 +160,12 @@ func (j job) evaluation() (*line, error) {
 }
 
 // prefill is the line that takes a piece of a window in, decode the one that goes on with a token.
-func (j job) prefill() (*line, error) {
-	return j.generation("prefill", state.PrefillRows(j.State.Sequence))
-}
+func (j job) prefill() (*line, error) { return j.generation("prefill", false) }
 
-func (j job) decode() (*line, error) { return j.generation("decode", 1) }
+func (j job) decode() (*line, error) { return j.generation("decode", true) }
 
-func (j job) generation(label string, rows int) (*line, error) {
-	built, err := state.Generation(j.State.Definition, rows, j.State.Sequence)
+func (j job) generation(label string, decode bool) (*line, error) {
+	built, err := state.Generation(j.State.Definition, j.State.Sequence, decode)
 	if err != nil {
 		return nil, err
 	}
