@@ -25,7 +25,7 @@ type Config struct {
 	Timeout time.Duration
 	// Profile keeps the timeline of every step, for State.Recorder; otherwise only that of the newest.
 	Profile bool
-	// NewLink makes the link between two devices for messages of the given sizes; nil is a hostLink.
+	// NewLink makes the link between two devices for messages of the given sizes; nil is one through the host's memory.
 	NewLink func(name string, capacity int, sizes []uint64) (Link, error)
 }
 
@@ -58,7 +58,7 @@ func newJob(c Config) (job, error) {
 	}
 	if j.NewLink == nil {
 		j.NewLink = func(name string, capacity int, sizes []uint64) (Link, error) {
-			return newHostLink(name, capacity, sizes)
+			return newHostLink(name, capacity, sizes), nil
 		}
 	}
 	if err == nil {
