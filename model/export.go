@@ -188,10 +188,6 @@ func WriteFloats(w io.Writer, dtype string, data []float32) error {
 	if !ok {
 		return errExportDType(dtype)
 	}
-	return writeFloats(w, data, encode)
-}
-
-func writeFloats(w io.Writer, data []float32, encode func([]byte, float32) ([]byte, error)) error {
 	const chunk = 1 << 14
 	raw := make([]byte, 0, 4*chunk)
 	for len(data) > 0 {

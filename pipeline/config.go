@@ -25,7 +25,7 @@ type Config struct {
 	Timeout time.Duration
 	// Profile keeps the timeline of every step, for State.Recorder; otherwise only that of the newest.
 	Profile bool
-	// NewLink makes the link between two devices for messages of the given sizes; nil is a hostLink.
+	// NewLink makes the link between two devices for messages of the given sizes; nil is one through the host's memory.
 	NewLink func(name string, capacity int, sizes []uint64) (Link, error)
 }
 
@@ -58,7 +58,7 @@ func newJob(c Config) (job, error) {
 	}
 	if j.NewLink == nil {
 		j.NewLink = func(name string, capacity int, sizes []uint64) (Link, error) {
-			return newHostLink(name, capacity, sizes)
+			return newHostLink(name, capacity, sizes), nil
 		}
 	}
 	if err == nil {
@@ -160,14 +160,12 @@ func (j job) evaluation() (*line, error) {
 }
 
 // prefill is the line that takes a piece of a window in, decode the one that goes on with a token.
-func (j job) prefill() (*line, error) {
-	return j.generation("prefill", state.PrefillRows(j.State.Sequence))
-}
+func (j job) prefill() (*line, error) { return j.generation("prefill", false) }
 
-func (j job) decode() (*line, error) { return j.generation("decode", 1) }
+func (j job) decode() (*line, error) { return j.generation("decode", true) }
 
-func (j job) generation(label string, rows int) (*line, error) {
-	built, err := state.Generation(j.State.Definition, rows, j.State.Sequence)
+func (j job) generation(label string, decode bool) (*line, error) {
+	built, err := state.Generation(j.State.Definition, j.State.Sequence, decode)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,4 @@
 package pipeline
 
-// What tests outside of the package make links of.
-type HostLink = hostLink
-
+// NewHostLink is what tests outside of the package make links of.
 var NewHostLink = newHostLink

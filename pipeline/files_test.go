@@ -22,6 +22,9 @@ import (
 	"gputrain/state/checkpoint"
 )
 
+// goldens are models of whose training an independent program tells.
+const goldens = "../cmd/gputrain/doctor/cases"
+
 // quantizedFamilies have fused matrices, and weights the other way round; accumulating ones windows and caps, fused matrices, and positions that are learnt.
 var (
 	quantizedFamilies    = map[string]string{"phi3_fused": "nf4", "gpt2_tied": "affine"}

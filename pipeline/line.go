@@ -296,12 +296,20 @@ func (p *linePart) pass(a schedule.Action) *passProgram {
 	return programs[a.Microbatch%len(programs)]
 }
 
-// summing is what takes the gradients of a part from where an action has made them; nil where nothing does.
-func (p *linePart) summing(a schedule.Action) *gpu.Program {
-	if a.Kind != schedule.Backward || p.sum == nil {
-		return nil
+// computing is an action's pass, with what takes the gradients and the results from where it has made them.
+func (l *line) computing(a schedule.Action, pass *passProgram) []*gpu.Program {
+	out, p := []*gpu.Program{pass.run}, l.parts[a.Part]
+	if a.Kind == schedule.Backward && p.sum != nil {
+		if sum := p.sum(a.Microbatch); sum != nil {
+			out = append(out, sum)
+		}
 	}
-	return p.sum(a.Microbatch)
+	for _, r := range l.results {
+		if r.part == a.Part && l.ends(a, schedule.Forward) {
+			out = append(out, r.collect[a.Microbatch])
+		}
+	}
+	return out
 }
 
 // programs are those that an action submits at once; none for an action without a pass.
@@ -315,15 +323,7 @@ func (l *line) programs(a schedule.Action) (out []*gpu.Program) {
 			out = append(out, in.taking(a.Microbatch))
 		}
 	}
-	out = append(out, pass.run)
-	if sum := l.parts[a.Part].summing(a); sum != nil {
-		out = append(out, sum)
-	}
-	for _, r := range l.results {
-		if r.part == a.Part && l.ends(a, schedule.Forward) {
-			out = append(out, r.collect[a.Microbatch])
-		}
-	}
+	out = append(out, l.computing(a, pass)...)
 	for _, w := range l.wires {
 		if w.Edge.From == a.Part && l.ends(a, w.Kind) {
 			out = append(out, w.leaving(a.Microbatch))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"gputrain/gpu"
@@ -14,7 +13,6 @@ import (
 // hostLink is a Link through the host's memory. It allocates nothing after it was made.
 type hostLink struct {
 	name   string
-	sizes  []uint64
 	frames []frame
 	empty  chan int // frames that nobody has
 	full   chan sent
@@ -22,10 +20,8 @@ type hostLink struct {
 	closed chan struct{}
 }
 
-// frame is the memory of one message. Its turn goes up whenever it changes hands, so that a stale message is recognised; a ticket is
-// turn x number of frames + frame.
+// frame is the memory of one message.
 type frame struct {
-	turn    atomic.Uint64
 	bytes   []byte // of the message as it travels between ranks: its number, eight bytes, and its tensors
 	tensors [][]byte
 }
@@ -35,18 +31,12 @@ const numberBytes = 8
 
 type sent struct{ frame, microbatch int }
 
-// newHostLink makes a link for messages of the given sizes, bytes a tensor. It holds capacity messages that are sent and not yet
+// newHostLink makes a link for messages of the given sizes, bytes a tensor. It holds capacity messages, 1 or more, that are sent and not yet
 // received, in memory for one more, which is being filled or emptied meanwhile: capacity messages can always be sent to a receiver
 // that does not hold one.
-func newHostLink(name string, capacity int, sizes []uint64) (*hostLink, error) {
-	if capacity < 1 {
-		return nil, fmt.Errorf("pipeline: link %s: capacity %d, wanted at least 1", name, capacity)
-	}
+func newHostLink(name string, capacity int, sizes []uint64) *hostLink {
 	n := capacity + 1
-	l := &hostLink{
-		name: name, sizes: append([]uint64(nil), sizes...), frames: make([]frame, n),
-		empty: make(chan int, n), full: make(chan sent, capacity), closed: make(chan struct{}),
-	}
+	l := &hostLink{name: name, frames: make([]frame, n), empty: make(chan int, n), full: make(chan sent, capacity), closed: make(chan struct{})}
 	whole := uint64(numberBytes)
 	for _, size := range sizes {
 		whole += size
@@ -59,10 +49,9 @@ func newHostLink(name string, capacity int, sizes []uint64) (*hostLink, error) {
 			f.tensors = append(f.tensors, rest[:size:size])
 			rest = rest[size:]
 		}
-		l.frames[i].turn.Store(1) // so that the ticket of a zero message is nobody's
 		l.empty <- i
 	}
-	return l, nil
+	return l
 }
 
 // Buffer implements Link.
@@ -73,7 +62,6 @@ func (l *hostLink) Buffer(ctx context.Context) (Message, error) {
 	start := time.Now()
 	select {
 	case i := <-l.empty:
-		l.frames[i].turn.Add(1) // from nobody to the sender
 		return l.message(sent{frame: i}), nil
 	case <-l.closed:
 		return Message{}, l.fail("buffer", ErrLinkClosed)
@@ -82,54 +70,20 @@ func (l *hostLink) Buffer(ctx context.Context) (Message, error) {
 	}
 }
 
-// Send implements Link. It refuses a message that is not the sender's to send, or whose tensors are not the link's.
+// Send implements Link.
 func (l *hostLink) Send(ctx context.Context, m Message) error {
-	i, err := l.take(m)
-	if err != nil {
-		return l.fail(fmt.Sprintf("send microbatch %d", m.Microbatch), err)
-	}
-	if err := l.push(ctx, sent{i, m.Microbatch}); err != nil {
-		l.frames[i].turn.Add(^uint64(0)) // the sender's again
-		return err
-	}
-	return nil
-}
-
-func (l *hostLink) push(ctx context.Context, s sent) error {
 	if l.isClosed() {
 		return l.fail("send", ErrLinkClosed)
 	}
 	start := time.Now()
 	select {
-	case l.full <- s:
+	case l.full <- sent{m.frame, m.Microbatch}:
 		return nil
 	case <-l.closed:
 		return l.fail("send", ErrLinkClosed)
 	case <-ctx.Done():
 		return l.late(ctx, "send", start)
 	}
-}
-
-// take takes a message from its sender and is the frame of it.
-func (l *hostLink) take(m Message) (int, error) {
-	n := uint64(len(l.frames))
-	f := &l.frames[m.Ticket%n]
-	if found, wanted := len(m.Tensors), len(l.sizes); found != wanted {
-		return 0, fmt.Errorf("%d tensors, wanted %d", found, wanted)
-	}
-	for i, t := range m.Tensors {
-		if uint64(len(t)) != l.sizes[i] {
-			return 0, fmt.Errorf("tensor %d: %d bytes, wanted %d", i, len(t), l.sizes[i])
-		}
-		if len(t) > 0 && &t[0] != &f.tensors[i][0] {
-			return 0, fmt.Errorf("tensor %d: memory of somebody else, wanted that of a message from Buffer", i)
-		}
-	}
-	turn := m.Ticket / n
-	if !f.turn.CompareAndSwap(turn, turn+1) {
-		return 0, fmt.Errorf("the message was given up before, wanted one from Buffer")
-	}
-	return int(m.Ticket % n), nil
 }
 
 // Receive implements Link.
@@ -148,14 +102,8 @@ func (l *hostLink) Receive(ctx context.Context) (Message, error) {
 	}
 }
 
-// Free implements Link.
-func (l *hostLink) Free(m Message) {
-	n := uint64(len(l.frames))
-	turn := m.Ticket / n
-	if len(m.Tensors) == len(l.sizes) && l.frames[m.Ticket%n].turn.CompareAndSwap(turn, turn+1) {
-		l.empty <- int(m.Ticket % n) // never waits: there is room for every frame
-	}
-}
+// Free implements Link. It never waits: there is room for every frame.
+func (l *hostLink) Free(m Message) { l.empty <- m.frame }
 
 // Close implements Link.
 func (l *hostLink) Close() error {
@@ -174,8 +122,7 @@ func (l *hostLink) isClosed() bool {
 }
 
 func (l *hostLink) message(s sent) Message {
-	f := &l.frames[s.frame]
-	return Message{s.microbatch, f.tensors, f.turn.Load()*uint64(len(l.frames)) + uint64(s.frame)}
+	return Message{s.microbatch, l.frames[s.frame].tensors, s.frame}
 }
 
 func (l *hostLink) fail(operation string, err error) error {
@@ -194,9 +141,8 @@ func (l *hostLink) late(ctx context.Context, operation string, start time.Time) 
 // ErrLinkClosed says that a link was closed while, or before, it was used; test with errors.Is.
 var ErrLinkClosed = errors.New("link is closed")
 
-// Link carries what one part hands to another, microbatch after microbatch, in order and one way. A link in this process is made by
-// newHostLink; the interface is all that an implementation over a network needs: there each end is a Link of its own and refuses the calls of
-// the other end.
+// Link carries what one part hands to another, microbatch after microbatch, in order and one way. Between ranks each end is a Link of its own, which has
+// the calls of that end.
 //
 // The memory of messages belongs to the link. The sender takes an empty message with Buffer, fills it and gives it up with Send; the
 // receiver has it from Receive until Free. Every call may come from another goroutine, and all of them end when the context does, the
@@ -208,7 +154,7 @@ type Link interface {
 	Send(ctx context.Context, m Message) error
 	// Receive is the oldest message sent; it waits until there is one.
 	Receive(ctx context.Context) (Message, error)
-	// Free gives a message's memory back, sent or not. A message that was given up before is left alone.
+	// Free gives the memory of a message back that was received, or that was not sent.
 	Free(m Message)
 	// Close ends the link: every call under way or to come fails with ErrLinkClosed, what was not received is dropped.
 	Close() error
@@ -218,5 +164,5 @@ type Link interface {
 type Message struct {
 	Microbatch int
 	Tensors    [][]byte // sizes are the link's; fill them in place
-	Ticket     uint64   // the link's own mark of whose turn this memory is
+	frame      int      // of a hostLink
 }

@@ -206,7 +206,7 @@ func (p *passes) Partials() []state.Partial {
 			sums = append(sums, st.sums)
 		}
 	}
-	return state.Partials(sums...)
+	return sums[0].Partials(sums[1:]...)
 }
 
 // buildBegin makes what clears the gradients of each stage where those of several microbatches are added up in place.

@@ -92,9 +92,9 @@ func (w *wire) join(l *line, sizes []uint64, newLink linkMaker) (err error) {
 	case sends && receives:
 		w.link, err = newLink(w.name(), w.Depth(), sizes)
 	case sends:
-		w.link, err = newSendingEnd(w.name(), sizes, peer{l.mesh, l.mesh.Home(w.sink.index), tag})
+		w.link = &sendingEnd{newHostLink(w.name(), 1, sizes), peer{l.mesh, l.mesh.Home(w.sink.index), tag}}
 	case receives:
-		w.fetched, err = newReceivingEnd(w.name(), w.Depth(), sizes, peer{l.mesh, l.mesh.Home(w.source.index), tag})
+		w.fetched = &receivingEnd{newHostLink(w.name(), w.Depth(), sizes), peer{l.mesh, l.mesh.Home(w.source.index), tag}}
 		w.link = w.fetched
 	}
 	return err

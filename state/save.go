@@ -65,7 +65,7 @@ func (s *TrainState) CopyToHost(ctx context.Context, run checkpoint.Run) (checkp
 	return s.snapshot().CopyToHost(context.WithoutCancel(ctx), run)
 }
 
-// CheckSpace tells, before training begins, whether so many checkpoints below dir, which is there, would fit the disk, as checkpoint.CheckSpace does.
+// CheckSpace tells, before training begins, whether so many checkpoints below dir, which is there, would fit the disk, as checkpoint.Store does.
 func (s *TrainState) CheckSpace(ctx context.Context, dir string, count int) (each, free uint64, err error) {
 	shot := s.snapshot()
 	if err = s.usable(); err == nil {

@@ -50,13 +50,13 @@ func (s snapshot) Save(ctx context.Context, path string, run checkpoint.Run) err
 	return checkpoint.Commit(s.fs(), path, s.Step, sources)
 }
 
-// CheckSpace tells whether so many checkpoints below dir, which is there, would fit the disk, as checkpoint.CheckSpace does.
+// CheckSpace tells whether so many checkpoints below dir, which is there, would fit the disk, as checkpoint.Store does.
 func (s snapshot) CheckSpace(ctx context.Context, dir string, count int) (each, free uint64, err error) {
 	sources, err := s.sources(ctx, checkpoint.Run{})
 	if err != nil {
 		return 0, 0, &checkpoint.SaveError{Path: dir, Err: err}
 	}
-	return checkpoint.CheckSpace(s.fs(), dir, sources, count)
+	return checkpoint.Store{FS: s.fs(), Dir: dir}.CheckSpace(sources, count)
 }
 
 // FirstNonFinite is that of a TrainState.

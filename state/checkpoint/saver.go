@@ -16,8 +16,8 @@ type HostCopy struct {
 	Release func() // gives the memory back; nil: the sources take none
 }
 
-// Saver writes checkpoints while training goes on, one at a time. It is used from one goroutine. Every outcome is given out once, by Wait, Done
-// or Close: an error of a save is never lost.
+// Saver writes checkpoints while training goes on, one at a time. It is used from one goroutine. Every outcome is given out once, by Wait or
+// Done: an error of a save is never lost.
 type Saver struct {
 	store Store
 	under chan saving // the save under way; nil where there is none
@@ -109,10 +109,4 @@ func (s *Saver) Done() (saving, bool) {
 	default:
 		return saving{}, false
 	}
-}
-
-// Close waits for the save under way and returns its error.
-func (s *Saver) Close() error {
-	out, _ := s.Wait()
-	return out.Err
 }

@@ -16,22 +16,15 @@ type Use struct {
 	Sent, Received uint64 // bytes of gradients
 }
 
-func (u Use) bytes() (out []byte) {
-	for _, v := range []uint64{uint64(u.Passes), uint64(u.Sum), uint64(u.Transfer), uint64(u.Hidden), u.Sent, u.Received} {
-		out = binary.LittleEndian.AppendUint64(out, v)
-	}
+func (u Use) bytes() []byte {
+	out, _ := binary.Append(nil, binary.LittleEndian, u) // whole numbers
 	return out
 }
 
 // useOf is the Use of a message; none is that of no sum.
 func useOf(raw []byte) (u Use) {
-	if len(raw) == 0 {
-		return u
-	}
-	at := func(i int) uint64 { return binary.LittleEndian.Uint64(raw[8*i:]) }
-	return Use{
-		Passes: time.Duration(at(0)), Sum: time.Duration(at(1)), Transfer: time.Duration(at(2)), Hidden: time.Duration(at(3)), Sent: at(4), Received: at(5),
-	}
+	_, _ = binary.Decode(raw, binary.LittleEndian, &u)
+	return u
 }
 
 // meter adds up how long the network was in use, and how long beside the device.
