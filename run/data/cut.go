@@ -21,18 +21,13 @@ func (t *Tokens) Walk(context int, seed uint64) (Walk, error) {
 func (w *textWalk) Length(uint64) uint64 { return w.windows }
 
 func (w *textWalk) Fill(b *Batch, row int, s State) error {
-	return b.cut(w.tokens, row, w.start(s), w.size)
-}
-
-// start is the first token of the window at s.
-func (w *textWalk) start(s State) int64 {
 	o := newOrder(w.windows, w.seed, s.Epoch)
 	size := int64(w.size)
 	start := int64(o.at(s.Position)) * size
 	if s.Epoch > 0 {
 		start += int64(mix(o.key) % uint64(size))
 	}
-	return min(start, w.tokens.Len()-size-1)
+	return b.cut(w.tokens, row, min(start, w.tokens.Len()-size-1), w.size)
 }
 
 // textShelf has the windows of a text from its first token on; the last one is shorter.

@@ -86,8 +86,14 @@ func readSettings(files stranger.Files) (*settings, error) {
 			s.listed[i].special, s.listed[i].normalized = true, false
 		}
 	}
-	s.ids, err = readEnds(files)
-	return s, err
+	for _, name := range []string{"generation_config.json", "config.json"} {
+		ids, err := stranger.Ends(files, name)
+		if err != nil {
+			return nil, err
+		}
+		s.ids = append(s.ids, ids...)
+	}
+	return s, nil
 }
 
 // fileTokens are the tokens of one file. A list that is there is not nil.

@@ -2,21 +2,7 @@ package tokenizer
 
 import (
 	"slices"
-
-	"gputrain/internal/stranger"
 )
-
-// readEnds reads the ids that a model's files name.
-func readEnds(files stranger.Files) (all []int32, err error) {
-	for _, name := range []string{"generation_config.json", "config.json"} {
-		ids, err := stranger.Ends(files, name)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, ids...)
-	}
-	return all, nil
-}
 
 // endNames are what tokens that end a text are called, in tokenizers that nothing lies beside.
 var endNames = []string{"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}

@@ -99,14 +99,6 @@ func (o *object) one(name string, known []string) string {
 	return text
 }
 
-// absent refuses a field that changes what a text means in a way that is not supported.
-func (o *object) absent(name string) {
-	raw := o.raw(name)
-	if s := string(bytes.TrimSpace(raw)); s != "" && s != `""` && s != "0" && s != "0.0" {
-		o.fail("%s: found %.40s, wanted null", name, raw)
-	}
-}
-
 // done is the first error, or that of a field that nothing has asked for.
 func (o *object) done() error {
 	for _, name := range slices.Sorted(maps.Keys(o.fields)) {

@@ -56,12 +56,6 @@ type split struct {
 	invert   bool // what the pattern does not hit counts as hit
 }
 
-func readSplit(o *object) preTokenizer {
-	s := split{pattern: readPattern(o), behavior: o.one("behavior", []string{"Isolated", "Removed", "Contiguous", "MergedWithPrevious", "MergedWithNext"})}
-	s.invert = o.flag("invert", false)
-	return s
-}
-
 func (p split) split(s span, next func(span) error) error {
 	all, err := p.pattern.matches(s.text, s.may)
 	if err != nil {
@@ -97,22 +91,21 @@ type preTokenizer interface {
 func readPreTokenizer(where string, raw json.RawMessage) ([]preTokenizer, error) {
 	return typed(where, raw, map[string]func(o *object) []preTokenizer{
 		"ByteLevel": func(o *object) []preTokenizer { return []preTokenizer{readByteLevel(o)} },
-		"Split":     func(o *object) []preTokenizer { return []preTokenizer{readSplit(o)} },
+		"Split": func(o *object) []preTokenizer {
+			s := split{pattern: readPattern(o), behavior: o.one("behavior", []string{"Isolated", "Removed", "Contiguous", "MergedWithPrevious", "MergedWithNext"})}
+			s.invert = o.flag("invert", false)
+			return []preTokenizer{s}
+		},
 		"Metaspace": func(o *object) []preTokenizer { return []preTokenizer{readMetaspace(o)} },
 		"Digits": func(o *object) []preTokenizer {
-			return []preTokenizer{digits(o.flag("individual_digits", false))}
+			s := split{pattern: chars(func(r rune) bool { return classOf(r)&number != 0 }), behavior: "Contiguous"} // Nd, Nl and No
+			if o.flag("individual_digits", false) {
+				s.behavior = "Isolated"
+			}
+			return []preTokenizer{s}
 		},
 		"Sequence": func(o *object) []preTokenizer {
 			return slices.Concat(parts(o, "pretokenizers", readPreTokenizer)...)
 		},
 	})
-}
-
-// digits is a split at numbers: those of Nd, Nl and No.
-func digits(individual bool) split {
-	s := split{pattern: chars(func(r rune) bool { return classOf(r)&number != 0 }), behavior: "Contiguous"}
-	if individual {
-		s.behavior = "Isolated"
-	}
-	return s
 }

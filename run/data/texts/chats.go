@@ -26,16 +26,6 @@ func (c Chats) how() string {
 	return fmt.Sprintf("template %s learn %q last %v date %s", c.Fingerprint, c.Options.Learn, c.Options.LastOnly, c.Options.Now.UTC().Format("2006-01-02T15:04:05"))
 }
 
-// encoder makes tokens of conversations.
-func (c Config) encoder() (*chat.Encoder, error) {
-	if !c.tokenizes() {
-		return nil, nil
-	}
-	options := c.Chats.Options
-	options.End = c.Layout.End
-	return chat.NewEncoder(c.Tokenizer, c.Chats.Template, options)
-}
-
 // conversation is what one row says that is a conversation.
 func (j *jsonl) conversation(line []byte, format string) (d document, err error) {
 	if j.chats == nil {

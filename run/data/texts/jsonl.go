@@ -59,10 +59,12 @@ func newJSONL(config Config) (*jsonl, error) {
 	if config.tokenizes() {
 		j.ofText, j.around = config.limit(), config.border()
 		j.encode = func(text string) ([]int32, error) { return config.Tokenizer.Encode(text, config.options()) }
-	}
-	var err error
-	if j.chats, err = config.encoder(); err != nil {
-		return nil, fmt.Errorf("data: %w", err)
+		of := config.Chats.Options
+		of.End = j.end
+		var err error
+		if j.chats, err = chat.NewEncoder(config.Tokenizer, config.Chats.Template, of); err != nil {
+			return nil, fmt.Errorf("data: %w", err)
+		}
 	}
 	j.format, j.group, j.lacking = config.Format, groups[config.Format], config.Chats.Lacking
 	if j.vocab == 0 {

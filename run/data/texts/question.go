@@ -29,22 +29,18 @@ func (c *Corpus) Question(context int) (q Question, ok bool, err error) {
 		if err != nil {
 			return q, false, err
 		}
+		least := 2 // one token alone stands also before a text that is learned, but no completion is without a prompt
+		if documents.group.size() > 1 {
+			least = 1
+		}
 		whole := slices.DeleteFunc(slices.Clone(all), func(s Shown) bool { return s.Left > 0 || len(s.Tokens) > context+1 })
 		for _, s := range slices.Concat(whole, all) {
-			if q, ok = s.question(documents.least(), context); ok {
+			if q, ok = s.question(least, context); ok {
 				return q, true, nil
 			}
 		}
 	}
 	return q, false, nil
-}
-
-// least is how many tokens a question has: one alone stands also before a text that is learned, but no completion is without a prompt.
-func (d *Documents) least() int {
-	if d.group.size() > 1 {
-		return 1
-	}
-	return 2
 }
 
 // Question is that of a document, which has at most so many tokens.
