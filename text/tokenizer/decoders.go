@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"gputrain/internal/characters"
 )
 
 // A decoder is what makes a text of tokens. A stage of it is begun anew for each text, with what it may take for that; fused says that what comes are
@@ -109,13 +111,13 @@ func (s *byteStage) token(token string, next func(string) error) error {
 	if text, ok := bytesOf(token); ok {
 		token = text
 	}
-	text, rest := lossy(append(s.bytes, token...), false)
+	text, rest := characters.Replace(append(s.bytes, token...), false)
 	s.bytes = append([]byte(nil), rest...)
 	return next(text)
 }
 
 func (s *byteStage) end(next func(string) error) error {
-	text, _ := lossy(s.bytes, true)
+	text, _ := characters.Replace(s.bytes, true)
 	return next(text)
 }
 

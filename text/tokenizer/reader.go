@@ -12,13 +12,6 @@ import (
 	"gputrain/internal/ordered"
 )
 
-// StreamOptions say how a long text is encoded.
-type StreamOptions struct {
-	Options
-	Progress func(read int64) // is called with the bytes read so far; nil: nothing is
-	block    int              // bytes that a goroutine takes at once; 0: a megabyte
-}
-
 // block is a part of the text on its way through a stream.
 type block struct {
 	text  []byte
@@ -28,7 +21,7 @@ type block struct {
 // EncodeReader encodes a text of any length, and hands on its ids in order, some at a time; they are valid until emit returns. The text
 // is cut where that changes nothing, and its parts are encoded at once on several cores. A text that cannot be cut, because of a pattern
 // that is not a well-known one for instance, is read and encoded as a whole.
-func (t *Tokenizer) EncodeReader(ctx context.Context, r io.Reader, o StreamOptions, emit func(ids []int32) error) error {
+func (t *Tokenizer) EncodeReader(ctx context.Context, r io.Reader, o Options, emit func(ids []int32) error) error {
 	around := template{}
 	if o.Special {
 		around = t.post.around
@@ -41,7 +34,7 @@ func (t *Tokenizer) EncodeReader(ctx context.Context, r io.Reader, o StreamOptio
 		defer func() { <-cores }()
 		e := t.encoders.Get().(*encoder)
 		defer t.encoders.Put(e)
-		return e.block(b, o.Options)
+		return e.block(b, o)
 	}
 	held := around.before // what is handed on with what comes next, so that a short text comes at once
 	begun := false
@@ -72,7 +65,7 @@ func (t *Tokenizer) EncodeReader(ctx context.Context, r io.Reader, o StreamOptio
 }
 
 // cut reads the text and cuts it into blocks.
-func (t *Tokenizer) cut(r io.Reader, o StreamOptions, yield func(block) bool) error {
+func (t *Tokenizer) cut(r io.Reader, o Options, yield func(block) bool) error {
 	size := o.block
 	if size == 0 {
 		size = 1 << 20

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"gputrain/internal/characters"
 	"gputrain/internal/ordered"
 )
 
@@ -194,7 +195,7 @@ func (r *lineReader) next() (string, error) {
 // take is what is handed on.
 func (r *lineReader) take(line []byte, err error) (string, error) {
 	text := string(line)
-	if wrong := checkUTF8(text, r.at); wrong != nil {
+	if wrong := characters.Check(text, r.at); wrong != nil {
 		err = wrong
 	}
 	r.at += int64(len(text))

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"gputrain/text/chat/template"
+	"gputrain/internal/characters"
 )
 
 // append appends the tokens of a field.
@@ -25,7 +25,7 @@ func (j *jsonl) append(d *document, raw json.RawMessage) (err error) {
 	if err := json.Unmarshal(raw, &text); err != nil {
 		return err
 	}
-	if err := template.CheckSurrogates(raw); err != nil {
+	if err := characters.CheckJSON(raw); err != nil {
 		return err
 	}
 	if j.encode != nil {

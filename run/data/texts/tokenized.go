@@ -10,9 +10,9 @@ import (
 	"slices"
 	"time"
 
+	"gputrain/internal/characters"
 	"gputrain/internal/ordered"
 	"gputrain/run/data"
-	"gputrain/text/chat/template"
 	"gputrain/text/tokenizer"
 )
 
@@ -220,7 +220,7 @@ func (r *reading) encodeShort(config Config, f textFile) (ids []int32, err error
 func (r *reading) encodeLong(config Config, f textFile, emit func([]int32) error) error {
 	return f.reading(r, func(from io.ReaderAt) error {
 		in := io.NewSectionReader(countedReader{r, f.path, from}, 0, f.size)
-		return config.Tokenizer.EncodeReader(r.ctx, in, tokenizer.StreamOptions{Options: config.options()}, emit)
+		return config.Tokenizer.EncodeReader(r.ctx, in, config.options(), emit)
 	})
 }
 
@@ -234,8 +234,8 @@ func textError(path string, err error) error {
 
 // wayOut says what helps where text has what is no character.
 func (c Config) wayOut(err error) error {
-	var invalid *tokenizer.UTF8Error
-	var half *template.SurrogateError
+	var invalid *characters.UTF8Error
+	var half *characters.HalfError
 	if errors.As(err, &invalid) || errors.As(err, &half) {
 		return fmt.Errorf("%w: %s puts U+FFFD in its place", err, cmp.Or(c.Replacing, "data.invalid=replace"))
 	}

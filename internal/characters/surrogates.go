@@ -1,4 +1,4 @@
-package template
+package characters
 
 import (
 	"bytes"
@@ -9,24 +9,24 @@ import (
 	"unicode/utf8"
 )
 
-// A SurrogateError is half of a surrogate pair in JSON, which encoding/json makes U+FFFD without a word.
-type SurrogateError struct{ Found string }
+// A HalfError is half of a surrogate pair in JSON, which encoding/json makes U+FFFD without a word.
+type HalfError struct{ Found string }
 
 // Error names it.
-func (e *SurrogateError) Error() string {
+func (e *HalfError) Error() string {
 	return fmt.Sprintf("half of a surrogate pair (%s), which is no character", e.Found)
 }
 
-// CheckSurrogates refuses the first escape in JSON that is half of a pair.
-func CheckSurrogates(raw []byte) error {
+// CheckJSON refuses the first escape in JSON that is half of a pair.
+func CheckJSON(raw []byte) error {
 	if all := halves(raw); len(all) > 0 {
-		return &SurrogateError{string(raw[all[0] : all[0]+6])}
+		return &HalfError{string(raw[all[0] : all[0]+6])}
 	}
 	return nil
 }
 
-// ReplaceSurrogates is JSON with U+FFFD in place of halves of pairs.
-func ReplaceSurrogates(raw []byte) []byte {
+// ReplacedJSON is JSON with U+FFFD in place of halves of pairs.
+func ReplacedJSON(raw []byte) []byte {
 	all := halves(raw)
 	if len(all) > 0 {
 		raw = slices.Clone(raw)
