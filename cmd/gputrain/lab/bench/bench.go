@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"gputrain/gpu"
 	"gputrain/optim"
@@ -21,6 +22,13 @@ type Figure struct {
 	Ratio      float64 `json:"ratio,omitempty"`
 	Of         string  `json:"of,omitempty"`
 	Kernels    string  `json:"kernels,omitempty"` // of a product: their names tell the tile
+}
+
+// beside fills in what so many operations or bytes in a time come to, as a ratio to another speed in billions of them.
+func (f Figure) beside(rate, work float64, took time.Duration, dispatches int) Figure {
+	f.Value, f.Millis, f.Dispatches = work/took.Seconds()/1e9, took.Seconds()*1e3, dispatches
+	f.Ratio = f.Value / rate
+	return f
 }
 
 // sizes are what is measured: usually those of the tables, of a card what fits it.
@@ -143,12 +151,12 @@ func (r measurement) memory(ctx context.Context, dev *gpu.Device) error {
 		return err
 	}
 	for _, d := range wanted {
-		f, err := measureOptimizer(ctx, dev, d.Name, r.elements/4096, 4096)
+		took, dispatches, err := measureOptimizer(ctx, dev, d.Name, r.elements/4096, 4096)
 		if err != nil {
 			return err
 		}
-		value := d.Cost.TrafficBytes * float64(r.elements) / f.Seconds / 1e9
-		if err := r.report(Figure{Bench: d.Name, Value: value, Unit: "GB/s", Millis: f.Seconds * 1e3, Dispatches: f.Dispatches, Ratio: value / rate, Of: "copy"}); err != nil {
+		f := Figure{Bench: d.Name, Unit: "GB/s", Of: "copy"}
+		if err := r.report(f.beside(rate, d.Cost.TrafficBytes*float64(r.elements), took, dispatches)); err != nil {
 			return err
 		}
 	}
@@ -166,16 +174,12 @@ func (r measurement) arithmetic(ctx context.Context, dev *gpu.Device) error {
 		return err
 	}
 	for _, d := range wanted {
-		f, err := measureOptimizer(ctx, dev, d.Name, r.side, r.side)
+		took, dispatches, err := measureOptimizer(ctx, dev, d.Name, r.side, r.side)
 		if err != nil {
 			return err
 		}
-		value := d.Cost.FLOPs * float64(r.side*r.side) / f.Seconds / 1e9
-		line := Figure{
-			Bench: fmt.Sprintf("%s, %dx%d", d.Name, r.side, r.side), Value: value, Unit: "GFLOP/s", Millis: f.Seconds * 1e3, Dispatches: f.Dispatches,
-			Ratio: value / rate, Of: fmt.Sprintf("matmul %s's %.1f", r.products[0], rate),
-		}
-		if err := r.report(line); err != nil {
+		f := Figure{Bench: fmt.Sprintf("%s, %dx%d", d.Name, r.side, r.side), Unit: "GFLOP/s", Of: fmt.Sprintf("matmul %s's %.1f", r.products[0], rate)}
+		if err := r.report(f.beside(rate, d.Cost.FLOPs*float64(r.side*r.side), took, dispatches)); err != nil {
 			return err
 		}
 	}

@@ -44,11 +44,11 @@ func (r measurement) kronFigures(ctx context.Context, dev *gpu.Device) error {
 	}
 	for _, method := range []kron.Method{kron.Quad, kron.Skew} {
 		for _, reuse := range []bool{false, true} {
-			d, dispatches, err := measureKron(ctx, dev, method, reuse, r.kron)
+			plan, err := kron.NewPlan([]kron.Leaf{{Path: "w", Shape: []int{r.kron, r.kron}}}, kronConfig(method))
 			if err != nil {
 				return err
 			}
-			plan, err := kronPlanOfBench(method, r.kron)
+			d, dispatches, err := measureKron(ctx, dev, plan, reuse, r.kron)
 			if err != nil {
 				return err
 			}
@@ -57,12 +57,8 @@ func (r measurement) kronFigures(ctx context.Context, dev *gpu.Device) error {
 			if reuse {
 				what = "apply"
 			}
-			gflops := float64(blocks) * kronFlops(method, reuse) / d.Seconds() / 1e9
-			f := Figure{
-				Bench: fmt.Sprintf("kron %s %s, %dx%d", method, what, blocks, kronBlock), Value: gflops, Unit: "GFLOP/s",
-				Millis: d.Seconds() * 1e3, Dispatches: dispatches, Ratio: gflops / rate, Of: fmt.Sprintf("matmul %s's %.1f", square, rate),
-			}
-			if err := r.report(f); err != nil {
+			f := Figure{Bench: fmt.Sprintf("kron %s %s, %dx%d", method, what, blocks, kronBlock), Unit: "GFLOP/s", Of: fmt.Sprintf("matmul %s's %.1f", square, rate)}
+			if err := r.report(f.beside(rate, float64(blocks)*kronFlops(method, reuse), d, dispatches)); err != nil {
 				return err
 			}
 		}
@@ -70,16 +66,8 @@ func (r measurement) kronFigures(ctx context.Context, dev *gpu.Device) error {
 	return nil
 }
 
-func kronPlanOfBench(method kron.Method, side int) (*kron.Plan, error) {
-	return kron.NewPlan([]kron.Leaf{{Path: "w", Shape: []int{side, side}}}, kronConfig(method))
-}
-
 // measureKron is the shortest time of one update, and its dispatches. Gradients are copied in anew for each.
-func measureKron(ctx context.Context, dev *gpu.Device, method kron.Method, reuse bool, side int) (time.Duration, int, error) {
-	plan, err := kronPlanOfBench(method, side)
-	if err != nil {
-		return 0, 0, err
-	}
+func measureKron(ctx context.Context, dev *gpu.Device, plan *kron.Plan, reuse bool, side int) (time.Duration, int, error) {
 	gradient := buffers.Host{Path: "w", Shape: []int{side, side}, Data: make([]float32, side*side)}
 	key := prng.NewKey(1)
 	for i := range gradient.Data {

@@ -135,39 +135,45 @@ func UnitPeak(ctx context.Context, dev *gpu.Device) (float64, error) {
 // measureMatmul is in GFLOP/s, with the kernels that it took: products of so many operations a submit, of operands rounded to f16 or not.
 func measureMatmul(ctx context.Context, dev *gpu.Device, s matmulShape, rounded bool, flops float64) (rate float64, kernels string, err error) {
 	g, c := s.graph(rounded)
-	p, err := compile.New(ctx, dev, g, compile.Options{Label: "bench", Targets: []compile.Target{{Name: "c", Value: c}}})
-	if err != nil {
-		return 0, "", err
-	}
-	defer p.Release()
-	rec := dev.Record("gputrain.bench.matmul")
 	repeat := min(mostProducts, max(1, int(flops/s.flops())))
-	for range repeat {
-		p.Record(rec)
-	}
-	program, err := rec.Program(ctx)
+	compiled, p, release, err := graphProgram(ctx, dev, repeat, g, c)
 	if err != nil {
 		return 0, "", err
-	}
-	defer program.Release()
-	d, err := best(ctx, dev, program)
-	return float64(repeat) * s.flops() / d.Seconds() / 1e9, p.Work()[0].Kernels, err
-}
-
-// optimizerFigure is an optimizer's update of one matrix.
-type optimizerFigure struct {
-	Seconds    float64 // the shortest of a few
-	Dispatches int
-}
-
-func measureOptimizer(ctx context.Context, dev *gpu.Device, name string, rows, cols int) (optimizerFigure, error) {
-	p, release, err := optimizerProgram(ctx, dev, name, rows, cols)
-	if err != nil {
-		return optimizerFigure{}, err
 	}
 	defer release()
 	d, err := best(ctx, dev, p)
-	return optimizerFigure{Seconds: d.Seconds(), Dispatches: p.Dispatches()}, err
+	return float64(repeat) * s.flops() / d.Seconds() / 1e9, compiled.Work()[0].Kernels, err
+}
+
+// graphProgram computes values of a graph so many times, ready to be submitted until release.
+func graphProgram(ctx context.Context, dev *gpu.Device, repeat int, g *graph.Graph, values ...*graph.Value) (c *compile.Program, p *gpu.Program, release func(), err error) {
+	var targets []compile.Target
+	for i, v := range values {
+		targets = append(targets, compile.Target{Name: fmt.Sprint("y", i), Value: v})
+	}
+	if c, err = compile.New(ctx, dev, g, compile.Options{Label: "bench", Targets: targets}); err != nil {
+		return nil, nil, nil, err
+	}
+	rec := dev.Record("gputrain.bench")
+	for range repeat {
+		c.Record(rec)
+	}
+	if p, err = rec.Program(ctx); err != nil {
+		c.Release()
+		return nil, nil, nil, err
+	}
+	return c, p, func() { p.Release(); c.Release() }, nil
+}
+
+// measureOptimizer is the shortest time of an optimizer's update of one matrix, and its dispatches.
+func measureOptimizer(ctx context.Context, dev *gpu.Device, name string, rows, cols int) (time.Duration, int, error) {
+	p, release, err := optimizerProgram(ctx, dev, name, rows, cols)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer release()
+	d, err := best(ctx, dev, p)
+	return d, p.Dispatches(), err
 }
 
 // optimizerProgram is an update of one matrix, ready to be submitted until release.

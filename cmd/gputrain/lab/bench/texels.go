@@ -9,7 +9,6 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph"
-	"gputrain/graph/compile"
 	"gputrain/internal/system"
 )
 
@@ -155,22 +154,8 @@ func (s attentionShape) contest(backward bool) contest {
 
 // prepareGraph compiles values of a graph.
 func prepareGraph(ctx context.Context, dev *gpu.Device, g *graph.Graph, values ...*graph.Value) (func() error, func(), error) {
-	var targets []compile.Target
-	for i, v := range values {
-		targets = append(targets, compile.Target{Name: fmt.Sprint("y", i), Value: v})
-	}
-	compiled, err := compile.New(ctx, dev, g, compile.Options{Label: "bench", Targets: targets})
-	if err != nil {
-		return nil, nil, err
-	}
-	rec := dev.Record("gputrain.bench")
-	compiled.Record(rec)
-	p, err := rec.Program(ctx)
-	if err != nil {
-		compiled.Release()
-		return nil, nil, err
-	}
-	return submitting(ctx, dev, p), func() { p.Release(); compiled.Release() }, nil
+	_, p, release, err := graphProgram(ctx, dev, 1, g, values...)
+	return submitting(ctx, dev, p), release, err
 }
 
 // submitting runs a program and waits for it.

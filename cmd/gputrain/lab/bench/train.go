@@ -26,15 +26,6 @@ type trainVariant struct {
 	parameters string // JSON; "" = the defaults
 }
 
-// trainFigure is a training step, the median of many.
-type trainFigure struct {
-	Name            string
-	TokensPerSecond float64
-	Millis          float64
-	Dispatches      int
-	Bytes           uint64
-}
-
 // stepper makes steps on random tokens.
 type stepper struct {
 	state  *state.TrainState
@@ -93,18 +84,17 @@ func (s *stepper) step(ctx context.Context, dev *gpu.Device, timed bool) error {
 	return nil
 }
 
-func (s *stepper) figure() trainFigure {
+// figure is that of a training step, the median of many.
+func (s *stepper) figure() Figure {
 	n := uint64(len(s.times))
 	slices.Sort(s.times)
 	step := s.times[n/2].Seconds()
-	return trainFigure{
-		TokensPerSecond: float64(s.tokens.Count) / step, Millis: step * 1e3, Dispatches: int(s.dispatches / n), Bytes: s.bytes / n,
-	}
+	return Figure{Value: float64(s.tokens.Count) / step, Unit: "tokens/s", Millis: step * 1e3, Dispatches: int(s.dispatches / n), Bytes: s.bytes / n}
 }
 
 // measureTraining runs steps of the default model on random tokens with each of the variants, in turn, so that what disturbs the machine
 // disturbs all alike.
-func measureTraining(ctx context.Context, dev *gpu.Device, variants []trainVariant, batch, warm, steps int) ([]trainFigure, error) {
+func measureTraining(ctx context.Context, dev *gpu.Device, variants []trainVariant, batch, warm, steps int) ([]Figure, error) {
 	var all []*stepper
 	defer func() {
 		for _, s := range all {
@@ -125,13 +115,13 @@ func measureTraining(ctx context.Context, dev *gpu.Device, variants []trainVaria
 			}
 		}
 	}
-	var figures []trainFigure
+	var figures []Figure
 	for i, s := range all {
 		if _, err := s.state.Drain(ctx); err != nil {
 			return nil, err
 		}
 		f := s.figure()
-		f.Name = variants[i].name
+		f.Bench = variants[i].name
 		figures = append(figures, f)
 	}
 	return figures, nil
@@ -150,22 +140,20 @@ func trainingFigures(ctx context.Context, dev *gpu.Device, report func(Figure) e
 		}
 		figures = append(figures, annealed(figures[1], figures[2]))
 		for i, f := range figures {
-			line := Figure{
-				Bench: fmt.Sprintf("train %s, %d tokens", f.Name, size.batch*runfile.New().Model.Context), Value: f.TokensPerSecond, Unit: "tokens/s", Millis: f.Millis, Dispatches: f.Dispatches, Bytes: f.Bytes,
-			}
+			f.Bench = fmt.Sprintf("train %s, %d tokens", f.Bench, size.batch*runfile.New().Model.Context)
 			switch {
 			case i > 0:
-				line.Ratio, line.Of = f.Millis/figures[0].Millis, "adamw's step"
+				f.Ratio, f.Of = f.Millis/figures[0].Millis, "adamw's step"
 			case size.batch == torchBatch:
 				peer, err := torchTokensPerSecond(ctx)
 				if err != nil {
 					return err
 				}
 				if peer > 0 {
-					line.Ratio, line.Of = f.TokensPerSecond/peer, fmt.Sprintf("PyTorch's %.0f on the processor", peer)
+					f.Ratio, f.Of = f.Value/peer, fmt.Sprintf("PyTorch's %.0f on the processor", peer)
 				}
 			}
-			if err := report(line); err != nil {
+			if err := report(f); err != nil {
 				return err
 			}
 		}
@@ -184,10 +172,10 @@ var trainVariants = []trainVariant{
 const refreshed = 0.03
 
 // annealed is what a step takes on average where that share of the updates refreshes.
-func annealed(each, none trainFigure) trainFigure {
-	mix := func(a, b float64) float64 { return refreshed*a + (1-refreshed)*b }
-	f := trainFigure{Name: fmt.Sprintf("quad %.0f %%", 100*refreshed), Millis: mix(each.Millis, none.Millis), Dispatches: none.Dispatches, Bytes: none.Bytes}
-	f.TokensPerSecond = each.TokensPerSecond * each.Millis / f.Millis
+func annealed(each, none Figure) Figure {
+	f := none
+	f.Bench, f.Millis = fmt.Sprintf("quad %.0f %%", 100*refreshed), refreshed*each.Millis+(1-refreshed)*none.Millis
+	f.Value = each.Value * each.Millis / f.Millis
 	return f
 }
 
