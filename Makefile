@@ -120,7 +120,7 @@ RATE  ?= 1000
 DELAY ?= 1ms
 netns:
 	$(GO) build -C tools -o ../bin/ ./netns
-	bin/netns -rate $(RATE) -delay $(DELAY) $(or $(ARGS),$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -p 1 -run Hosts ./pipeline/ranks/transport/mpi ./tests)
+	bin/netns -rate $(RATE) -delay $(DELAY) $(or $(ARGS),$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -p 1 -run Hosts ./internal/ranks/transport/mpi ./tests)
 
 # slurm runs a command on a Slurm cluster of its own, whose two nodes are this machine: by default the tests of srun and of docs/cluster/slurm.sh.
 slurm:

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // Leaves of a group lie in slabs of their own, with the parts that they have alone; a group of a tree is a part of its memory.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 func submit(t testing.TB, dev *gpu.Device, record func(rec *gpu.Recording) error) {

@@ -7,6 +7,7 @@ import (
 
 	"gputrain/buffers/array"
 	"gputrain/gpu"
+	"gputrain/internal/nf4"
 )
 
 // A tree in a packed type has the matrices of layers in codes and all else in BF16, in slabs of their own. A slab in
@@ -131,7 +132,7 @@ func (t *Tree) nest(part hostPart, maxima []float32) (err error) {
 		}
 	}
 	if n == nil {
-		own := array.Nest(maxima)
+		own := nf4.Nest(maxima)
 		n = &own
 	}
 	size := t.dtype.Format().Group

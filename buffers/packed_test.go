@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers/array"
-	"gputrain/buffers/nf4"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
+	"gputrain/internal/nf4"
 )
 
 // quantized is a matrix in nf4 as a file has it.

@@ -12,7 +12,7 @@ import (
 	"gputrain/buffers/array"
 	"gputrain/buffers/prng"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/shaders"
 )
 

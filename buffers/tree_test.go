@@ -14,7 +14,7 @@ import (
 
 	"gputrain/buffers/array"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // small makes every leaf above 16384 elements a split one.

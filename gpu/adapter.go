@@ -2,13 +2,17 @@ package gpu
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"gputrain/internal/cache"
 )
 
 // softwareType is the type of adapters that compute on the processor. Everything else asks Limits.Software, which follows from it.
@@ -30,6 +34,17 @@ type Adapter struct {
 // String is "1: llvmpipe (LLVM 15.0.6, 256 bits), gl, cpu".
 func (a Adapter) String() string {
 	return fmt.Sprintf("%d: %s, %s, %s", a.Index, a.Name, a.Backend, a.Type)
+}
+
+// CacheFile is the path of a file for what is remembered of an adapter under its driver, in $GPUTRAIN_CACHE or else the user's cache
+// folder; adapters of one name, backend and driver share it. It is "" when there is no cache folder: nothing is remembered then.
+func (a Adapter) CacheFile(what string) string {
+	dir := cache.Dir()
+	if dir == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(a.Name + "\n" + a.Backend + "\n" + a.Driver))
+	return filepath.Join(dir, fmt.Sprintf("%s-%x.json", what, sum[:6]))
 }
 
 var enumerate sync.Mutex

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/internal/caught"
+	"gputrain/internal/gputest"
 )
 
 // variants are kernels that differ in a constant.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // Devices of one adapter and of different ones work at the same time, each from its own goroutine.

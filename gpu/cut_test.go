@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // A submit takes commands for as long as it is expected to stay within the limit; what takes longer by itself has a submit of its own.
@@ -17,7 +17,7 @@ func TestPlanOfSubmits(t *testing.T) {
 	d := gpu.DryOf(card, card.Limits)
 	speed, measured := d.Speed()
 	require.False(t, measured)
-	require.Less(t, speed.FLOPS, gpu.Typical(card).FLOPS, "cautious")
+	require.Less(t, speed.FLOPS, card.Typical().FLOPS, "cautious")
 	b := buffer(t, d, "b", 1024)
 	program := func(seconds ...float64) *gpu.Program {
 		rec := d.Record("p")

@@ -8,69 +8,60 @@ import (
 	"strings"
 )
 
-// Class tells adapters apart whose speeds differ by a factor, slowest first.
-type Class int
+// class tells adapters apart whose speeds differ by a factor, slowest first.
+type class int
 
 // OpenGL on a processor is 1.3 to 5 times as slow as Vulkan on the same one, by machine: see tools/lab-book.md.
 const (
-	SoftwareGL Class = iota // OpenGL on a processor
-	Software                // Vulkan, or another native API, on a processor
-	Hardware
+	softwareGL class = iota // OpenGL on a processor
+	software                // Vulkan, or another native API, on a processor
+	hardware
 )
 
-func (c Class) String() string {
-	return [...]string{"OpenGL on the processor", "software driver", "hardware"}[c]
-}
-
-// Class is a judgement by type and backend, not by name: what does not say that it is a processor is hardware.
-func (a Adapter) Class() Class {
+// class is a judgement by type and backend, not by name: what does not say that it is a processor is hardware.
+func (a Adapter) class() class {
 	switch {
 	case a.Type != softwareType:
-		return Hardware
+		return hardware
 	case a.Backend == "gl":
-		return SoftwareGL
+		return softwareGL
 	}
-	return Software
+	return software
 }
 
-// Advice is how something faster is to be had. The zero value is that nothing faster is known.
-type Advice struct {
-	What    string // "Vulkan's software driver, 1.3 to 5 times as fast"
-	Command string // to type, or the option to give: "sudo apt-get install ..."; "" where it depends on the system
+// Class says what an adapter is; the speeds of classes differ by a factor.
+func (a Adapter) Class() string {
+	return [...]string{"OpenGL on the processor", "software driver", "hardware"}[a.class()]
 }
 
-// String is "; faster: " and what and how, to stand behind the name of an adapter; "" where nothing faster is known.
-func (v Advice) String() string {
-	switch {
-	case v == Advice{}:
-		return ""
-	case v.Command == "":
-		return "; faster: " + v.What
-	}
-	return fmt.Sprintf("; faster: %s: %s", v.What, v.Command)
-}
+// Hardware is false of an adapter that says that it is a processor.
+func (a Adapter) Hardware() bool { return a.class() == hardware }
 
-// Faster tells whether there is an adapter of a better class, or a driver that makes one.
-func (a Adapter) Faster() (Advice, error) {
-	if a.Class() == Hardware {
-		return Advice{}, nil
+// Faster is "; faster: " and an adapter of a better class, or a driver that makes one, and how it is to be had, to stand
+// behind the name of an adapter; "" where nothing faster is known.
+func (a Adapter) Faster() (string, error) {
+	if a.Hardware() {
+		return "", nil
 	}
 	all, err := Adapters()
 	if err != nil {
-		return Advice{}, err
+		return "", err
 	}
 	return faster(a, all, installCommand()), nil
 }
 
-func faster(a Adapter, all []Adapter, install string) Advice {
+// faster takes "" for install where it is not known how.
+func faster(a Adapter, all []Adapter, install string) string {
 	best, err := choose(all, "")
 	switch {
-	case err == nil && best.Class() > a.Class():
-		return Advice{What: best.String(), Command: fmt.Sprintf("--adapter %d", best.Index)}
-	case a.Class() == SoftwareGL:
-		return Advice{What: "Vulkan's software driver, 1.3 to 5 times as fast", Command: install}
+	case err == nil && best.class() > a.class():
+		return fmt.Sprintf("; faster: %s: --adapter %d", best, best.Index)
+	case a.class() == softwareGL && install == "":
+		return "; faster: Vulkan's software driver, 1.3 to 5 times as fast"
+	case a.class() == softwareGL:
+		return "; faster: Vulkan's software driver, 1.3 to 5 times as fast: " + install
 	}
-	return Advice{}
+	return ""
 }
 
 // MissingDriver is the command that installs Vulkan's software driver where nothing better than OpenGL on a processor is found, and
@@ -84,7 +75,7 @@ func MissingDriver() string {
 		return installCommand()
 	}
 	best, err := choose(all, "")
-	if err != nil || best.Class() > SoftwareGL {
+	if err != nil || best.class() > softwareGL {
 		return ""
 	}
 	return installCommand()

@@ -62,8 +62,8 @@ func lowersMatrix(name string) bool {
 // probeSubgroups are the subgroups of a probe's workgroup: which invocations are a subgroup is part of what is probed.
 const probeSubgroups = 4
 
-// MatrixVariant has a shader import shared/matrix.wgsl for units of a shape, by subgroups of so many invocations.
-func MatrixVariant(s MatrixShape, lanes int, v shaders.Variant) {
+// Specialise has a shader import shared/matrix.wgsl for units of that shape, by subgroups of so many invocations.
+func (s MatrixShape) Specialise(lanes int, v shaders.Variant) {
 	for name, n := range map[string]int{"UNIT_M": s.M, "UNIT_N": s.N, "UNIT_K": s.K, "LANES": lanes, "UNIT_QUADS": s.M * s.N / lanes / 4} {
 		v.Constants[name] = strconv.Itoa(n)
 	}
@@ -74,7 +74,7 @@ func matrixProbeKernel(s MatrixShape, lanes int) *Kernel {
 		"SUBGROUPS": strconv.Itoa(probeSubgroups), "INVOCATIONS": strconv.Itoa(probeSubgroups * lanes),
 		"TILE": strconv.Itoa(probeSubgroups * (s.M*s.K/8 + s.N*s.K/8 + s.M*s.N/4)),
 	}}
-	MatrixVariant(s, lanes, v)
+	s.Specialise(lanes, v)
 	return NewKernel("gputrain.gpu.matrix_probe_"+s.String(), "matrix_probe", v)
 }
 

@@ -15,8 +15,8 @@ type Span struct {
 	Begin, End time.Duration
 }
 
-// name is what a span is shown as.
-func (s Span) name() string {
+// Name is what a span is shown as.
+func (s Span) Name() string {
 	if s.Group == "" {
 		return s.Label
 	}

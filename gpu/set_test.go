@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // The buffers of a set are counted and released together, and hold what they are filled with.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"gputrain/internal/cache"
 	"gputrain/internal/system"
 )
 
@@ -106,7 +107,7 @@ func (r loadRatio) write(path string) error {
 	if err != nil {
 		return err
 	}
-	return WriteCache(path, raw)
+	return cache.Write(path, raw)
 }
 
 // probeKernel adds up 256 vec4s an invocation.

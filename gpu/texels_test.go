@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // mixKernel reads vec4s, single floats and words: out[i] = a[i] * b[i] + f32(n[i] & 15).

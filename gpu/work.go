@@ -41,8 +41,8 @@ func (s Speed) Times(f float64) Speed {
 // submitted alone (arXiv 2604.02344).
 const commandSeconds = 30e-6
 
-// Typical is the order of magnitude of what adapters of that type do in f32 products and in copies.
-func Typical(a Adapter) Speed {
+// Typical is the order of magnitude of what adapters of a type do in f32 products and in copies.
+func (a Adapter) Typical() Speed {
 	switch a.Type {
 	case "discrete":
 		return Speed{FLOPS: 5e12, BytesPerSecond: 500e9, Command: commandSeconds}
@@ -56,9 +56,9 @@ func Typical(a Adapter) Speed {
 // too long is worse than one too many. Nothing resets a processor's driver.
 func unmeasured(a Adapter) Speed {
 	if a.Type == "cpu" {
-		return Typical(a)
+		return a.Typical()
 	}
-	return Typical(a).Times(0.2)
+	return a.Typical().Times(0.2)
 }
 
 // pace is what a device is taken to do.

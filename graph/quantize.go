@@ -143,7 +143,7 @@ func (o Quantize) group(y, x []float64, whole float64) {
 		}
 		return
 	}
-	scale := math.Ldexp(1, array.Exponent(top)-f.Float.Top())
+	scale := f.Float.Power(top)
 	if f.Scale.Mantissa > 0 {
 		if scale = whole / (f.Float.Largest * f.Scale.Largest) * f.Scale.Near(f.Scale.Largest*(top/whole)); scale == 0 {
 			return

@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/buffers/array"
-	"gputrain/buffers/nf4"
+	"gputrain/internal/nf4"
 )
 
 // codes decodes every code of a floating point format of 1 + exponent + mantissa bits that is a number, in the order of the codes without sign.
@@ -121,18 +120,18 @@ func normals(rng *rand.Rand, n int, std float64) []float64 {
 
 func TestTablesOfSmallFloats(t *testing.T) {
 	assert.Equal(t, []float64{0, 0.5, 1, 1.5, 2, 3, 4, 6}, codes(2, 1, 1, false))
-	large := codes(4, 3, 7, true)
+	large, e4m3 := codes(4, 3, 7, true), Quantize{Mode: "mxfp8"}.Format().Float
 	assert.Len(t, large, 127)
 	assert.Equal(t, []float64{0, math.Pow(2, -9), 448}, []float64{large[0], large[1], large[126]})
 	for i, v := range large {
-		assert.Equal(t, v, array.E4M3.Near(v))
+		assert.Equal(t, v, e4m3.Near(v))
 		if i > 0 { // half way, of two the even one
 			middle := (large[i-1] + v) / 2
-			assert.Equal(t, large[i-i%2], array.E4M3.Near(middle), middle)
-			assert.Equal(t, -v, array.E4M3.Near(-math.Nextafter(middle, v)))
+			assert.Equal(t, large[i-i%2], e4m3.Near(middle), middle)
+			assert.Equal(t, -v, e4m3.Near(-math.Nextafter(middle, v)))
 		}
 	}
-	assert.Equal(t, 448.0, array.E4M3.Near(1e9))
+	assert.Equal(t, 448.0, e4m3.Near(1e9))
 }
 
 func TestLevelsOfNF4AreNormalQuantiles(t *testing.T) {

@@ -39,8 +39,8 @@ func inPlace(raw []byte, err error) error {
 	return err
 }
 
-// HasAdapters tells whether the directory has adapters: a PEFT directory, or a checkpoint of them.
-func (b *Bundle) HasAdapters() (bool, error) {
+// hasAdapters tells whether the directory has adapters: a PEFT directory, or a checkpoint of them.
+func (b *Bundle) hasAdapters() (bool, error) {
 	if b.isGGUF {
 		return false, nil
 	}
@@ -68,7 +68,7 @@ func (b *Bundle) baseAt(path string) *Bundle {
 // Base is the model that adapters stand on: what On gave or, in this order, what base.json and adapter_config.json say,
 // the latter a directory as it stands there or beside b. nil: b has no adapters.
 func (b *Bundle) Base() (*Bundle, error) {
-	if is, err := b.HasAdapters(); err != nil || !is {
+	if is, err := b.hasAdapters(); err != nil || !is {
 		return nil, err
 	}
 	if b.base == nil {
@@ -78,7 +78,7 @@ func (b *Bundle) Base() (*Bundle, error) {
 		}
 		b.baseAt(named)
 	}
-	is, err := b.base.HasAdapters()
+	is, err := b.base.hasAdapters()
 	if is {
 		err = errors.New("found adapters, wanted a whole model: merge them first")
 	}
@@ -130,7 +130,7 @@ func (b *Bundle) directoryOf(name string) (found string, tried []string) {
 // else "".
 func (b *Bundle) BaseOnHub() string {
 	_, name, err := b.adapterConfig()
-	if err != nil || !IsHubName(name) { // reading the model says what is wrong
+	if err != nil || !isHubName(name) { // reading the model says what is wrong
 		return ""
 	}
 	if found, _ := b.directoryOf(name); found != "" {
@@ -274,7 +274,7 @@ func (b *Bundle) weights(def model.Definition, allowed []*regexp.Regexp, above [
 
 // bind finds the parameters of def among the tensors.
 func (b *Bundle) bind(def model.Definition, what string, allowed []*regexp.Regexp) (*model.Stored, error) {
-	tensors, err := b.Tensors()
+	tensors, err := b.allTensors()
 	if err != nil {
 		return nil, fmt.Errorf("model: read %s: %w", what, err)
 	}

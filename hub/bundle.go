@@ -215,7 +215,7 @@ func (b *Bundle) ReadDir(name string) ([]fs.DirEntry, error) {
 // Definition is the model's: of a directory with adapters, with these, upon its own config.json or, where it has none,
 // that of the base.
 func (b *Bundle) Definition() (model.Definition, error) {
-	is, err := b.HasAdapters()
+	is, err := b.hasAdapters()
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("model: read config %w", err)

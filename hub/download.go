@@ -12,8 +12,8 @@ import (
 // onHub is the form of names on Hugging Face's hub.
 var onHub = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[\w.-]+$`)
 
-// IsHubName tells whether a name has the form of a model's on Hugging Face's hub.
-func IsHubName(name string) bool { return onHub.MatchString(name) }
+// isHubName tells whether a name has the form of a model's on Hugging Face's hub.
+func isHubName(name string) bool { return onHub.MatchString(name) }
 
 // hubs begin the addresses of models on the hub.
 var hubs = []string{"https://huggingface.co/", "https://hf.co/", "hf://"}
@@ -31,7 +31,7 @@ func Download(at string) string {
 			name = filepath.ToSlash(rel)
 		}
 	}
-	if !IsHubName(name) {
+	if !isHubName(name) {
 		return ""
 	}
 	if _, err := os.Stat(filepath.Dir(name)); err == nil && !link { // a directory of this machine, and a mistake in what is below it

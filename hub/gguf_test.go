@@ -165,7 +165,9 @@ func TestGGUFRefused(t *testing.T) {
 		name  string // of the dropped tensor instead
 	}{
 		`key general.architecture: found "mamba", wanted one of gemma2`:            {key: "general.architecture", value: "mamba"},
-		`key general.type: found "adapter", wanted a model`:                        {key: "general.type", value: "adapter"},
+		`found "adapter", wanted a model: these are low-rank adapters`:             {key: "general.type", value: "adapter"},
+		`found "mmproj", wanted a model: this is the part of a model that sees`:    {key: "general.type", value: "mmproj"},
+		`found "imatrix", wanted a model: these are statistics`:                    {key: "general.type", value: "imatrix"},
 		`key qwen3.block_count: found <nil>, wanted one number from 1`:             {key: "qwen3.block_count"},
 		`key qwen3.attention.head_count_kv: found [1 2], wanted one number from 1`: {key: "qwen3.attention.head_count_kv", value: []int32{1, 2}},
 		`key qwen3.rope.scaling.type: found "mystery", wanted none, linear`:        {key: "qwen3.rope.scaling.type", value: "mystery"},

@@ -28,7 +28,7 @@ const (
 // sorted. Where there are both, they must have the same tensors. Of adapters it is adapter_model.safetensors, of a GGUF
 // file the file itself.
 func (b *Bundle) WeightFiles() ([]string, error) {
-	if is, err := b.HasAdapters(); err != nil || is {
+	if is, err := b.hasAdapters(); err != nil || is {
 		return []string{b.Path(model.AdapterWeightsFile)}, err
 	}
 	if b.IsGGUF() {

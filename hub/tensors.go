@@ -16,9 +16,9 @@ import (
 	"gputrain/model"
 )
 
-// Tensors are those of the weights, by the names that Hugging Face's files have for them. They are read, and widened,
+// allTensors are those of the weights, by the names that Hugging Face's files have for them. They are read, and widened,
 // until Close. A matrix in nf4 of bitsandbytes is one, with what lies beside it to say what it stands for.
-func (b *Bundle) Tensors() (_ []array.Tensor, err error) {
+func (b *Bundle) allTensors() (_ []array.Tensor, err error) {
 	if b.tensors == nil {
 		if b.isGGUF {
 			var d *llamacpp.Directory
@@ -33,7 +33,7 @@ func (b *Bundle) Tensors() (_ []array.Tensor, err error) {
 }
 
 func (b *Bundle) openTensors() ([]array.Tensor, error) {
-	is, err := b.HasAdapters()
+	is, err := b.hasAdapters()
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (b *Bundle) openAdapters() ([]*safetensors.File, error) {
 	return []*safetensors.File{f}, nil
 }
 
-// wholeTypes are the names of bitsandbytes.DTypes in files.
+// wholeTypes are the names of bitsandbytes.dtypes in files.
 var wholeTypes = map[string]string{"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 
 // TensorsOf are the tensors of open files, sorted by name. Those that only say what a matrix in nf4 stands for are none

@@ -12,44 +12,8 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/prng"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
-
-// TestUnitsFollowGoldenCases has the values of an independent oracle for single matrices on a device.
-func TestUnitsFollowGoldenCases(t *testing.T) {
-	var c struct {
-		Entries []struct {
-			Index, N, Valid int
-			Key             prng.Key
-		}
-		Tolerance goldenTolerance
-	}
-	file := readGolden(t, goldens+"/wk_unit", "wk_unit", &c)
-	require.NotEmpty(t, c.Entries)
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		for _, e := range c.Entries {
-			load := func(name string) [][]float32 {
-				return [][]float32{float32Tensor(t, file, fmt.Sprintf("%s/%d", name, e.Index))}
-			}
-			expect := func(name string, got []float32) {
-				want := float32Tensor(t, file, fmt.Sprintf("expect/%d/%s", e.Index, name))
-				assert.LessOrEqual(t, c.Tolerance.compare(got, want), 1.0, "%d %s: %v, want %v", e.Index, name, got, want)
-			}
-			keys := []prng.Key{e.Key}
-			bounds, err := Bounds(t.Context(), d, load("sym"), e.N, keys, false)
-			require.NoError(t, err)
-			expect("norm_lower_bound_sym", bounds)
-			if e.Valid > 1 {
-				bounds, err = Bounds(t.Context(), d, load("skew"), e.N, keys, true)
-				require.NoError(t, err)
-				expect("norm_lower_bound_skew", bounds)
-			}
-			turned, err := Procrustes(t.Context(), d, load("q"), e.N, keys)
-			require.NoError(t, err)
-			expect("procrustes", turned[0])
-		}
-	})
-}
 
 // gramOf is a symmetric positive semidefinite matrix of a size, with a strongest direction.
 func gramOf(r *rand.Rand, n int, scale float64) []float64 {

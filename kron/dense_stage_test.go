@@ -8,7 +8,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // TestDenseStagesHaveTheSameBits: states of one leaf each make the bits of the state of all, also where factors are rounded at random.

@@ -11,7 +11,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // denseLeaves are matrices of all kinds in blocks of 16: odd remainders, smaller than a block, merged, scanned, several slabs.

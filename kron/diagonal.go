@@ -32,9 +32,9 @@ func newDiagonals(dev *gpu.Device, plan *Plan, layout *buffers.Layout) (path, er
 		m, ok := plan.Leaf(leaf.Path)
 		switch {
 		case !ok || err != nil:
-		case m.Kind == DiagonalBoth:
+		case m.Kind == diagonalBoth:
 			err = p.addBoth(plan, m, leaf)
-		case m.Kind == DiagonalLeft || m.Kind == DiagonalRight:
+		case m.Kind == diagonalLeft || m.Kind == diagonalRight:
 			err = p.addOne(plan, m, leaf)
 		}
 	}

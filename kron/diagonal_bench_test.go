@@ -8,7 +8,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/array"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // BenchmarkPaths times updates on the first adapter; 8 bytes an element are what one that reuses its factors moves at least.

@@ -44,7 +44,7 @@ type oneSide struct {
 }
 
 // left tells that the left side is the long one.
-func (s *oneSide) left() bool { return s.matrix.Kind == DiagonalLeft }
+func (s *oneSide) left() bool { return s.matrix.Kind == diagonalLeft }
 
 // sizes are the lengths of the long and of the dense side.
 func (s *oneSide) sizes() (long, dense int) {
@@ -83,7 +83,7 @@ const scratchElements = 1 << 22
 func (p *diagonalPath) addOne(plan *Plan, m Matrix, leaf buffers.Leaf) error {
 	long, side := m.Rows, uint32(0)
 	l := diagonalLeaf{matrix: m, block: len(p.blocks), left: len(p.factors), right: -1, sides: len(p.one.sides)}
-	if m.Kind == DiagonalRight {
+	if m.Kind == diagonalRight {
 		long, side = m.Cols, 1
 		l.left, l.right = l.right, l.left
 	}

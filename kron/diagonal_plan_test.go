@@ -12,7 +12,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/prng"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // The dense sides draw with k1 of their blocks, Skew with its two halves.
@@ -108,7 +108,7 @@ func TestStateOfAllKinds(t *testing.T) {
 		for name, config := range some("quad f32 eformer", "skew f32 stable") {
 			t.Run(name, func(t *testing.T) {
 				r := newRig(t, dev, config, leaves...)
-				kinds := []Kind{Vector, Dense, DiagonalBoth, DiagonalLeft, DiagonalRight}
+				kinds := []Kind{Vector, Dense, diagonalBoth, diagonalLeft, diagonalRight}
 				for n := int64(1); n <= 4; n++ {
 					r.update(n, r.gradientsOf(n, 1), n == 3, 1e-4, "", kinds...)
 				}

@@ -10,7 +10,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // pathCases are the paths of this file and leaves for them, of which some are not theirs.

@@ -95,11 +95,11 @@ func (p *Plan) tensors(of part) []tensorSpec {
 		switch m.Kind {
 		case Vector:
 			left, right = []int{cols}, nil
-		case DiagonalBoth:
+		case diagonalBoth:
 			left, right = []int{rows}, []int{cols}
-		case DiagonalLeft:
+		case diagonalLeft:
 			left = []int{rows}
-		case DiagonalRight:
+		case diagonalRight:
 			right = []int{cols}
 		}
 		add("leaf/"+m.Path+"/", own, m.Blocks, left, right)

@@ -26,12 +26,12 @@ const (
 	Vector
 	// Dense has two dense factors a block; all dense leaves share one stack.
 	Dense
-	// DiagonalBoth has two diagonals a matrix.
-	DiagonalBoth
-	// DiagonalLeft has a diagonal on the left and blocks of columns with a dense factor on the right.
-	DiagonalLeft
-	// DiagonalRight has blocks of rows with a dense factor on the left and a diagonal on the right.
-	DiagonalRight
+	// diagonalBoth has two diagonals a matrix.
+	diagonalBoth
+	// diagonalLeft has a diagonal on the left and blocks of columns with a dense factor on the right.
+	diagonalLeft
+	// diagonalRight has blocks of rows with a dense factor on the left and a diagonal on the right.
+	diagonalRight
 )
 
 func (k Kind) String() string {
@@ -169,11 +169,11 @@ func merge(leaf Leaf, maxDense int) Matrix {
 	tall, wide := m.Rows > maxDense, m.Cols > maxDense
 	switch {
 	case tall && wide:
-		m.Kind = DiagonalBoth
+		m.Kind = diagonalBoth
 	case tall:
-		m.Kind = DiagonalLeft
+		m.Kind = diagonalLeft
 	case wide:
-		m.Kind = DiagonalRight
+		m.Kind = diagonalRight
 	default:
 		m.Kind = Dense
 	}
@@ -186,11 +186,11 @@ func (p *Plan) cut(m Matrix) {
 	switch m.Kind {
 	case Empty:
 		return
-	case Vector, DiagonalBoth:
+	case Vector, diagonalBoth:
 		height, width = m.Rows, m.Cols
-	case DiagonalLeft:
+	case diagonalLeft:
 		height = m.Rows
-	case DiagonalRight:
+	case diagonalRight:
 		width = m.Cols
 	}
 	stack := 0
@@ -230,9 +230,9 @@ func (p *Plan) Work(m Matrix) float64 {
 			if p.Config.DType == buffers.BF16 {
 				sum += (h*h*h + w*w*w) / 2
 			}
-		case DiagonalLeft:
+		case diagonalLeft:
 			sum += 2.5*h*w*w + p.factorWork(w)
-		case DiagonalRight:
+		case diagonalRight:
 			sum += 2.5*h*h*w + p.factorWork(h)
 		}
 	}

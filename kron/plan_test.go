@@ -9,41 +9,6 @@ import (
 	"gputrain/buffers"
 )
 
-// requireLayout compares a plan with the layout in a golden case.
-func requireLayout(t *testing.T, p *Plan, c *goldenCase) {
-	require.Len(t, p.Leaves, len(c.Layout.Leaves))
-	var dense [][]any
-	for _, m := range p.Leaves {
-		want := c.Layout.Leaves[m.Path]
-		var valid [][2]int
-		for i, b := range p.BlocksOf(m) {
-			valid = append(valid, [2]int{b.Rows, b.Cols})
-			if m.Kind == Dense {
-				size := p.Config.BlockSize
-				dense = append(dense, []any{m.Path, float64(b.Batch), float64(b.Row / size), float64(b.Col / size), float64(b.Rows), float64(b.Cols)})
-				require.Equal(t, len(dense)-1, b.Stack)
-			} else {
-				require.Equal(t, i, b.Stack)
-			}
-		}
-		switch want.Path {
-		case "one_d":
-			require.Equal(t, []any{Vector, want.Batch, want.Size}, []any{m.Kind, m.Batch, m.Cols}, m.Path)
-			continue
-		case "dense":
-			require.Equal(t, Dense, m.Kind, m.Path)
-		case "large":
-			require.Contains(t, []Kind{DiagonalBoth, DiagonalLeft, DiagonalRight}, m.Kind, m.Path)
-			require.Equal(t, want.Valid, valid, m.Path)
-		default:
-			require.Fail(t, want.Path)
-		}
-		require.Equal(t, [3]int{want.Batch, want.M, want.N}, [3]int{m.Batch, m.Rows, m.Cols}, m.Path)
-	}
-	require.Equal(t, c.Layout.DenseBlocks, dense)
-	require.Equal(t, len(dense), p.DenseBlocks())
-}
-
 func TestPlanMergesShapes(t *testing.T) {
 	for _, c := range []struct {
 		shape             []int
@@ -66,9 +31,9 @@ func TestPlanMergesShapes(t *testing.T) {
 		{[]int{3, 5}, true, Vector, 3, 1, 5},
 		{[]int{4}, true, Vector, 4, 1, 1},
 		{[]int{2, 5, 7}, true, Dense, 2, 5, 7},
-		{[]int{101, 7}, false, DiagonalLeft, 1, 101, 7},
-		{[]int{7, 101}, false, DiagonalRight, 1, 7, 101},
-		{[]int{101, 102}, false, DiagonalBoth, 1, 101, 102},
+		{[]int{101, 7}, false, diagonalLeft, 1, 101, 7},
+		{[]int{7, 101}, false, diagonalRight, 1, 7, 101},
+		{[]int{101, 102}, false, diagonalBoth, 1, 101, 102},
 		{[]int{100, 100}, false, Dense, 1, 100, 100},
 		{[]int{1, 5000}, false, Vector, 1, 1, 5000},
 		{[]int{0, 7}, false, Empty, 1, 0, 0},

@@ -6,7 +6,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // TestBlockSizes: every kind of leaf with blocks of one element, of sizes that are no multiple of four, and larger than any leaf.
@@ -28,7 +28,7 @@ func TestBlockSizes(t *testing.T) {
 						NoiseScale: 1e-9, Damping: 0.03, Rules: rules,
 					}, leaves...)
 					for n := int64(98); n <= 101; n++ {
-						r.update(n, r.gradientsOf(n, 0.01), false, 2e-4, "", Dense, DiagonalBoth, DiagonalLeft, DiagonalRight, Vector)
+						r.update(n, r.gradientsOf(n, 0.01), false, 2e-4, "", Dense, diagonalBoth, diagonalLeft, diagonalRight, Vector)
 					}
 				})
 			}

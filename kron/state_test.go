@@ -10,7 +10,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // TestDenseDispatches: their number follows the classes of blocks, not the leaves; and a dry device plans the bytes that are taken.

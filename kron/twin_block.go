@@ -25,11 +25,11 @@ func newTwinBlock(c Config, m Matrix, b Block) *twinBlock {
 		return p
 	case Dense:
 		p.left, p.right = newFactor(c, b.Rows, false), newFactor(c, b.Cols, false)
-	case DiagonalBoth:
+	case diagonalBoth:
 		p.left, p.right = newFactor(c, b.Rows, true), newFactor(c, b.Cols, true)
-	case DiagonalLeft:
+	case diagonalLeft:
 		p.left, p.right = newFactor(c, b.Rows, true), newFactor(c, b.Cols, false)
-	case DiagonalRight:
+	case diagonalRight:
 		p.left, p.right = newFactor(c, b.Rows, false), newFactor(c, b.Cols, true)
 	}
 	return p
@@ -97,7 +97,7 @@ const rmsDecay = 0.999
 // stride is the step from row to row of the noise of a block: blocks are counted as if they were padded to BlockSize.
 func (b *twinBlock) stride() int {
 	switch b.leaf.Kind {
-	case Dense, DiagonalLeft:
+	case Dense, diagonalLeft:
 		return b.config.BlockSize
 	}
 	return b.cols
@@ -159,5 +159,5 @@ func (b *twinBlock) keys(n int64) blockKeys {
 
 // baseKey is the seed of the draws of a kind.
 func baseKey(k Kind) uint64 {
-	return map[Kind]uint64{Dense: 42, DiagonalBoth: 43, DiagonalLeft: 44, DiagonalRight: 45, Vector: 46}[k]
+	return map[Kind]uint64{Dense: 42, diagonalBoth: 43, diagonalLeft: 44, diagonalRight: 45, Vector: 46}[k]
 }

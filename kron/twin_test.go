@@ -28,7 +28,7 @@ func TestTwinFirstUpdateByHand(t *testing.T) {
 			// A leaf of one element is a vector; as a matrix it takes its two factors.
 			p.Leaves[0].Kind = Dense
 			if maxDense == 0 {
-				p.Leaves[0].Kind = DiagonalBoth
+				p.Leaves[0].Kind = diagonalBoth
 			}
 			block := newTwinBlock(c, p.Leaves[0], p.Blocks[0])
 			block.refresh(1, []float64{g})
@@ -199,7 +199,7 @@ func TestTwinKeys(t *testing.T) {
 	assert.Equal(t, dense.left, keys(Dense, 0, 0, 1, Rules{AlignedBound: true}).right)
 	assert.Equal(t, prng.Key{0xf66ca3da, 0xe2503a1d}, keys(Vector, 0, 0, 1, Rules{}).noise)
 	for kind, base := range map[Kind]prng.Key{
-		DiagonalBoth: {0x63e3b862, 0x64c282d2}, DiagonalLeft: {0x9b44b39c, 0x08b7424d}, DiagonalRight: {0x53c3e07f, 0x63712df9},
+		diagonalBoth: {0x63e3b862, 0x64c282d2}, diagonalLeft: {0x9b44b39c, 0x08b7424d}, diagonalRight: {0x53c3e07f, 0x63712df9},
 	} {
 		k := keys(kind, 0, 0, 1, Rules{})
 		assert.Equal(t, base.Split(2), []prng.Key{k.left, k.noise})

@@ -33,8 +33,8 @@ type Definition interface {
 	Settings() map[string]any
 }
 
-// Dropping is what a Definition implements that has dropout, and WithDropout asks for.
-type Dropping interface {
+// dropping is what a Definition implements that has dropout, and WithDropout asks for.
+type dropping interface {
 	// WithDropout is the same network with dropout p, 0 <= p < 1, in training.
 	WithDropout(p float64) (Definition, error)
 }
@@ -90,8 +90,8 @@ const (
 	InputDropoutKey = "dropout_key" // u32 [2], another for each batch; when Training and dropout > 0
 	InputRows       = "rows"        // i32 [Rows], indices into batch*seq; with Rows > 0
 	InputPositions  = "positions"   // i32 [batch, seq], each below Window and no two of a sequence the same; with Documents from 0 on in each; with either
-	InputFeatures   = "features"    // f32 [batch, in]; MLP, instead of tokens
-	InputTargets    = "targets"     // f32 [batch, out]; MLP with mean squared error, instead of labels
+	inputFeatures   = "features"    // f32 [batch, in]; MLP, instead of tokens
+	inputTargets    = "targets"     // f32 [batch, out]; MLP with mean squared error, instead of labels
 	// InputLabelScale is f32 []: Counts.LabelScale of a whole update, for a loss that has a mean over labels in it.
 	InputLabelScale = "learned_scale"
 )
@@ -103,7 +103,7 @@ type Built struct {
 	LossSum, Loss *graph.Value
 	// Sums are those of an objective's Loss.Sums, over what counts; nil where it has none. Figures are what it finds.
 	Sums    *graph.Value
-	Figures []Figure
+	Figures []figure
 	// Logits is [batch*seq, vocab], or [Rows, vocab].
 	Logits *graph.Value
 	// Caches are inputs [batch, Window, width], one for each attention: an input that the graph changes in place, so that it finds there what
@@ -115,8 +115,8 @@ type Built struct {
 	tokenLosses *graph.Value // [batch*seq], of each label
 }
 
-// Figure is what a loss finds of each of Loss.Counts in a batch, [batch/Loss.Group], or a number [].
-type Figure struct {
+// figure is what a loss finds of each of Loss.Counts in a batch, [batch/Loss.Group], or a number [].
+type figure struct {
 	Name  string
 	Value *graph.Value
 }
@@ -192,7 +192,7 @@ func WithDropout(def Definition, p float64) (Definition, error) {
 	if def == nil {
 		return nil, errNone
 	}
-	if d, ok := def.(Dropping); ok {
+	if d, ok := def.(dropping); ok {
 		return d.WithDropout(p)
 	}
 	if p > 0 {

@@ -279,7 +279,7 @@ func TestMLP(t *testing.T) {
 	feeds := map[string]*graph.Array{
 		"layers.0.weight": arrayOf([]int{3, 2}, []float32{1, 2, 3, 4, 5, 6}),
 		"layers.0.bias":   arrayOf([]int{3}, []float32{0, 1, -1}),
-		InputFeatures:     arrayOf([]int{2, 2}, []float32{1, 0, 0, 1}),
+		inputFeatures:     arrayOf([]int{2, 2}, []float32{1, 0, 0, 1}),
 		InputLabels:       arrayOf([]int{2}, []int32{2, -100}),
 		InputLossScale:    arrayOf([]int{}, []float32{0.5}),
 	}
@@ -292,7 +292,7 @@ func TestMLP(t *testing.T) {
 	require.NoError(t, err)
 	built, err = mse.Build(2, 1, Options{Loss: true})
 	require.NoError(t, err)
-	feeds[InputTargets] = arrayOf([]int{2, 3}, []float32{1, 4, 1, 2, 3, 5})
+	feeds[inputTargets] = arrayOf([]int{2, 3}, []float32{1, 4, 1, 2, 3, 5})
 	got, err = graph.Eval(built.Graph, feeds, built.LossSum)
 	require.NoError(t, err)
 	assert.InDelta(t, (9.+4)/3, got[0].Data[0], 1e-12)

@@ -10,9 +10,9 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/array"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
 	"gputrain/graph/compile"
+	"gputrain/internal/gputest"
 )
 
 // onDevice runs a built graph once and returns its named values and its gradients by path.
@@ -116,13 +116,13 @@ func TestDeviceFollowsTheReference(t *testing.T) {
 			InputRows:       arrayOf([]int{2}, []int32{9, 4}),
 		}
 		if def.Kind() == "mlp" {
-			feeds[InputFeatures] = &graph.Array{Shape: []int{6, 5}}
-			feeds[InputTargets] = &graph.Array{Shape: []int{6, 3}}
+			feeds[inputFeatures] = &graph.Array{Shape: []int{6, 5}}
+			feeds[inputTargets] = &graph.Array{Shape: []int{6, 3}}
 			for i := range 30 {
-				feeds[InputFeatures].Data = append(feeds[InputFeatures].Data, float64(float32(math.Sin(float64(i)))))
+				feeds[inputFeatures].Data = append(feeds[inputFeatures].Data, float64(float32(math.Sin(float64(i)))))
 			}
 			for i := range 18 {
-				feeds[InputTargets].Data = append(feeds[InputTargets].Data, float64(float32(math.Cos(float64(i)))))
+				feeds[inputTargets].Data = append(feeds[inputTargets].Data, float64(float32(math.Cos(float64(i)))))
 			}
 		}
 		for _, h := range hosts {

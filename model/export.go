@@ -41,7 +41,7 @@ type ExportOptions struct {
 
 // Export writes a model in the Hugging Face layout into the new directory dir, all of it or nothing: config.json and model.safetensors, or
 // model-00001-of-0000N.safetensors with model.safetensors.index.json. read is called for each parameter of def when its turn comes, so that
-// one at a time is in memory. Of a network with adapters it writes these, as a PEFT directory: see AdapterFiles, and ExportMerged.
+// one at a time is in memory. Of a network with adapters it writes these, as a PEFT directory: see adapterFiles.
 func Export(dir string, def Definition, read func(path string) ([]float32, error), o ExportOptions) error {
 	if def == nil || read == nil {
 		return fmt.Errorf("model: export %q: %w, and a function that reads its parameters", dir, errNone)
@@ -54,7 +54,7 @@ func Export(dir string, def Definition, read func(path string) ([]float32, error
 
 func export(dir string, def Definition, read func(path string) ([]float32, error), o ExportOptions) error {
 	if len(AdapterParams(def)) > 0 {
-		files, err := AdapterFiles(def, read, o)
+		files, err := adapterFiles(def, read, o)
 		if err != nil {
 			return err
 		}
@@ -188,10 +188,6 @@ func WriteFloats(w io.Writer, dtype string, data []float32) error {
 	if !ok {
 		return errExportDType(dtype)
 	}
-	return writeFloats(w, data, encode)
-}
-
-func writeFloats(w io.Writer, data []float32, encode func([]byte, float32) ([]byte, error)) error {
 	const chunk = 1 << 14
 	raw := make([]byte, 0, 4*chunk)
 	for len(data) > 0 {

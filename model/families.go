@@ -25,7 +25,7 @@ func init() {
 		}
 		if row.begin != nil {
 			f.New = func(k Keys) (Definition, error) { return row.begin.make(kind, k) }
-			f.Usual = row.begin.usual
+			f.usual = row.begin.usual
 		}
 		Register(f)
 	}

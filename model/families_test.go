@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
+	"gputrain/internal/embeddings"
 )
 
 // A model of each family is written as it was: names, types, numbers, and all keys of config.json.
@@ -134,5 +134,5 @@ func TestFamilyKeys(t *testing.T) {
 	raw, err := ConfigJSON(m, "F32")
 	require.NoError(t, err)
 	assert.Contains(t, string(raw), `"mlp_bias": true`)
-	assert.True(t, array.IsEmbedding("model.embed_tokens.weight"))
+	assert.True(t, embeddings.Has("model.embed_tokens.weight"))
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"gputrain/buffers/array"
+	"gputrain/internal/embeddings"
 	"gputrain/internal/suggest"
 )
 
@@ -19,8 +19,8 @@ type Family struct {
 	Read func(c *ConfigReader) (Definition, error)
 	// New makes the network of a run file's keys, without dropout; nil where there are none of it but from files.
 	New func(k Keys) (Definition, error)
-	// Usual are the proportions of its published models, where New is there and Sized may use it.
-	Usual Proportions
+	// usual are the proportions of its published models, where New is there and Sized may use it.
+	usual proportions
 	// Embeddings are the paths of the tables that are looked up by token, the first, and by position. Head is that of the logits; without such
 	// a parameter the head is the first table, of which files may have a copy as Head. Optimizers that treat matrices alone leave them out.
 	Embeddings []string
@@ -42,7 +42,7 @@ func Register(f Family) {
 		panic(fmt.Sprintf("model: register: found %q, wanted a kind not yet taken and a reader", f.Kind))
 	}
 	families[f.Kind] = f
-	array.RegisterEmbeddings(append(slices.Clone(f.Embeddings), f.Head)...)
+	embeddings.Register(append(slices.Clone(f.Embeddings), f.Head)...)
 }
 
 // Kinds lists the families that New makes networks of.

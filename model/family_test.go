@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/buffers/array"
 	"gputrain/graph"
+	"gputrain/internal/embeddings"
 )
 
 // smallKeys size a network of any family.
@@ -29,15 +29,15 @@ func TestEveryFamily(t *testing.T) {
 		}
 		for _, table := range family.Embeddings {
 			assert.True(t, paths[table], "%s: no parameter %q", def.Kind(), table)
-			assert.True(t, array.IsEmbedding(table), table)
+			assert.True(t, embeddings.Has(table), table)
 		}
 		if family.hasHead(params) {
-			assert.True(t, array.IsEmbedding(family.Head))
+			assert.True(t, embeddings.Has(family.Head))
 		}
 	}
 	assert.Subset(t, Kinds(), []string{"gpt2", "llama"})
 	assert.NotContains(t, Kinds(), "mlp")
-	assert.False(t, array.IsEmbedding("h.0.attn.c_attn.weight"))
+	assert.False(t, embeddings.Has("h.0.attn.c_attn.weight"))
 }
 
 func TestNewRefuses(t *testing.T) {

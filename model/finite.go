@@ -51,7 +51,7 @@ func (s *Stored) NotFinite() []*NotFiniteError {
 
 // check looks at numbers of a tensor that were read. Where some are not finite it counts those of the whole tensor.
 func (s *Stored) check(name string, part []float32) error {
-	if finite(part) {
+	if notFinite(part) == 0 {
 		return nil
 	}
 	s.finite.mu.Lock()
@@ -87,7 +87,7 @@ func (s *Stored) count(name string) (*NotFiniteError, error) {
 	return e, nil
 }
 
-// notFinite counts the numbers that are NaN or infinite.
+// notFinite counts the numbers that are NaN or infinite. It is called for every weight that is loaded.
 func notFinite(part []float32) (n int) {
 	for _, v := range part {
 		if v-v != 0 {
@@ -95,14 +95,4 @@ func notFinite(part []float32) (n int) {
 		}
 	}
 	return n
-}
-
-// finite tells whether all are. It is called for every weight that is loaded.
-func finite(part []float32) bool {
-	for _, v := range part {
-		if v-v != 0 {
-			return false
-		}
-	}
-	return true
 }

@@ -38,7 +38,7 @@ func init() {
 			return NewGPT2(GPT2Config{Layers: k.Layers, Heads: k.Heads, Width: k.Width, Vocab: k.Vocab, Context: k.Context, Intermediate: k.Intermediate})
 		},
 		Embeddings: []string{"wte.weight", "wpe.weight"}, Head: "lm_head.weight", Prefix: "transformer.", // on the hub there is none
-		Usual:     Proportions{HeadWidth: 64, AttentionShare: 1, Group: 1, Intermediate: 4, Aspect: 64, Tied: true},
+		usual:     proportions{HeadWidth: 64, AttentionShare: 1, Group: 1, Intermediate: 4, Aspect: 64, Tied: true},
 		Constants: regexp.MustCompile(`^(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)$`), // causal masks
 	})
 }

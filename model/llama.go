@@ -32,7 +32,7 @@ func init() {
 		},
 		Embeddings: []string{"model.embed_tokens.weight"}, Head: "lm_head.weight",
 		Constants: rotaryConstants,
-		Usual:     Proportions{HeadWidth: 64, AttentionShare: 1, Group: 4, Intermediate: 8.0 / 3, Aspect: 64, RopeTheta: 500000},
+		usual:     proportions{HeadWidth: 64, AttentionShare: 1, Group: 4, Intermediate: 8.0 / 3, Aspect: 64, RopeTheta: 500000},
 	})
 }
 

@@ -111,7 +111,7 @@ func (a adapter) merge(w []float32, dora bool, read func(path string) ([]float32
 			return err
 		}
 	}
-	sound := !slices.ContainsFunc([][]float32{w, down, up, magnitude}, func(part []float32) bool { return !finite(part) })
+	sound := !slices.ContainsFunc([][]float32{w, down, up, magnitude}, func(part []float32) bool { return notFinite(part) > 0 })
 	inParts(a.out, 1, func(from, to int) {
 		row := make([]float64, a.in)
 		for i := from; i < to; i++ {

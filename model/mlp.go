@@ -90,7 +90,7 @@ func (m mlp) Build(batch, seq int, o Options) (*Built, error) {
 		return nil, fmt.Errorf("model: mlp: build: rows %d, window %d: want 0", o.Rows, o.Window)
 	}
 	last := len(m.c.Sizes) - 1
-	x := b.Input(InputFeatures, graph.Type{Shape: []int{batch, m.c.Sizes[0]}, DType: array.F32})
+	x := b.Input(inputFeatures, graph.Type{Shape: []int{batch, m.c.Sizes[0]}, DType: array.F32})
 	for i := range last {
 		if i > 0 {
 			x = b.Apply(m.c.Activation, x)
@@ -100,7 +100,7 @@ func (m mlp) Build(batch, seq int, o Options) (*Built, error) {
 	built := &Built{Graph: b.Graph}
 	switch {
 	case o.Loss && m.c.Loss == "mse":
-		targets := b.Input(InputTargets, graph.Type{Shape: []int{batch, m.c.Sizes[last]}, DType: array.F32})
+		targets := b.Input(inputTargets, graph.Type{Shape: []int{batch, m.c.Sizes[last]}, DType: array.F32})
 		squares := b.Sum(b.Apply("square", b.Sub(x, targets)))
 		b.scaled(built, b.Scale(squares, 1/float64(m.c.Sizes[last])))
 	case o.Loss:

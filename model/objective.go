@@ -20,7 +20,7 @@ type Objective struct {
 // A Loss is one row of the table of losses: every fact about an objective.
 type Loss struct {
 	Name, Tag string // Tag is the word for a model card
-	Numbers   []Number
+	Numbers   []number
 	Reference bool   // it reads the network without its adapters too
 	Counts    string // what it is the mean of, in the plural
 	// Group is how many rows of a batch are one of Counts. Form is the form of the rows of files that become such groups, "" for documents, and Says what
@@ -31,23 +31,23 @@ type Loss struct {
 	Sums, Shown []string
 
 	derive func(figures map[string]float64) // adds what follows from the means of Sums
-	inputs func(o Objective, tokens, labels []int32, rows int) Inputs
+	inputs func(o Objective, tokens, labels []int32, rows int) batchInputs
 	build  func(b *Builder, built *Built, losses *graph.Value) error // of the loss of each label; nil: their sum
 }
 
-// Number is a parameter of a loss, and what it may be.
-type Number struct {
+// number is a parameter of a loss, and what it may be.
+type number struct {
 	Name, Wanted string
 	ok           func(v float64) bool
 }
 
 // above0 is a number above 0.
-func above0(name string) Number {
-	return Number{name, "a number above 0 and below 1e30", func(v float64) bool { return v > 0 && v < 1e30 }}
+func above0(name string) number {
+	return number{name, "a number above 0 and below 1e30", func(v float64) bool { return v > 0 && v < 1e30 }}
 }
 
-// Inputs are what a graph reads of a batch.
-type Inputs struct {
+// batchInputs are what a graph reads of a batch.
+type batchInputs struct {
 	Tokens, Labels []int32              // [batch*seq]
 	Floats         map[string][]float32 // the inputs of the loss, by name
 	Counts         Counts
@@ -65,8 +65,8 @@ func (c Counts) LabelScale() float32 { return float32(float64(c.Of) / float64(ma
 
 var nextToken = Loss{
 	Counts: "tokens", Group: 1,
-	inputs: func(_ Objective, tokens, labels []int32, _ int) Inputs {
-		in := Inputs{Tokens: tokens, Labels: labels}
+	inputs: func(_ Objective, tokens, labels []int32, _ int) batchInputs {
+		in := batchInputs{Tokens: tokens, Labels: labels}
 		for _, label := range labels {
 			if label != graph.IgnoreLabel {
 				in.Counts.Of++
@@ -97,7 +97,7 @@ func (o Objective) Row() Loss {
 
 // Reads tells whether the loss reads a number.
 func (l Loss) Reads(name string) bool {
-	return slices.ContainsFunc(l.Numbers, func(n Number) bool { return n.Name == name })
+	return slices.ContainsFunc(l.Numbers, func(n number) bool { return n.Name == name })
 }
 
 // Validate refuses a loss that does not exist, and numbers that it does not read.
@@ -158,7 +158,7 @@ func (o Objective) check(def Definition, batch int, of Options) error {
 }
 
 // Inputs are those of a batch of rows of tokens and labels, [rows*seq]. Labels that do not count are graph.IgnoreLabel.
-func (o Objective) Inputs(tokens, labels []int32, rows int) Inputs {
+func (o Objective) Inputs(tokens, labels []int32, rows int) batchInputs {
 	return o.Row().inputs(o, tokens, labels, rows)
 }
 

@@ -20,12 +20,12 @@ import (
 // (arXiv:2405.14734).
 func init() {
 	beta, lambda := above0("beta"), above0("orpo_lambda")
-	smoothing := Number{"label_smoothing", "a number from 0 to 0.5", func(v float64) bool { return v >= 0 && v <= 0.5 }}
-	gamma := Number{"simpo_gamma", "a number from 0 to 1e30", func(v float64) bool { return v >= 0 && v <= 1e30 }}
+	smoothing := number{"label_smoothing", "a number from 0 to 0.5", func(v float64) bool { return v >= 0 && v <= 0.5 }}
+	gamma := number{"simpo_gamma", "a number from 0 to 1e30", func(v float64) bool { return v >= 0 && v <= 1e30 }}
 	for _, l := range []Loss{
-		{Name: sigmoid, Tag: "dpo", Numbers: []Number{beta, smoothing}, Reference: true},
-		{Name: orpo, Tag: orpo, Numbers: []Number{lambda}},
-		{Name: simpo, Tag: simpo, Numbers: []Number{beta, smoothing, gamma}},
+		{Name: sigmoid, Tag: "dpo", Numbers: []number{beta, smoothing}, Reference: true},
+		{Name: orpo, Tag: orpo, Numbers: []number{lambda}},
+		{Name: simpo, Tag: simpo, Numbers: []number{beta, smoothing, gamma}},
 	} {
 		l.Counts, l.Group, l.Form, l.Says = "pairs", 2, "pairs", "a prompt, a chosen and a rejected completion"
 		l.Sums = []string{"rewards_chosen", "rewards_rejected", "accuracy", "logps_chosen", "logps_rejected"}
@@ -51,10 +51,10 @@ const (
 )
 
 // pairInputs have the labels of pairs that count, for ORPO also those of the prompts of chosen rows.
-func pairInputs(o Objective, tokens, labels []int32, rows int) Inputs {
+func pairInputs(o Objective, tokens, labels []int32, rows int) batchInputs {
 	seq := len(tokens) / rows
 	weights, counts := make([]float32, len(labels)), make([]float32, rows/2)
-	in := Inputs{Tokens: tokens, Labels: slices.Clone(labels), Floats: map[string][]float32{inputWeights: weights, inputPairs: counts}}
+	in := batchInputs{Tokens: tokens, Labels: slices.Clone(labels), Floats: map[string][]float32{inputWeights: weights, inputPairs: counts}}
 	ignored := func(label int32) bool { return label == graph.IgnoreLabel }
 	for pair := range counts {
 		var own [2]int // labels of the completions
@@ -115,9 +115,9 @@ func (b *Builder) pairs(built *Built, losses *graph.Value) error {
 	chosen, rejected := b.logProbabilities(losses)
 	counts := b.Input(inputPairs, graph.F32(b.batch/2))
 	sum := func(of *graph.Value) *graph.Value { return b.Sum(b.Mul(of, counts)) }
-	built.Figures = []Figure{{"logps_chosen", chosen}, {"logps_rejected", rejected}}
+	built.Figures = []figure{{"logps_chosen", chosen}, {"logps_rejected", rejected}}
 	var rewards [2]*graph.Value
-	var more []Figure
+	var more []figure
 	switch o.Loss {
 	case orpo:
 		rewards = [2]*graph.Value{b.Scale(chosen, lambda), b.Scale(rejected, lambda)}
@@ -125,7 +125,7 @@ func (b *Builder) pairs(built *Built, losses *graph.Value) error {
 		learned := b.Sum(b.Slice(b.Reshape(losses, b.batch/2, 2, b.seq), 1, 0, 1))
 		nll := b.Mul(learned, b.Input(InputLabelScale, graph.F32()))
 		b.scaled(built, b.Add(nll, b.Scale(sum(b.softplus(b.Apply("neg", odds))), lambda)))
-		more = []Figure{{"log_odds", odds}, {"nll", nll}}
+		more = []figure{{"log_odds", odds}, {"nll", nll}}
 	case sigmoid:
 		reference, err := b.reference()
 		if err != nil {
@@ -133,7 +133,7 @@ func (b *Builder) pairs(built *Built, losses *graph.Value) error {
 		}
 		c, r := b.logProbabilities(reference)
 		rewards = [2]*graph.Value{b.Scale(b.Sub(chosen, c), beta), b.Scale(b.Sub(rejected, r), beta)}
-		built.Figures = append(built.Figures, Figure{"reference_chosen", c}, Figure{"reference_rejected", r})
+		built.Figures = append(built.Figures, figure{"reference_chosen", c}, figure{"reference_rejected", r})
 	case simpo:
 		rewards = [2]*graph.Value{b.Scale(chosen, beta), b.Scale(rejected, beta)}
 	}
@@ -148,7 +148,7 @@ func (b *Builder) pairs(built *Built, losses *graph.Value) error {
 		}
 		b.scaled(built, sum(loss))
 	}
-	built.Figures = append(append(built.Figures, Figure{"rewards_chosen", rewards[0]}, Figure{"rewards_rejected", rewards[1]}), more...)
+	built.Figures = append(append(built.Figures, figure{"rewards_chosen", rewards[0]}, figure{"rewards_rejected", rewards[1]}), more...)
 	wins := b.Apply("max", b.Sub(rewards[0], rewards[1]), b.Constant(0))
 	right := b.AddConst(b.Apply("neg", b.Apply("equal", wins, b.Constant(0))), 1)
 	b.tell(built, counts, rewards[0], rewards[1], right, chosen, rejected)

@@ -63,9 +63,9 @@ func DescribeLoRA(def Definition) string {
 		l.Rank, l.Alpha, kind, len(m.modules), strings.Join(lastNames(names), ", "), saved, trained, Parameters(m.Definition))
 }
 
-// AdapterFiles are the files of a PEFT directory with the adapters of def, by their names; read is called for each parameter that is trained when its turn
+// adapterFiles are the files of a PEFT directory with the adapters of def, by their names; read is called for each parameter that is trained when its turn
 // comes. Of the options those of DType, Like and Base count: where Like knows what the adapters were trained upon, a FingerprintFile says it.
-func AdapterFiles(def Definition, read func(path string) ([]float32, error), o ExportOptions) (map[string]func(io.Writer) error, error) {
+func adapterFiles(def Definition, read func(path string) ([]float32, error), o ExportOptions) (map[string]func(io.Writer) error, error) {
 	m, ok := def.(adapted)
 	if !ok {
 		return nil, errNoAdapters

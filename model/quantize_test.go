@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 )
 
 // stepFeeds are numbers for every input of a small definition and the parameters given.
@@ -20,14 +20,14 @@ func stepFeeds(def Definition, params map[string]*graph.Array) (feeds map[string
 		InputLabels:     arrayOf([]int{10}, []int32{2, 3, -100, 12, 0, 12, 2, 2, 2, 1}),
 		InputLossScale:  arrayOf([]int{}, []float32{1. / 9}),
 		InputDropoutKey: arrayOf([]int{2}, []uint32{3, 4000000000}),
-		InputFeatures:   {Shape: []int{2, 5}},
-		InputTargets:    {Shape: []int{2, 3}},
+		inputFeatures:   {Shape: []int{2, 5}},
+		inputTargets:    {Shape: []int{2, 3}},
 	}
 	for i := range 10 {
-		feeds[InputFeatures].Data = append(feeds[InputFeatures].Data, float64(float32(math.Sin(float64(i)))))
+		feeds[inputFeatures].Data = append(feeds[inputFeatures].Data, float64(float32(math.Sin(float64(i)))))
 	}
 	for i := range 6 {
-		feeds[InputTargets].Data = append(feeds[InputTargets].Data, float64(float32(math.Cos(float64(i)))))
+		feeds[inputTargets].Data = append(feeds[inputTargets].Data, float64(float32(math.Cos(float64(i)))))
 	}
 	for path, a := range params {
 		feeds[path] = a

@@ -13,7 +13,7 @@ type beginning struct {
 	eps          float64
 	windowed     bool                        // has layers with a window
 	own          func(k Keys) map[string]any // keys of config.json that not all families have
-	usual        Proportions
+	usual        proportions
 }
 
 // gated is the usual width of a gated feed-forward part: 8/3 of the width, rounded up to a multiple of 16.
@@ -96,18 +96,18 @@ var (
 			keys["attention_bias"] = dropKey
 			return keys
 		},
-		usual: Proportions{HeadWidth: 64, AttentionShare: 1, Group: 7, Intermediate: 5.4, Aspect: 38, RopeTheta: 1e6},
+		usual: proportions{HeadWidth: 64, AttentionShare: 1, Group: 7, Intermediate: 5.4, Aspect: 38, RopeTheta: 1e6},
 	}
 	newQwen3 = beginning{
 		architecture: "Qwen3ForCausalLM", eps: 1e-6, windowed: true, own: qwenKeys,
-		usual: Proportions{HeadWidth: 128, AttentionShare: 2, Group: 2, Intermediate: 3, Aspect: 38, RopeTheta: 1e6},
+		usual: proportions{HeadWidth: 128, AttentionShare: 2, Group: 2, Intermediate: 3, Aspect: 38, RopeTheta: 1e6},
 	}
 	newMistral = beginning{
 		architecture: "MistralForCausalLM", eps: 1e-5, windowed: true,
 		own: func(k Keys) map[string]any {
 			return map[string]any{"sliding_window": orNull(k.Window), "attention_bias": dropKey}
 		},
-		usual: Proportions{HeadWidth: 128, AttentionShare: 1, Group: 4, Intermediate: 3.5, Aspect: 64, RopeTheta: 1e6},
+		usual: proportions{HeadWidth: 128, AttentionShare: 1, Group: 4, Intermediate: 3.5, Aspect: 64, RopeTheta: 1e6},
 	}
 	newGemma2 = beginning{
 		architecture: "Gemma2ForCausalLM", eps: 1e-6, windowed: true,
@@ -116,7 +116,7 @@ var (
 			keys["attn_logit_softcapping"], keys["final_logit_softcapping"] = 50.0, 30.0
 			return keys
 		},
-		usual: Proportions{HeadWidth: 256, AttentionShare: .9, Group: 2, Intermediate: 4, Aspect: 64, RopeTheta: 10000, Tied: true},
+		usual: proportions{HeadWidth: 256, AttentionShare: .9, Group: 2, Intermediate: 4, Aspect: 64, RopeTheta: 10000, Tied: true},
 	}
 	newGemma3 = beginning{
 		architecture: "Gemma3ForCausalLM", eps: 1e-6, windowed: true,
@@ -125,18 +125,18 @@ var (
 			keys["sliding_window_pattern"], keys["rope_local_base_freq"] = 6, 10000.0
 			return keys
 		},
-		usual: Proportions{HeadWidth: 256, AttentionShare: 1, Group: 4, Intermediate: 4, Aspect: 40, RopeTheta: 1e6, Tied: true},
+		usual: proportions{HeadWidth: 256, AttentionShare: 1, Group: 4, Intermediate: 4, Aspect: 40, RopeTheta: 1e6, Tied: true},
 	}
 	newSmolLM3 = beginning{
 		architecture: "SmolLM3ForCausalLM", eps: 1e-6, windowed: true,
 		own: func(k Keys) map[string]any {
 			return map[string]any{"mlp_bias": false, "no_rope_layer_interval": 4, "use_sliding_window": k.Window > 0, "sliding_window": orNull(k.Window)}
 		},
-		usual: Proportions{HeadWidth: 128, AttentionShare: 1, Group: 4, Intermediate: 5.4, Aspect: 57, RopeTheta: 5e6, Tied: true},
+		usual: proportions{HeadWidth: 128, AttentionShare: 1, Group: 4, Intermediate: 5.4, Aspect: 57, RopeTheta: 5e6, Tied: true},
 	}
 	newOLMo2 = beginning{
 		architecture: "Olmo2ForCausalLM", eps: 1e-6,
-		usual: Proportions{HeadWidth: 128, AttentionShare: 1, Group: 1, Intermediate: 4, Aspect: 128, RopeTheta: 500000},
+		usual: proportions{HeadWidth: 128, AttentionShare: 1, Group: 1, Intermediate: 4, Aspect: 128, RopeTheta: 500000},
 	}
 	newPhi3 = beginning{
 		architecture: "Phi3ForCausalLM", eps: 1e-5, windowed: true,
@@ -145,6 +145,6 @@ var (
 				"original_max_position_embeddings": k.Context, "sliding_window": orNull(k.Window), "resid_pdrop": 0.0, "embd_pdrop": 0.0,
 			}
 		},
-		usual: Proportions{HeadWidth: 128, AttentionShare: 1, Group: 3, Intermediate: 8.0 / 3, Aspect: 96, RopeTheta: 10000},
+		usual: proportions{HeadWidth: 128, AttentionShare: 1, Group: 3, Intermediate: 8.0 / 3, Aspect: 96, RopeTheta: 10000},
 	}
 )

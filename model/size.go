@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Proportions are those of a family's published models.
-type Proportions struct {
+// proportions are those of a family's published models.
+type proportions struct {
 	HeadWidth      int     // of the large ones; 0: Sized knows nothing of the family
 	AttentionShare float64 // of all heads together, of the width
 	Group          int     // heads that share a key and value head
@@ -28,10 +28,10 @@ func Sized(kind string, parameters float64, vocab, context int, fits func(Defini
 	if err != nil {
 		return best, nil, err
 	}
-	if family.New == nil || family.Usual.HeadWidth == 0 {
+	if family.New == nil || family.usual.HeadWidth == 0 {
 		return best, nil, fmt.Errorf("model: sized: found %q, wanted a family that new models are made of", kind)
 	}
-	s := sizing{kind: kind, usual: family.Usual, parameters: parameters, begin: Keys{Vocab: vocab, Context: context}, fits: fits, off: math.Inf(1)}
+	s := sizing{kind: kind, usual: family.usual, parameters: parameters, begin: Keys{Vocab: vocab, Context: context}, fits: fits, off: math.Inf(1)}
 	for width := 64; width <= widest && !s.past; width += stepOf(width) {
 		if err := s.try(width); err != nil {
 			return best, nil, err
@@ -40,7 +40,7 @@ func Sized(kind string, parameters float64, vocab, context int, fits func(Defini
 	if s.def != nil {
 		return s.best, s.def, nil
 	}
-	smallest := s.keys(64, family.Usual.heads(64)[0])
+	smallest := s.keys(64, family.usual.heads(64)[0])
 	smallest.Layers = 1
 	if def, err = New(kind, smallest); err != nil {
 		return best, nil, err
@@ -57,7 +57,7 @@ const widest = 16384
 // sizing is a search for the best network of a size.
 type sizing struct {
 	kind       string
-	usual      Proportions
+	usual      proportions
 	parameters float64
 	begin      Keys // those that are given
 	fits       func(Definition) bool
@@ -132,7 +132,7 @@ type heads struct {
 }
 
 // heads are those that a width may have, the most usual first. Their number divides the width: Transformers wants that.
-func (p Proportions) heads(width int) (found []heads) {
+func (p proportions) heads(width int) (found []heads) {
 	usual := p.HeadWidth
 	together := p.AttentionShare * float64(width)
 	for usual > 32 && together < 4*float64(usual) { // a few heads at least

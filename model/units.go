@@ -7,9 +7,9 @@ import (
 	"gputrain/graph"
 )
 
-// A Unit is a piece of a network that is taken whole, where it is cut and where it is computed again: parameters, with the operations that follow
+// A unit is a piece of a network that is taken whole, where it is cut and where it is computed again: parameters, with the operations that follow
 // them up to the next unit's.
-type Unit struct {
+type unit struct {
 	Layer  string   // the path up to its first number, "model.layers.3"; "" for what stands before the first layer, between layers, and after the last
 	Params []string // paths, in the order of their first use
 }
@@ -19,7 +19,7 @@ type Unit struct {
 // belongs to the unit of its first use; what uses it later belongs to the unit of its other operands. One that nothing uses because
 // a copy is trained in its place belongs to the unit of that. nodes are those of the forward pass, in
 // order.
-func Units(built *Built) (units []Unit, nodes []*graph.Node, place map[*graph.Node]int) {
+func Units(built *Built) (units []unit, nodes []*graph.Node, place map[*graph.Node]int) {
 	nodes = forward(built)
 	units, at := group(firstUses(nodes))
 	nodes = append(replaced(built, units, at), nodes...)
@@ -36,7 +36,7 @@ func Units(built *Built) (units []Unit, nodes []*graph.Node, place map[*graph.No
 }
 
 // replaced puts parameters that nothing uses into the units of their copies, and lists their nodes.
-func replaced(built *Built, units []Unit, at map[string]int) (nodes []*graph.Node) {
+func replaced(built *Built, units []unit, at map[string]int) (nodes []*graph.Node) {
 	copied := map[string]int{}
 	for path, unit := range at {
 		copied[Adapts(path)] = unit
@@ -100,7 +100,7 @@ func layerOf(path string) string {
 }
 
 // group makes units of the paths, and tells which unit each path is in.
-func group(paths []string) (units []Unit, at map[string]int) {
+func group(paths []string) (units []unit, at map[string]int) {
 	last := map[string]int{} // of a layer: the unit that holds it
 	for _, path := range paths {
 		layer := layerOf(path)
@@ -119,7 +119,7 @@ func group(paths []string) (units []Unit, at map[string]int) {
 			units[len(units)-1].Params = append(units[len(units)-1].Params, path)
 		default:
 			last[layer] = len(units)
-			units = append(units, Unit{Layer: layer, Params: []string{path}})
+			units = append(units, unit{Layer: layer, Params: []string{path}})
 		}
 	}
 	at = map[string]int{}

@@ -33,7 +33,7 @@ func (c *adafactor) Transform(lr Schedule, o Options) (Transform, error) {
 	}
 	parts = append(parts, Scale(-1), ScaleByLearningRate(lr, o.Rates...))
 	if c.MultiplyByParameterScale {
-		parts = append(parts, ScaleByParamBlockRMS(1e-3))
+		parts = append(parts, scaleByParamBlockRMS(1e-3))
 	}
 	if c.Momentum != nil {
 		parts = append(parts, renamed(EMA(EMAOptions{Decay: *c.Momentum, DType: storage(c.DTypeMomentum), Numerics: o.Numerics}), map[string]string{"mu": "ema"}))

@@ -98,10 +98,10 @@ func largestAxes(shape []int) (first, second int) {
 	return first, second
 }
 
-// ScaleByParamBlockRMS multiplies each leaf's update by the root mean square of its parameter (optax.scale_by_param_block_rms):
+// scaleByParamBlockRMS multiplies each leaf's update by the root mean square of its parameter (optax.scale_by_param_block_rms):
 //
 //	u <- u max(RMS(p), least)
-func ScaleByParamBlockRMS(least float64) Transform {
+func scaleByParamBlockRMS(least float64) Transform {
 	const name = "scale_by_param_block_rms"
 	if err := inInterval("least", least, "[0,inf)"); err != nil {
 		return failed(name, "%w", err)

@@ -1,4 +1,4 @@
-package optim_test
+package optim
 
 import (
 	"testing"
@@ -8,18 +8,17 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
-	"gputrain/optim"
+	"gputrain/internal/gputest"
 )
 
 // BenchmarkAdamW measures updates of 16.8 M parameters, decay and rate included, against a copy by kernel of the same
 // trees on the same adapter: copy_ratio is the rate of bytes in relation to the copy's.
 func BenchmarkAdamW(b *testing.B) {
 	const elements = 16 << 20
-	for name, options := range map[string]optim.Options{
-		"plain":  {Schedule: optim.ScheduleConfig{LearningRate: 1e-3}, WeightDecay: 0.1},
-		"masked": {Schedule: optim.ScheduleConfig{LearningRate: 1e-3}, WeightDecay: 0.1, WeightDecayMask: optim.MaskMatrices()},
-		"norm":   {Schedule: optim.ScheduleConfig{LearningRate: 1e-3}, WeightDecay: 0.1, MeasureNorm: true, SkipNonFinite: true},
+	for name, options := range map[string]Options{
+		"plain":  {Schedule: ScheduleConfig{LearningRate: 1e-3}, WeightDecay: 0.1},
+		"masked": {Schedule: ScheduleConfig{LearningRate: 1e-3}, WeightDecay: 0.1, WeightDecayMask: MaskMatrices()},
+		"norm":   {Schedule: ScheduleConfig{LearningRate: 1e-3}, WeightDecay: 0.1, MeasureNorm: true, SkipNonFinite: true},
 	} {
 		for label, parameters := range map[string]string{"f32": `{}`, "mu_bf16": `{"mu_dtype":"bf16"}`, "8bit": `{"state_dtype":"8bit"}`} {
 			b.Run(name+"/"+label, func(b *testing.B) {

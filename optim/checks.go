@@ -46,7 +46,7 @@ func Checks() []gpu.Check {
 		{"sgd_momentum", Chain(AddDecayedWeights(0.1, nil), Trace(0.9, true), rate), singleTolerance},
 		{"accumulate_skip", Accumulate(2, SkipNonFinite(Chain(Trace(0.9, false), ClipStageLocal(1), rate))), singleTolerance},
 		{"guard", GuardUpdates(Guard{Losses: 1, Update: true}, SkipNonFinite(Chain(Trace(0.9, false), rate))), singleTolerance},
-		{"route", Chain(Route(MaskMatrices(), adam("f32", Stable), Trace(0.9, false)), NormalizeByLeaf(1e-6), rate), singleTolerance},
+		{"route", Chain(Route(MaskMatrices(), adam("f32", Stable), Trace(0.9, false)), normalizeByLeaf(1e-6), rate), singleTolerance},
 	}
 	for _, o := range rows() {
 		all = append(all, ofRow(o))

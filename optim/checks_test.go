@@ -8,7 +8,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 func TestChecksPass(t *testing.T) {
@@ -75,12 +75,12 @@ func TestMeasurementsAreShared(t *testing.T) {
 		want []int
 	}{
 		"none":            {scale, nil},
-		"statistics only": {GlobalNorm(), []int{0}},
-		"shared":          {SkipNonFinite(Chain(GlobalNorm(), clip)), []int{0}},
-		"after a change":  {Chain(GlobalNorm(), scale, clip, scale), []int{0, 2}},
+		"statistics only": {globalNorm(), []int{0}},
+		"shared":          {SkipNonFinite(Chain(globalNorm(), clip)), []int{0}},
+		"after a change":  {Chain(globalNorm(), scale, clip, scale), []int{0, 2}},
 		"after a clip":    {Chain(clip, clip), []int{0, 1}},
 		"skip first":      {SkipNonFinite(Chain(scale, clip)), []int{0, 1}},
-		"with leaves":     {Chain(scale, NormalizeByLeaf(1), GlobalNorm(), ClipByLeafRMS(1)), []int{2}},
+		"with leaves":     {Chain(scale, normalizeByLeaf(1), globalNorm(), ClipByLeafRMS(1)), []int{2}},
 	} {
 		p, err := newPlan(c.tx)
 		require.NoError(t, err)

@@ -68,9 +68,9 @@ func ClipStageLocal(max float64) Transform {
 	})
 }
 
-// GlobalNorm leaves updates alone and measures them: norm and non-finite flag of all leaves together come to
+// globalNorm leaves updates alone and measures them: norm and non-finite flag of all leaves together come to
 // stand in State.Statistics. A clip at the same place shares the measurement.
-func GlobalNorm() Transform {
+func globalNorm() Transform {
 	return Elementwise(Element{Name: "global_norm", keeps: true, WGSL: measured, Twin: func(*Cell) {}})
 }
 

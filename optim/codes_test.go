@@ -1,4 +1,4 @@
-package optim_test
+package optim
 
 import (
 	"errors"
@@ -13,8 +13,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
-	"gputrain/optim"
+	"gputrain/internal/gputest"
 )
 
 // codeSpecs are leaves below and above the size from which state is in codes: one that ends in a block of 174 elements, of which the last four are two,
@@ -30,14 +29,14 @@ var codeSpecs = []buffers.Spec{
 	{Path: "w.split", Shape: []int{300, 64}},
 }
 
-func inCodes(t testing.TB) map[string]optim.Transform {
+func inCodes(t testing.TB) map[string]Transform {
 	const eight = `"state_dtype":"8bit"`
 	clip := 0.5
-	return map[string]optim.Transform{
-		"adamw": built(t, "adamw", optim.Options{Schedule: rate(0.01), ClipGrad: &clip, WeightDecay: 0.1, WeightDecayMask: optim.MaskMatrices(), SkipNonFinite: true},
+	return map[string]Transform{
+		"adamw": built(t, "adamw", Options{Schedule: rate(0.01), ClipGrad: &clip, WeightDecay: 0.1, WeightDecayMask: MaskMatrices(), SkipNonFinite: true},
 			`{`+eight+`,"nesterov":true}`),
-		"lion": built(t, "lion", optim.Options{Schedule: rate(0.01), Rates: []optim.PathRate{{Pattern: "odd", Multiplier: 3}}}, `{`+eight+`}`),
-		"mars": built(t, "mars", optim.Options{Schedule: rate(0.01), AccumulationSteps: 2, SkipNonFinite: true}, `{`+eight+`,"max_grad_norm":2}`),
+		"lion": built(t, "lion", Options{Schedule: rate(0.01), Rates: []PathRate{{Pattern: "odd", Multiplier: 3}}}, `{`+eight+`}`),
+		"mars": built(t, "mars", Options{Schedule: rate(0.01), AccumulationSteps: 2, SkipNonFinite: true}, `{`+eight+`,"max_grad_norm":2}`),
 	}
 }
 
@@ -51,7 +50,7 @@ func TestCodesFollowTheTwin(t *testing.T) {
 				params := randomTree(r, codeSpecs, 1)
 				rig := newRig(t, d, tx, params, buffers.F32)
 				require.Greater(t, len(rig.params.Layout().Slabs()), 2)
-				twin, err := optim.NewTwin(tx, params)
+				twin, err := NewTwin(tx, params)
 				require.NoError(t, err)
 				apart := map[string]bool{} // elements whose codes have been
 				place := func(tensor string, k int) string {
@@ -104,7 +103,7 @@ func TestCodesFollowTheTwin(t *testing.T) {
 					norms = len(rig.params.Layout().Slabs()) + 2
 				}
 				if name != "mars" {
-					assert.Equal(t, len(rig.params.Layout().Slabs())+norms, rig.programs[optim.Emit].Dispatches(), "one a slab")
+					assert.Equal(t, len(rig.params.Layout().Slabs())+norms, rig.programs[Emit].Dispatches(), "one a slab")
 				}
 			})
 		}
@@ -157,13 +156,13 @@ func sameTensors(t testing.TB, want, got map[string][]float32) {
 
 // What cannot be in eight bits is refused by name.
 func TestCodesRefuse(t *testing.T) {
-	mu := optim.Element{
-		Name: "test", Slots: []optim.Slot{{Name: "mu", DType: buffers.U8}}, WGSL: "$mu = u;", Twin: func(c *optim.Cell) { c.Slots[0] = c.U },
+	mu := Element{
+		Name: "test", Slots: []Slot{{Name: "mu", DType: buffers.U8}}, WGSL: "$mu = u;", Twin: func(c *Cell) { c.Slots[0] = c.U },
 	}
-	_, err := optim.NewTwin(optim.Route(optim.MaskMatrices(), optim.Elementwise(mu), optim.Scale(1)), nil)
+	_, err := NewTwin(Route(MaskMatrices(), Elementwise(mu), Scale(1)), nil)
 	assert.ErrorContains(t, err, "test: found mu in eight bits on a route, wanted f32 or bf16")
 	mu.Slots[0].Initial = 1
-	_, err = optim.NewTwin(optim.Elementwise(mu), nil)
+	_, err = NewTwin(Elementwise(mu), nil)
 	assert.ErrorContains(t, err, "slot mu: found the initial value 1, wanted 0 in eight bits")
 	layout, err := buffers.NewLayout([]buffers.Spec{{Path: "w", Shape: []int{900, 37}}}, gpu.Limits{BindingBytes: 64 << 10})
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-package optim_test
+package optim
 
 import (
 	"encoding/json"
@@ -10,7 +10,6 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/optim"
 )
 
 func TestConfigRoundTrip(t *testing.T) {
@@ -23,24 +22,24 @@ func TestConfigRoundTrip(t *testing.T) {
 		`{"name":"adamw","options":{"weight_decay_mask":{"a":true,"b":false}}}`,
 		`{"name":"adamw","options":{"weight_decay_mask":"matrices"},"parameters":null}`,
 	} {
-		first, err := optim.ParseConfig([]byte(text))
+		first, err := ParseConfig([]byte(text))
 		require.NoError(t, err, text)
 		data, err := json.Marshal(first)
 		require.NoError(t, err)
-		second, err := optim.ParseConfig(data)
+		second, err := ParseConfig(data)
 		require.NoError(t, err)
 		assert.Equal(t, first, second)
 		_, err = second.Build()
 		assert.NoError(t, err)
 	}
-	c, err := optim.ParseConfig([]byte(`{"name":"adamw","parameters":{"b1":0.8}}`))
+	c, err := ParseConfig([]byte(`{"name":"adamw","parameters":{"b1":0.8}}`))
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"b1":0.8,"b2":0.999,"eps":1e-8,"eps_root":0,"mu_dtype":"f32","state_dtype":"f32","nesterov":false,"weight_decay":0}`, string(c.Parameters))
 }
 
 func TestConfigRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"name":"adamv"}`:                                    `found "adamv", wanted one of ` + strings.Join(optim.Names(), ", ") + `, did you mean "adamw"?`,
+		`{"name":"adamv"}`:                                    `found "adamv", wanted one of ` + strings.Join(Names(), ", ") + `, did you mean "adamw"?`,
 		`{"nam":"adamw"}`:                                     `unknown key "nam", did you mean "name"?`,
 		`{"name":"adamw","options":{"clip":1}}`:               `unknown key "options.clip"`,
 		`{"name":"adamw","options":{"schedule":{"stesp":1}}}`: `unknown key "options.schedule.stesp", did you mean "steps"?`,
@@ -51,7 +50,7 @@ func TestConfigRefuses(t *testing.T) {
 		`{"name":"adamw","options":{"weight_decay_mask":3}}`:                    "mask: found 3",
 		`{"name":"adamw"} {}`:                                                   "after top-level value",
 	} {
-		_, err := optim.ParseConfig([]byte(text))
+		_, err := ParseConfig([]byte(text))
 		assert.ErrorContains(t, err, want, text)
 	}
 	for text, want := range map[string]string{
@@ -69,13 +68,13 @@ func TestConfigRefuses(t *testing.T) {
 		`{"name":"sgd","parameters":{"momentum":1}}`:                                    "momentum: found 1",
 		`{"name":"sgd","options":{"schedule":{"type":"linear"}}}`:                       "steps: found 0",
 	} {
-		c, err := optim.ParseConfig([]byte(text))
+		c, err := ParseConfig([]byte(text))
 		require.NoError(t, err, text)
 		_, err = c.Build()
 		assert.ErrorContains(t, err, want, text)
 		assert.ErrorContains(t, err, "optim: "+c.Name+": ", text)
 	}
-	both, err := optim.ParseConfig([]byte(`{"name":"sgd","options":{"weight_decay":1,"numerics":"eformer"},"parameters":{"weight_decay":1}}`))
+	both, err := ParseConfig([]byte(`{"name":"sgd","options":{"weight_decay":1,"numerics":"eformer"},"parameters":{"weight_decay":1}}`))
 	require.NoError(t, err)
 	_, err = both.Build()
 	assert.NoError(t, err, "eformer decays twice if asked to")
@@ -87,57 +86,57 @@ type heavy struct {
 	Nesterov bool    `json:"nesterov" doc:"Nesterov's form"`
 }
 
-func (h *heavy) Transform(lr optim.Schedule, _ optim.Options) (optim.Transform, error) {
-	return optim.Chain(optim.Trace(h.Momentum, h.Nesterov), optim.ScaleByLearningRate(lr)), nil
+func (h *heavy) Transform(lr Schedule, _ Options) (Transform, error) {
+	return Chain(Trace(h.Momentum, h.Nesterov), ScaleByLearningRate(lr)), nil
 }
 
 func TestRegistry(t *testing.T) {
-	assert.Subset(t, optim.Names(), []string{"adamw", "sgd"})
-	row := optim.Optimizer{Name: "sgd", Doc: "sgd with momentum", New: func() optim.Parameters { return &heavy{} }}
-	assert.ErrorContains(t, optim.Register(row), "not yet taken")
+	assert.Subset(t, Names(), []string{"adamw", "sgd"})
+	row := Optimizer{Name: "sgd", Doc: "sgd with momentum", New: func() Parameters { return &heavy{} }}
+	assert.ErrorContains(t, Register(row), "not yet taken")
 	row.Name = "test-heavy"
-	require.NoError(t, optim.Register(row))
-	found, err := optim.Find("test-heavy")
+	require.NoError(t, Register(row))
+	found, err := Find("test-heavy")
 	require.NoError(t, err)
 	assert.Equal(t, row.Doc, found.Doc)
-	d, err := optim.Describe("test-heavy")
+	d, err := Describe("test-heavy")
 	require.NoError(t, err)
 	assert.Equal(t, "sgd with momentum", d.Doc)
-	assert.Equal(t, optim.Parameter{Name: "momentum", Type: "float64", Default: 0.5, Doc: "decay of the trace"}, d.Parameters[0])
-	_, err = optim.Describe("nothing")
+	assert.Equal(t, Parameter{Name: "momentum", Type: "float64", Default: 0.5, Doc: "decay of the trace"}, d.Parameters[0])
+	_, err = Describe("nothing")
 	assert.ErrorContains(t, err, `found "nothing"`)
-	tx, err := optim.Build("test-heavy", optim.Options{}, []byte(`{"nesterov":true}`))
+	tx, err := Build("test-heavy", Options{}, []byte(`{"nesterov":true}`))
 	require.NoError(t, err)
 	assert.Equal(t, "test-heavy", tx.Name())
 }
 
 // Bytes a parameter as counted by hand: each array read or written once.
 func TestCosts(t *testing.T) {
-	cost := func(c string, o optim.Options) optim.Cost { return built(t, "adamw", o, c).Cost() }
+	cost := func(c string, o Options) Cost { return built(t, "adamw", o, c).Cost() }
 	c := ""
 	clip := 1.0
-	assert.Equal(t, 28.0, cost(c, optim.Options{WeightDecay: 0.1}).TrafficBytes)
-	assert.Equal(t, 8.0, cost(c, optim.Options{}).StateBytes)
-	assert.Equal(t, 32.0, cost(c, optim.Options{ClipGrad: &clip}).TrafficBytes, "the norm reads the gradient once more")
-	assert.Equal(t, 32.0, cost(c, optim.Options{ClipGrad: &clip, SkipNonFinite: true, MeasureNorm: true}).TrafficBytes, "and once for all")
+	assert.Equal(t, 28.0, cost(c, Options{WeightDecay: 0.1}).TrafficBytes)
+	assert.Equal(t, 8.0, cost(c, Options{}).StateBytes)
+	assert.Equal(t, 32.0, cost(c, Options{ClipGrad: &clip}).TrafficBytes, "the norm reads the gradient once more")
+	assert.Equal(t, 32.0, cost(c, Options{ClipGrad: &clip, SkipNonFinite: true, MeasureNorm: true}).TrafficBytes, "and once for all")
 	c = `{"mu_dtype":"bf16"}`
-	assert.Equal(t, 24.0, cost(c, optim.Options{}).TrafficBytes)
-	assert.Greater(t, cost(c, optim.Options{}).FLOPs, 10.0)
-	assert.Equal(t, 20.0, built(t, "sgd", optim.Options{}, `{"momentum":0.9}`).Cost().TrafficBytes)
-	assert.Zero(t, optim.ClipByGlobalNorm(0).Cost())
+	assert.Equal(t, 24.0, cost(c, Options{}).TrafficBytes)
+	assert.Greater(t, cost(c, Options{}).FLOPs, 10.0)
+	assert.Equal(t, 20.0, built(t, "sgd", Options{}, `{"momentum":0.9}`).Cost().TrafficBytes)
+	assert.Zero(t, ClipByGlobalNorm(0).Cost())
 }
 
 // Every optimizer's configuration comes back from JSON as it was written, complete.
 func TestEveryConfigRoundTrips(t *testing.T) {
 	for _, name := range registered() {
-		first, err := optim.ParseConfig([]byte(`{"name":"` + name + `"}`))
+		first, err := ParseConfig([]byte(`{"name":"` + name + `"}`))
 		require.NoError(t, err)
 		data, err := json.Marshal(first)
 		require.NoError(t, err)
-		second, err := optim.ParseConfig(data)
+		second, err := ParseConfig(data)
 		require.NoError(t, err)
 		assert.Equal(t, first, second)
-		d, err := optim.Describe(name)
+		d, err := Describe(name)
 		require.NoError(t, err)
 		var parameters map[string]any
 		require.NoError(t, json.Unmarshal(second.Parameters, &parameters))
@@ -168,24 +167,24 @@ func TestKronConfigRefuses(t *testing.T) {
 		`{"weight_decay":-1}`:             "weight_decay: found -1",
 	} {
 		for _, name := range []string{"quad", "skew"} {
-			_, err := optim.Build(name, optim.Options{}, []byte(text))
+			_, err := Build(name, Options{}, []byte(text))
 			assert.ErrorContains(t, err, want, "%s %s", name, text)
 			assert.ErrorContains(t, err, name)
 		}
 	}
-	_, err := optim.Build("quad", optim.Options{WeightDecay: 0.1}, []byte(`{"weight_decay":0.1}`))
+	_, err := Build("quad", Options{WeightDecay: 0.1}, []byte(`{"weight_decay":0.1}`))
 	assert.ErrorContains(t, err, "weight_decay: found one in the options and one in the parameters")
-	_, err = optim.Build("quad", optim.Options{WeightDecay: 0.1, Numerics: optim.EFormer}, []byte(`{"weight_decay":0.1}`))
+	_, err = Build("quad", Options{WeightDecay: 0.1, Numerics: EFormer}, []byte(`{"weight_decay":0.1}`))
 	assert.NoError(t, err)
 	// Stacked leaves that are none: the rule is named.
-	tx, err := optim.Build("quad", optim.Options{}, []byte(`{"scanned_layers":["^blocks"]}`))
+	tx, err := Build("quad", Options{}, []byte(`{"scanned_layers":["^blocks"]}`))
 	require.NoError(t, err)
 	params := []buffers.Host{vector("w", 1, 2)}
 	assert.ErrorContains(t, tx.Check([]buffers.Spec{{Path: "w", Shape: []int{2}}}), `scanned_layers: mask: pattern "^blocks": matches none of the 1 paths`)
 	assert.NoError(t, tx.Check([]buffers.Spec{{Path: "blocks.w", Shape: []int{2, 3}}}))
 	assert.ErrorContains(t, tx.Check([]buffers.Spec{{Path: "blocks.scalar"}}), `leaf "blocks.scalar": scanned, but a scalar`)
-	assert.ErrorContains(t, optim.AddDecayedWeights(1, optim.MaskPatterns("^x")).Check([]buffers.Spec{{Path: "w"}}), `pattern "^x": matches none`)
-	_, err = optim.NewTwin(tx, params)
+	assert.ErrorContains(t, AddDecayedWeights(1, MaskPatterns("^x")).Check([]buffers.Spec{{Path: "w"}}), `pattern "^x": matches none`)
+	_, err = NewTwin(tx, params)
 	assert.ErrorContains(t, err, `scanned_layers: mask: pattern "^blocks": matches none of the 1 paths`)
 	tree, err := buffers.Upload(gpu.Dry(gpu.DefaultLimits()), "params", params, buffers.F32)
 	require.NoError(t, err)

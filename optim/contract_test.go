@@ -1,9 +1,8 @@
-package optim_test
+package optim
 
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,72 +10,36 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
-	"gputrain/optim"
+	"gputrain/internal/gputest"
 )
 
-func adamw(t testing.TB, o optim.Options) optim.Transform {
+func adamw(t testing.TB, o Options) Transform {
 	return built(t, "adamw", o, "")
 }
 
-func rate(lr float64) optim.ScheduleConfig { return optim.ScheduleConfig{LearningRate: lr} }
+func rate(lr float64) ScheduleConfig { return ScheduleConfig{LearningRate: lr} }
 
 func TestDispatches(t *testing.T) {
 	d := gputest.Device(t, small)
 	params := randomTree(rand.New(rand.NewPCG(1, 1)), oddSpecs, 1)
 	clip := 1.0
 	for name, c := range map[string]struct {
-		options optim.Options
+		options Options
 		emit    func(slabs int) int
 		collect func(slabs int) int
 	}{
-		"plain":      {optim.Options{Schedule: rate(1), WeightDecay: 0.1, WeightDecayMask: optim.MaskMatrices()}, func(n int) int { return n }, nil},
-		"norm":       {optim.Options{Schedule: rate(1), ClipGrad: &clip, MeasureNorm: true, SkipNonFinite: true}, func(n int) int { return 2*n + 2 }, nil},
-		"accumulate": {optim.Options{Schedule: rate(1), ClipGrad: &clip, AccumulationSteps: 3}, func(n int) int { return 2*n + 2 }, func(n int) int { return n }},
+		"plain":      {Options{Schedule: rate(1), WeightDecay: 0.1, WeightDecayMask: MaskMatrices()}, func(n int) int { return n }, nil},
+		"norm":       {Options{Schedule: rate(1), ClipGrad: &clip, MeasureNorm: true, SkipNonFinite: true}, func(n int) int { return 2*n + 2 }, nil},
+		"accumulate": {Options{Schedule: rate(1), ClipGrad: &clip, AccumulationSteps: 3}, func(n int) int { return 2*n + 2 }, func(n int) int { return n }},
 	} {
 		r := newRig(t, d, adamw(t, c.options), params, buffers.F32)
 		slabs := len(r.params.Layout().Slabs())
 		require.Greater(t, slabs, 2)
-		assert.Equal(t, c.emit(slabs), r.programs[optim.Emit].Dispatches(), name)
+		assert.Equal(t, c.emit(slabs), r.programs[Emit].Dispatches(), name)
 		if c.collect != nil {
-			assert.Equal(t, c.collect(slabs), r.programs[optim.Collect].Dispatches(), name)
+			assert.Equal(t, c.collect(slabs), r.programs[Collect].Dispatches(), name)
 		}
 	}
-}
-
-func TestNothingIsMadeAfterTheFirstCalls(t *testing.T) {
-	d := gputest.Device(t, small)
-	r := rand.New(rand.NewPCG(1, 1))
-	clip := 1.0
-	rig := newRig(t, d, adamw(t, optim.Options{Schedule: rate(0.1), ClipGrad: &clip, AccumulationSteps: 2}), randomTree(r, oddSpecs, 1), buffers.F32)
-	grads := randomTree(r, oddSpecs, 1)
-	for range 2 {
-		rig.call(grads)
-	}
-	before := d.Counters()
-	for range 4 {
-		rig.call(grads)
-	}
-	counted := d.Counters()
-	assert.Equal(t, before.Pipelines, counted.Pipelines)
-	assert.Equal(t, before.BindGroups, counted.BindGroups)
-	assert.Equal(t, before.Buffers, counted.Buffers)
-	assert.Equal(t, before.LiveBytes, counted.LiveBytes)
-	assert.Equal(t, before.Submits+4, counted.Submits)
-}
-
-func TestRateZeroLeavesEveryBit(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		r := rand.New(rand.NewPCG(1, 1))
-		params := randomTree(r, oddSpecs, 1)
-		params[7].Data[3] = float32(math.Copysign(0, -1)) // the sum with an update of +0 would be +0
-		rig := newRig(t, d, adamw(t, optim.Options{WeightDecay: 0.1}), params, buffers.F32)
-		want := rig.download(rig.params)
-		for range 3 {
-			rig.call(randomTree(r, oddSpecs, 1))
-		}
-		sameBits(t, want, rig.download(rig.params))
-	}, small)
 }
 
 // sameBits tells -0 from 0, and takes a NaN for any NaN: its sign and payload come from the operand that is first in
@@ -97,7 +60,7 @@ func sameBits(t testing.TB, want, got []buffers.Host) {
 func TestTwoRunsHaveTheSameBits(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		clip := 0.5
-		tx := built(t, "adamw", optim.Options{Schedule: rate(0.1), ClipGrad: &clip, WeightDecay: 0.1, Rates: []optim.PathRate{{Pattern: "w", Multiplier: 2}}}, `{"mu_dtype":"bf16"}`)
+		tx := built(t, "adamw", Options{Schedule: rate(0.1), ClipGrad: &clip, WeightDecay: 0.1, Rates: []PathRate{{Pattern: "w", Multiplier: 2}}}, `{"mu_dtype":"bf16"}`)
 		run := func() map[string][]buffers.Host {
 			r := rand.New(rand.NewPCG(7, 7))
 			rig := newRig(t, d, tx, randomTree(r, oddSpecs, 1), buffers.F32)
@@ -113,48 +76,11 @@ func TestTwoRunsHaveTheSameBits(t *testing.T) {
 	}, small)
 }
 
-// Params and state come back as they were written: the rest of a run has the same bits.
-func TestRestoredStateGoesOnAlike(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		clip := 0.5
-		tx := built(t, "adamw", optim.Options{
-			Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 0.1, LearningRateEnd: new(0.0), Steps: 5}, ClipGrad: &clip, AccumulationSteps: 2,
-		}, `{"mu_dtype":"bf16"}`)
-		r := rand.New(rand.NewPCG(8, 8))
-		first := newRig(t, d, tx, randomTree(r, oddSpecs, 1), buffers.F32)
-		var grads [][]buffers.Host
-		for range 7 {
-			grads = append(grads, randomTree(r, oddSpecs, 1))
-		}
-		for _, g := range grads[:3] {
-			first.call(g)
-		}
-		second := newRig(t, d, tx, first.download(first.params), buffers.F32)
-		for i, tree := range first.state.Trees() {
-			require.NoError(t, second.state.Trees()[i].Tree.WriteAll(first.download(tree.Tree)))
-		}
-		require.NoError(t, second.state.SetCounts(first.state.Counts()))
-		for _, g := range grads[3:] {
-			first.call(g)
-			second.call(g)
-		}
-		want, got := first.everything(), second.everything()
-		for name := range want {
-			sameBits(t, want[name], got[name])
-		}
-		assert.Equal(t, first.state.Counts(), second.state.Counts())
-		assert.Equal(t, int64(3), first.state.Counts()["updates"])
-		assert.Equal(t, int64(1), first.state.Counts()["mini_step"])
-		assert.Equal(t, first.state.LearningRate(), second.state.LearningRate())
-		assert.InDelta(t, 0.1*(1-2.0/5), first.state.LearningRate(), 1e-15)
-	}, small)
-}
-
 func TestSetCountsRefuses(t *testing.T) {
 	d := gpu.Dry(gpu.DefaultLimits())
 	params, err := buffers.NewTree(d, "params", layoutOf(t, d), buffers.F32)
 	require.NoError(t, err)
-	s, err := adamw(t, optim.Options{AccumulationSteps: 2}).Init(params)
+	s, err := adamw(t, Options{AccumulationSteps: 2}).Init(params)
 	require.NoError(t, err)
 	counts := s.Counts()
 	assert.Equal(t, map[string]int64{"updates": 0, "mini_step": 0, "scale_by_adam": 0, "scale_by_learning_rate": 0}, counts)
@@ -177,38 +103,11 @@ func layoutOf(t testing.TB, d *gpu.Device) *buffers.Layout {
 	return layout
 }
 
-func TestOneNaNChangesNothing(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		clip := 0.5
-		tx := adamw(t, optim.Options{Schedule: rate(0.1), ClipGrad: &clip, WeightDecay: 0.1, SkipNonFinite: true})
-		r := rand.New(rand.NewPCG(9, 9))
-		rig := newRig(t, d, tx, randomTree(r, oddSpecs, 1), buffers.F32)
-		rig.call(randomTree(r, oddSpecs, 1))
-		before := rig.everything()
-		for i, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-			grads := randomTree(r, oddSpecs, 1)
-			leaf := grads[[]int{0, 2, 6}[i]].Data // the scalar, the row, the last element of the split leaf
-			leaf[len(leaf)-1] = float32(v)
-			rig.call(grads)
-			after := rig.everything()
-			for name := range before {
-				sameBits(t, before[name], after[name])
-			}
-			assert.True(t, rig.statistics().NonFinite)
-			assert.Equal(t, uint32(i+1), rig.statistics().Skipped)
-		}
-		rig.call(randomTree(r, oddSpecs, 1))
-		assert.False(t, rig.statistics().NonFinite)
-		assert.Equal(t, uint32(3), rig.statistics().Skipped)
-		assert.NotEqual(t, before["params"], rig.download(rig.params))
-	}, small)
-}
-
 // A gradient that is not a number in one of k calls drops that window, leaves an accumulation of zeros and no trace in
 // the next.
 func TestAccumulationForgetsNaN(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		tx := adamw(t, optim.Options{Schedule: rate(0.1), SkipNonFinite: true, AccumulationSteps: 2})
+		tx := adamw(t, Options{Schedule: rate(0.1), SkipNonFinite: true, AccumulationSteps: 2})
 		r := rand.New(rand.NewPCG(10, 10))
 		params := randomTree(r, oddSpecs, 1)
 		rig := newRig(t, d, tx, params, buffers.F32)
@@ -222,7 +121,7 @@ func TestAccumulationForgetsNaN(t *testing.T) {
 				require.Zero(t, math.Float32bits(v))
 			}
 		}
-		sameBits(t, newRig(t, d, optim.Chain(), params, buffers.F32).everything()["params"], want["params"])
+		sameBits(t, newRig(t, d, Chain(), params, buffers.F32).everything()["params"], want["params"])
 		rig.call(good)
 		rig.call(good)
 		assert.False(t, rig.statistics().NonFinite)
@@ -234,39 +133,6 @@ func TestAccumulationForgetsNaN(t *testing.T) {
 	}, small)
 }
 
-// k gradients are their mean, to the rounding of the mean.
-func TestAccumulationIsTheMean(t *testing.T) {
-	d := gputest.Device(t, small)
-	r := rand.New(rand.NewPCG(11, 11))
-	params := randomTree(r, oddSpecs, 1)
-	whole := newRig(t, d, adamw(t, optim.Options{Schedule: rate(0.1)}), params, buffers.F32)
-	parts := newRig(t, d, adamw(t, optim.Options{Schedule: rate(0.1), AccumulationSteps: 4}), params, buffers.F32)
-	for range 2 {
-		mean := randomTree(r, oddSpecs, 0)
-		for call := range 4 {
-			before := parts.download(parts.params)
-			grads := randomTree(r, oddSpecs, 1)
-			for i := range grads {
-				for k, v := range grads[i].Data {
-					mean[i].Data[k] += v / 4
-				}
-			}
-			parts.call(grads)
-			if call < 3 {
-				sameBits(t, before, parts.download(parts.params))
-			}
-		}
-		whole.call(mean)
-		got, want := parts.download(parts.state.Trees()[1].Tree), whole.download(whole.state.Trees()[0].Tree)
-		for i := range want {
-			// Gradients are a few units at most, the mean takes eight roundings, the moment a tenth of it.
-			require.True(t, slices.EqualFunc(got[i].Data, want[i].Data, func(a, b float32) bool { return math.Abs(float64(a-b)) <= 2e-7 }), want[i].Path)
-		}
-	}
-	assert.Equal(t, "acc", parts.state.Trees()[0].Name)
-	assert.Equal(t, "mu", parts.state.Trees()[1].Name)
-}
-
 func TestClipKeepsBitsBelowAndDividesFromTheNormOn(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		grads := []buffers.Host{vector("a", 3, 0, 0, 0, 0), vector("b", 0, 4)}
@@ -275,7 +141,7 @@ func TestClipKeepsBitsBelowAndDividesFromTheNormOn(t *testing.T) {
 			max  float64
 			want float32
 		}{{5.0001, 3}, {5, 3}, {4.9999, 2.99994}, {2.5, 1.5}} {
-			rig := newRig(t, d, optim.ClipByGlobalNorm(c.max), zero, buffers.F32)
+			rig := newRig(t, d, ClipByGlobalNorm(c.max), zero, buffers.F32)
 			rig.call(grads)
 			got := rig.download(rig.params)[0].Data[0]
 			assert.Equal(t, float32(5), rig.statistics().Norm)
@@ -292,7 +158,7 @@ func TestClipKeepsBitsBelowAndDividesFromTheNormOn(t *testing.T) {
 // At the norm itself the gradient is divided and multiplied, as optax does, which is not the same in every bit.
 func TestClipAtTheNormDivides(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		rig := newRig(t, d, optim.ClipByGlobalNorm(85), []buffers.Host{vector("a", 0, 0)}, buffers.F32)
+		rig := newRig(t, d, ClipByGlobalNorm(85), []buffers.Host{vector("a", 0, 0)}, buffers.F32)
 		rig.call([]buffers.Host{vector("a", 13, 84)})
 		require.Equal(t, float32(85), rig.statistics().Norm)
 		got, exact := rig.download(rig.params)[0].Data[0], float32(13)
@@ -306,13 +172,13 @@ func TestClipAtTheNormDivides(t *testing.T) {
 func TestTreeWithoutElements(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		clip := 1.0
-		tx := adamw(t, optim.Options{Schedule: rate(0.1), ClipGrad: &clip, AccumulationSteps: 2})
+		tx := adamw(t, Options{Schedule: rate(0.1), ClipGrad: &clip, AccumulationSteps: 2})
 		params := []buffers.Host{{Path: "empty", Shape: []int{0, 3}, Data: []float32{}}}
 		rig := newRig(t, d, tx, params, buffers.F32)
 		for range 2 {
 			rig.call(params)
 		}
-		assert.Equal(t, optim.Statistics{}, rig.statistics())
+		assert.Equal(t, Statistics{}, rig.statistics())
 	})
 }
 
@@ -321,7 +187,7 @@ func TestPadding(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		params := []buffers.Host{vector("a", 1, 2, 3), vector("b", 1, 1, 1, 1, 1)}
 		// Without eps the update of an element with a gradient of zero is 0/0.
-		rig := newRig(t, d, optim.Chain(optim.GlobalNorm(), optim.ScaleByAdam(optim.Adam{B1: 0.9, B2: 0.9}, optim.Stable)), params, buffers.F32)
+		rig := newRig(t, d, Chain(globalNorm(), ScaleByAdam(Adam{B1: 0.9, B2: 0.9}, Stable)), params, buffers.F32)
 		image := make([]byte, rig.grads.Slab(0).Bytes)
 		for i := range image {
 			image[i] = 0xff // NaN everywhere
@@ -331,7 +197,7 @@ func TestPadding(t *testing.T) {
 		require.NoError(t, rig.grads.Write("b", []float32{0, 0, 0, 0, 4}))
 		_, err := rig.state.Prepare()
 		require.NoError(t, err)
-		require.NoError(t, rig.programs[optim.Emit].Submit(t.Context()))
+		require.NoError(t, rig.programs[Emit].Submit(t.Context()))
 		assert.Equal(t, float32(5), rig.statistics().Norm)
 		for _, tree := range []*buffers.Tree{rig.params, rig.state.Trees()[0].Tree, rig.state.Trees()[1].Tree} {
 			require.NoError(t, d.Read(t.Context(), image, tree.Slab(0)))
@@ -356,7 +222,7 @@ func TestUpdateRefuses(t *testing.T) {
 	}
 	a, b := buffers.Spec{Path: "a", Shape: []int{2, 3}}, buffers.Spec{Path: "b", Shape: []int{4}}
 	params := tree(d, buffers.F32, a, b)
-	tx := optim.Chain(optim.ClipByGlobalNorm(1), optim.Scale(2), optim.ClipByGlobalNorm(1))
+	tx := Chain(ClipByGlobalNorm(1), Scale(2), ClipByGlobalNorm(1))
 	s, err := tx.Init(params)
 	require.NoError(t, err)
 	rec := d.Record("test")
@@ -370,21 +236,21 @@ func TestUpdateRefuses(t *testing.T) {
 		assert.ErrorContains(t, tx.Update(rec, grads, s, params), want)
 	}
 	grads := tree(d, buffers.F32, a, b)
-	assert.ErrorContains(t, tx.Record(rec, optim.Collect, grads, s, params), "needs an accumulation")
-	assert.ErrorContains(t, tx.RecordRound(rec, optim.Collect, 0, grads, s, params), "needs an accumulation")
-	assert.ErrorContains(t, tx.RecordRound(rec, optim.Reuse, 0, grads, s, params), "nothing to reuse")
-	assert.ErrorContains(t, tx.RecordRound(rec, optim.Emit, 3, grads, s, params), "round: found 3 of emit, wanted one of 0 to 2")
-	assert.ErrorContains(t, tx.RecordRound(rec, optim.Emit, -1, grads, s, params), "round: found -1")
+	assert.ErrorContains(t, tx.Record(rec, Collect, grads, s, params), "needs an accumulation")
+	assert.ErrorContains(t, tx.RecordRound(rec, Collect, 0, grads, s, params), "needs an accumulation")
+	assert.ErrorContains(t, tx.RecordRound(rec, Reuse, 0, grads, s, params), "nothing to reuse")
+	assert.ErrorContains(t, tx.RecordRound(rec, Emit, 3, grads, s, params), "round: found 3 of emit, wanted one of 0 to 2")
+	assert.ErrorContains(t, tx.RecordRound(rec, Emit, -1, grads, s, params), "round: found -1")
 	stage, err := tx.InitStage(params, []buffers.Spec{b, {Path: "c"}, a})
 	require.NoError(t, err)
 	assert.ErrorContains(t, tx.Update(rec, grads, stage, params), "state: found 2 of the 3 leaves of a model whose norm is measured")
 	_, err = tx.InitStage(params, []buffers.Spec{a, {Path: "b", Shape: []int{5}}})
 	assert.ErrorContains(t, err, `params: leaf "b" of shape [4]: found no such leaf in the whole model of 2`)
-	assert.ErrorContains(t, optim.Scale(1).Update(rec, grads, s, params), "state: found that of chain(")
+	assert.ErrorContains(t, Scale(1).Update(rec, grads, s, params), "state: found that of chain(")
 	_, err = tx.Init(tree(d, buffers.U32, a))
 	assert.ErrorContains(t, err, "params: dtype u32")
 	require.NoError(t, tx.Update(rec, grads, s, params))
 	assert.NoError(t, rec.Err())
-	_, err = optim.ParseStatistics(make([]byte, 15))
+	_, err = ParseStatistics(make([]byte, 15))
 	assert.ErrorContains(t, err, "found 15 bytes")
 }

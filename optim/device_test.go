@@ -1,4 +1,4 @@
-package optim_test
+package optim
 
 import (
 	"fmt"
@@ -12,8 +12,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/array"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
-	"gputrain/optim"
+	"gputrain/internal/gputest"
 )
 
 // small makes several slabs of a little tree, 16,384 f32 elements each, and folds grids of more than nine workgroups.
@@ -51,14 +50,14 @@ func randomTree(r *rand.Rand, specs []buffers.Spec, scale float64) []buffers.Hos
 type rig struct {
 	t             testing.TB
 	dev           *gpu.Device
-	tx            optim.Transform
+	tx            Transform
 	params, grads *buffers.Tree
-	state         *optim.State
-	programs      map[optim.Phase]*gpu.Program
+	state         *State
+	programs      map[Phase]*gpu.Program
 }
 
-func newRig(t testing.TB, d *gpu.Device, tx optim.Transform, params []buffers.Host, dtype buffers.DType) *rig {
-	r := &rig{t: t, dev: d, tx: tx, programs: map[optim.Phase]*gpu.Program{}}
+func newRig(t testing.TB, d *gpu.Device, tx Transform, params []buffers.Host, dtype buffers.DType) *rig {
+	r := &rig{t: t, dev: d, tx: tx, programs: map[Phase]*gpu.Program{}}
 	var err error
 	r.params, err = buffers.Upload(d, "params", params, dtype)
 	require.NoError(t, err)
@@ -75,7 +74,7 @@ func newRig(t testing.TB, d *gpu.Device, tx optim.Transform, params []buffers.Ho
 	return r
 }
 
-func (r *rig) record(phase optim.Phase) *gpu.Program {
+func (r *rig) record(phase Phase) *gpu.Program {
 	rec := r.dev.Record(phase.String())
 	require.NoError(r.t, r.tx.Record(rec, phase, r.grads, r.state, r.params))
 	return programOf(r.t, rec)
@@ -108,10 +107,21 @@ func (r *rig) download(tree *buffers.Tree) []buffers.Host {
 	return hosts
 }
 
-func (r *rig) statistics() optim.Statistics {
-	data := make([]byte, optim.StatisticsBytes)
-	require.NoError(r.t, r.dev.Read(r.t.Context(), data, r.state.Statistics().Buffer.Range(0, optim.StatisticsBytes)))
-	s, err := optim.ParseStatistics(data)
+// tensors reads the state as it is saved.
+func (r *rig) tensors() map[string][]float32 {
+	out := map[string][]float32{}
+	for _, tensor := range r.state.Tensors() {
+		values, err := tensor.Floats(r.t.Context())
+		require.NoError(r.t, err)
+		out[tensor.Name] = values
+	}
+	return out
+}
+
+func (r *rig) statistics() Statistics {
+	data := make([]byte, StatisticsBytes)
+	require.NoError(r.t, r.dev.Read(r.t.Context(), data, r.state.Statistics().Buffer.Range(0, StatisticsBytes)))
+	s, err := ParseStatistics(data)
 	require.NoError(r.t, err)
 	return s
 }
@@ -144,37 +154,37 @@ func near(t testing.TB, where string, got, want []buffers.Host, relative, share 
 	}
 }
 
-func adam(change func(*optim.Adam)) optim.Transform { return adamIn(optim.Stable, change) }
+func adam(change func(*Adam)) Transform { return adamIn(Stable, change) }
 
-func adamIn(n optim.Numerics, change func(*optim.Adam)) optim.Transform {
-	o := optim.Adam{B1: 0.9, B2: 0.99, Eps: 1e-8}
+func adamIn(n Numerics, change func(*Adam)) Transform {
+	o := Adam{B1: 0.9, B2: 0.99, Eps: 1e-8}
 	change(&o)
-	return optim.ScaleByAdam(o, n)
+	return ScaleByAdam(o, n)
 }
 
 // combinations of everything that fuses.
-func combinations() map[string]optim.Transform {
-	lr := optim.WarmupCosine(1e-8, 0.05, 2, 8, 0.01, 1)
-	rate := optim.ScaleByLearningRate(lr)
-	mask, patterns := optim.MaskMatrices(), optim.MaskPatterns(`^w\.`, "scalar")
-	rates := []optim.PathRate{{Pattern: "split", Multiplier: 0.25}, {Pattern: "^w", Multiplier: 3}}
-	plain := adam(func(*optim.Adam) {})
-	return map[string]optim.Transform{
-		"identity":     optim.Chain(),
-		"sgd":          optim.Chain(optim.AddDecayedWeights(0.1, patterns), optim.Trace(0.9, false), rate),
-		"nesterov":     optim.Chain(optim.Trace(0.9, true), rate),
-		"adam":         optim.Chain(plain, rate),
-		"adam root":    optim.Chain(adam(func(o *optim.Adam) { o.EpsRoot, o.Nesterov = 1e-3, true }), rate),
-		"decays":       optim.Chain(plain, optim.AddDecayedWeights(0.2, mask), rate, optim.AddScheduledDecay(lr, 0.1, patterns)),
-		"rates":        optim.Chain(plain, optim.ScaleByLearningRate(lr, rates...), optim.AddScheduledDecay(lr, 0.1, mask, rates...)),
-		"clip":         optim.Chain(optim.GlobalNorm(), optim.ClipByGlobalNorm(3), plain, rate),
-		"clip above":   optim.Chain(optim.ClipByGlobalNorm(1e6), plain, rate),
-		"stage-local":  optim.Chain(optim.ClipStageLocal(2), optim.Trace(0.5, true), rate),
-		"clip late":    optim.Chain(optim.Trace(0.9, false), optim.ClipByGlobalNorm(5), optim.Scale(0.5), optim.ClipByGlobalNorm(1), plain, rate),
-		"twice":        optim.Chain(plain, optim.Scale(2), plain, rate),
-		"skip":         optim.SkipNonFinite(optim.Chain(optim.ClipByGlobalNorm(3), plain, rate)),
-		"accumulate":   optim.Accumulate(3, optim.Chain(optim.ClipByGlobalNorm(2), plain, rate, optim.AddScheduledDecay(lr, 0.1, mask))),
-		"accumulate 2": optim.Accumulate(2, optim.SkipNonFinite(optim.Chain(optim.Trace(0.9, false), optim.ClipStageLocal(2), rate))),
+func combinations() map[string]Transform {
+	lr := WarmupCosine(1e-8, 0.05, 2, 8, 0.01, 1)
+	rate := ScaleByLearningRate(lr)
+	mask, patterns := MaskMatrices(), MaskPatterns(`^w\.`, "scalar")
+	rates := []PathRate{{Pattern: "split", Multiplier: 0.25}, {Pattern: "^w", Multiplier: 3}}
+	plain := adam(func(*Adam) {})
+	return map[string]Transform{
+		"identity":     Chain(),
+		"sgd":          Chain(AddDecayedWeights(0.1, patterns), Trace(0.9, false), rate),
+		"nesterov":     Chain(Trace(0.9, true), rate),
+		"adam":         Chain(plain, rate),
+		"adam root":    Chain(adam(func(o *Adam) { o.EpsRoot, o.Nesterov = 1e-3, true }), rate),
+		"decays":       Chain(plain, AddDecayedWeights(0.2, mask), rate, AddScheduledDecay(lr, 0.1, patterns)),
+		"rates":        Chain(plain, ScaleByLearningRate(lr, rates...), AddScheduledDecay(lr, 0.1, mask, rates...)),
+		"clip":         Chain(globalNorm(), ClipByGlobalNorm(3), plain, rate),
+		"clip above":   Chain(ClipByGlobalNorm(1e6), plain, rate),
+		"stage-local":  Chain(ClipStageLocal(2), Trace(0.5, true), rate),
+		"clip late":    Chain(Trace(0.9, false), ClipByGlobalNorm(5), Scale(0.5), ClipByGlobalNorm(1), plain, rate),
+		"twice":        Chain(plain, Scale(2), plain, rate),
+		"skip":         SkipNonFinite(Chain(ClipByGlobalNorm(3), plain, rate)),
+		"accumulate":   Accumulate(3, Chain(ClipByGlobalNorm(2), plain, rate, AddScheduledDecay(lr, 0.1, mask))),
+		"accumulate 2": Accumulate(2, SkipNonFinite(Chain(Trace(0.9, false), ClipStageLocal(2), rate))),
 	}
 }
 
@@ -186,7 +196,7 @@ func TestFusedKernelsFollowTheTwin(t *testing.T) {
 				params := randomTree(r, oddSpecs, 1)
 				dev := newRig(t, d, tx, params, buffers.F32)
 				require.Greater(t, len(dev.params.Layout().Slabs()), 2)
-				twin, err := optim.NewTwin(tx, params)
+				twin, err := NewTwin(tx, params)
 				require.NoError(t, err)
 				for call := range 6 {
 					grads := randomTree(r, oddSpecs, 0.1)
@@ -221,13 +231,13 @@ func TestNearRejects(t *testing.T) {
 
 func TestBF16Moment(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		for _, numerics := range []optim.Numerics{optim.Stable, optim.EFormer} {
-			tx := optim.Chain(adamIn(numerics, func(o *optim.Adam) { o.MuDType, o.B1 = "bf16", 0.95 }),
-				optim.ScaleByLearningRate(optim.Constant(0.01)))
+		for _, numerics := range []Numerics{Stable, EFormer} {
+			tx := Chain(adamIn(numerics, func(o *Adam) { o.MuDType, o.B1 = "bf16", 0.95 }),
+				ScaleByLearningRate(Constant(0.01)))
 			r := rand.New(rand.NewPCG(3, 4))
 			params := randomTree(r, oddSpecs, 1)
 			dev := newRig(t, d, tx, params, buffers.F32)
-			twin, err := optim.NewTwin(tx, params)
+			twin, err := NewTwin(tx, params)
 			require.NoError(t, err)
 			differing, total := 0, 0
 			for range 5 {
@@ -255,8 +265,8 @@ func TestBF16Moment(t *testing.T) {
 // Stochastic rounding keeps what rounding to nearest loses: many additions too small for the storage.
 func TestDitherKeepsSmallChanges(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		moment := func(n optim.Numerics) float64 {
-			tx := optim.Chain(adamIn(n, func(o *optim.Adam) { o.MuDType, o.B1 = "bf16", 0.999 }), optim.Scale(0))
+		moment := func(n Numerics) float64 {
+			tx := Chain(adamIn(n, func(o *Adam) { o.MuDType, o.B1 = "bf16", 0.999 }), Scale(0))
 			ones := make([]float32, 1024)
 			for i := range ones {
 				ones[i] = 1
@@ -272,14 +282,14 @@ func TestDitherKeepsSmallChanges(t *testing.T) {
 			return sum
 		}
 		want := 1 - math.Pow(0.999, 400)
-		assert.InDelta(t, want, moment(optim.Stable), 0.01*want)
-		assert.Greater(t, math.Abs(moment(optim.EFormer)-want), 0.05*want, "to nearest even loses")
+		assert.InDelta(t, want, moment(Stable), 0.01*want)
+		assert.Greater(t, math.Abs(moment(EFormer)-want), 0.05*want, "to nearest even loses")
 	})
 }
 
 func TestBF16ParamsAndGradients(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		tx := optim.Chain(optim.ClipByGlobalNorm(2), adam(func(*optim.Adam) {}), optim.ScaleByLearningRate(optim.Constant(0.125)))
+		tx := Chain(ClipByGlobalNorm(2), adam(func(*Adam) {}), ScaleByLearningRate(Constant(0.125)))
 		r := rand.New(rand.NewPCG(5, 6))
 		params, grads := randomTree(r, oddSpecs, 1), randomTree(r, oddSpecs, 1)
 		for _, tree := range [][]buffers.Host{params, grads} {
@@ -290,7 +300,7 @@ func TestBF16ParamsAndGradients(t *testing.T) {
 			}
 		}
 		dev := newRig(t, d, tx, params, buffers.BF16)
-		twin, err := optim.NewTwin(tx, params)
+		twin, err := NewTwin(tx, params)
 		require.NoError(t, err)
 		dev.call(grads)
 		require.NoError(t, twin.Update(grads))

@@ -1,4 +1,4 @@
-package optim_test
+package optim
 
 import (
 	"math"
@@ -8,11 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/optim"
 )
 
 // updated are the params after one update of zeros, in the order of their paths.
-func updated(t *testing.T, c optim.Config, grads []buffers.Host, whole ...buffers.Spec) []buffers.Host {
+func updated(t *testing.T, c Config, grads []buffers.Host, whole ...buffers.Spec) []buffers.Host {
 	t.Helper()
 	tx, err := c.Build()
 	require.NoError(t, err)
@@ -20,7 +19,7 @@ func updated(t *testing.T, c optim.Config, grads []buffers.Host, whole ...buffer
 	for _, g := range grads {
 		params = append(params, buffers.Host{Path: g.Path, Shape: g.Shape, Data: make([]float32, len(g.Data))})
 	}
-	twin, err := optim.NewTwin(tx, params, whole...)
+	twin, err := NewTwin(tx, params, whole...)
 	require.NoError(t, err)
 	require.NoError(t, twin.Update(grads))
 	return twin.Params()
@@ -37,19 +36,19 @@ func TestWhatFactorsReadIsOfTheirType(t *testing.T) {
 	}
 	for _, c := range []struct {
 		parameters string
-		numerics   optim.Numerics
-		edition    optim.Edition
+		numerics   Numerics
+		edition    Edition
 		same       bool
 	}{
-		{`{"dtype":"bf16"}`, optim.EFormer, 0, true},
-		{`{"dtype":"bf16","b1":0}`, optim.EFormer, optim.Newest, true},
-		{`{"dtype":"f32"}`, optim.EFormer, 0, false},
-		{`{"dtype":"bf16"}`, optim.EFormer, optim.First, false},
-		{`{"dtype":"bf16"}`, optim.Stable, 0, false},
+		{`{"dtype":"bf16"}`, EFormer, 0, true},
+		{`{"dtype":"bf16","b1":0}`, EFormer, Newest, true},
+		{`{"dtype":"f32"}`, EFormer, 0, false},
+		{`{"dtype":"bf16"}`, EFormer, First, false},
+		{`{"dtype":"bf16"}`, Stable, 0, false},
 	} {
 		for _, name := range []string{"quad", "skew"} {
-			with := optim.Options{Schedule: rate(1), Numerics: c.numerics, Edition: c.edition}
-			o := optim.Config{Name: name, Parameters: []byte(c.parameters), Options: with}
+			with := Options{Schedule: rate(1), Numerics: c.numerics, Edition: c.edition}
+			o := Config{Name: name, Parameters: []byte(c.parameters), Options: with}
 			a, b := updated(t, o, []buffers.Host{exact})[0].Data, updated(t, o, []buffers.Host{rounded})[0].Data
 			assert.Equal(t, c.same, math.Abs(float64(a[0]-b[0])) < 1e-9, "%s: %+v: %g and %g", name, c, a[0], b[0])
 		}
@@ -70,15 +69,15 @@ func TestLeavesDrawInTheTreesOrder(t *testing.T) {
 		}
 		return grads, whole
 	}
-	for _, edition := range []optim.Edition{optim.First, optim.Newest} {
-		with := optim.Options{Schedule: rate(1), Numerics: optim.EFormer, Edition: edition}
-		c := optim.Config{Name: "quad", Parameters: []byte(`{"noise_scale":0.5,"dtype":"f32"}`), Options: with}
+	for _, edition := range []Edition{First, Newest} {
+		with := Options{Schedule: rate(1), Numerics: EFormer, Edition: edition}
+		c := Config{Name: "quad", Parameters: []byte(`{"noise_scale":0.5,"dtype":"f32"}`), Options: with}
 		grads, whole := leaves("h.2.w1", "h.10.w") // of one length, so of the same numbers
 		tree := updated(t, c, grads, whole...)     // by paths: h.10 first
 		sorted, order := leaves("a.2.w1", "b.10.w")
 		flat := updated(t, c, sorted, order...)
 		same := assert.ObjectsAreEqual(flat[0].Data, tree[1].Data) && assert.ObjectsAreEqual(flat[1].Data, tree[0].Data)
-		assert.Equal(t, edition == optim.Newest, same, "edition %d", edition)
+		assert.Equal(t, edition == Newest, same, "edition %d", edition)
 	}
 }
 
@@ -92,7 +91,7 @@ func TestDefaultsFollowTheNumerics(t *testing.T) {
 		`{"name":"quad","options":{"numerics":"eformer"},"parameters":{"block_size":128}}`:     `"block_size":128`,
 		`{"name":"quad","options":{"schedule":{"type":"cosine","learning_rate":1,"steps":2}}}`: `"block_size":128`,
 	} {
-		c, err := optim.ParseConfig([]byte(text))
+		c, err := ParseConfig([]byte(text))
 		require.NoError(t, err)
 		assert.Contains(t, string(c.Parameters), want, text)
 		again, err := c.Build()
@@ -105,18 +104,18 @@ func TestDefaultsFollowTheNumerics(t *testing.T) {
 func TestRecordsOfTheFirstEdition(t *testing.T) {
 	damped, still := []byte(`{"damping":0.5}`), []byte(`{"noise_scale":0.5}`)
 	for _, c := range []struct {
-		config  optim.Config
-		edition optim.Edition
+		config  Config
+		edition Edition
 		earlier string
 	}{
-		{optim.Config{Name: "adamw"}, optim.Newest, ""},
-		{optim.Config{Name: "quad"}, optim.Newest, ""},
-		{optim.Config{Name: "quad", Parameters: damped}, optim.Newest, ""},
-		{optim.Config{Name: "quad", Parameters: still}, optim.First, "parameters that its numerics do not read"},
-		{optim.Config{Name: "skew", Parameters: damped, Options: optim.Options{Numerics: optim.EFormer}}, optim.First, "leaves draw"},
-		{optim.Config{Name: "muon"}, optim.First, "[inputs, outputs]"},
-		{optim.Config{Name: "muon", Options: optim.Options{Numerics: optim.EFormer}}, optim.First, "[inputs, outputs]"},
-		{optim.Config{Name: "muon", Options: optim.Options{Edition: optim.Newest}}, optim.Newest, ""},
+		{Config{Name: "adamw"}, Newest, ""},
+		{Config{Name: "quad"}, Newest, ""},
+		{Config{Name: "quad", Parameters: damped}, Newest, ""},
+		{Config{Name: "quad", Parameters: still}, First, "parameters that its numerics do not read"},
+		{Config{Name: "skew", Parameters: damped, Options: Options{Numerics: EFormer}}, First, "leaves draw"},
+		{Config{Name: "muon"}, First, "[inputs, outputs]"},
+		{Config{Name: "muon", Options: Options{Numerics: EFormer}}, First, "[inputs, outputs]"},
+		{Config{Name: "muon", Options: Options{Edition: Newest}}, Newest, ""},
 	} {
 		got := c.config.AsRecorded()
 		assert.Equal(t, c.edition, got.Options.Edition, "%+v", c.config)
@@ -124,30 +123,30 @@ func TestRecordsOfTheFirstEdition(t *testing.T) {
 		assert.Equal(t, c.earlier == "", got.Earlier() == "")
 		_, err := got.Build()
 		assert.NoError(t, err)
-		assert.Equal(t, c.edition, optim.Config{Name: c.config.Name}.Following(got).Options.Edition)
-		assert.Equal(t, optim.Newest, optim.Config{Options: optim.Options{Edition: optim.Newest}}.Following(got).Options.Edition, "one that is named stays")
+		assert.Equal(t, c.edition, Config{Name: c.config.Name}.Following(got).Options.Edition)
+		assert.Equal(t, Newest, Config{Options: Options{Edition: Newest}}.Following(got).Options.Edition, "one that is named stays")
 	}
-	_, err := optim.Build("sgd", optim.Options{Edition: 3}, nil)
+	_, err := Build("sgd", Options{Edition: 3}, nil)
 	assert.EqualError(t, err, "optim: sgd: edition: found 3, wanted 1 or 2, or 0 for the newest")
 	// A parameter that is let pass does what it did: nothing. Nor did it matter what a leaf says.
 	grads := []buffers.Host{{Path: "w", Shape: []int{3, 2}, Data: []float32{1, 2, 3, 5, 7, 9}}}
 	outIn := []buffers.Host{{Path: "w", Shape: []int{3, 2}, OutIn: true, Data: grads[0].Data}}
-	first := optim.Options{Schedule: rate(1), Edition: optim.First}
-	newest := optim.Options{Schedule: rate(1)}
-	muon := func(o optim.Options, grads []buffers.Host) []float32 {
-		return updated(t, optim.Config{Name: "muon", Options: o}, grads, grads[0].Spec())[0].Data
+	first := Options{Schedule: rate(1), Edition: First}
+	newest := Options{Schedule: rate(1)}
+	muon := func(o Options, grads []buffers.Host) []float32 {
+		return updated(t, Config{Name: "muon", Options: o}, grads, grads[0].Spec())[0].Data
 	}
 	assert.Equal(t, muon(newest, grads), muon(first, outIn))
 	assert.NotEqual(t, muon(newest, grads), muon(newest, outIn))
-	decay := optim.Config{Name: "muon", Parameters: []byte(`{"adam_weight_decay":0.5,"adamw":["w"]}`), Options: first}
-	decay.Options.Numerics = optim.EFormer
+	decay := Config{Name: "muon", Parameters: []byte(`{"adam_weight_decay":0.5,"adamw":["w"]}`), Options: first}
+	decay.Options.Numerics = EFormer
 	ones := []buffers.Host{{Path: "w", Shape: []int{1, 1}, Data: []float32{1}}}
 	tx, err := decay.Build()
 	require.NoError(t, err)
-	twin, err := optim.NewTwin(tx, ones)
+	twin, err := NewTwin(tx, ones)
 	require.NoError(t, err)
 	require.NoError(t, twin.Update([]buffers.Host{{Path: "w", Data: []float32{0}}}))
 	assert.Equal(t, ones[0].Data, twin.Params()[0].Data)
-	plain := optim.Config{Name: "quad", Options: first}
-	assert.Equal(t, updated(t, plain, grads), updated(t, optim.Config{Name: "quad", Options: first, Parameters: still}, grads))
+	plain := Config{Name: "quad", Options: first}
+	assert.Equal(t, updated(t, plain, grads), updated(t, Config{Name: "quad", Options: first, Parameters: still}, grads))
 }

@@ -1,4 +1,4 @@
-package optim_test
+package optim
 
 import (
 	"math"
@@ -12,20 +12,19 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
-	"gputrain/optim"
+	"gputrain/internal/gputest"
 )
 
 // What every registered optimizer promises, each at odd leaves and with several slabs, with the parameters of its row for small leaves.
 
 // registered are the optimizers, without those that single tests register.
 func registered() []string {
-	return slices.DeleteFunc(optim.Names(), func(name string) bool { return strings.HasPrefix(name, "test") })
+	return slices.DeleteFunc(Names(), func(name string) bool { return strings.HasPrefix(name, "test") })
 }
 
 // smallOf are the parameters of an optimizer's row.
 func smallOf(t testing.TB, name string) string {
-	o, err := optim.Find(name)
+	o, err := Find(name)
 	require.NoError(t, err)
 	return o.Small
 }
@@ -55,7 +54,7 @@ func TestEveryOptimizerKeepsTheTree(t *testing.T) {
 	eachOptimizer(t, func(t *testing.T, d *gpu.Device, name string) {
 		r := rand.New(rand.NewPCG(31, 32))
 		for _, dtype := range []buffers.DType{buffers.F32, buffers.BF16} {
-			rig := newRig(t, d, built(t, name, optim.Options{Schedule: rate(0.01), WeightDecay: 0.1}, smallOf(t, name)), randomTree(r, everySpecs, 1), dtype)
+			rig := newRig(t, d, built(t, name, Options{Schedule: rate(0.01), WeightDecay: 0.1}, smallOf(t, name)), randomTree(r, everySpecs, 1), dtype)
 			before := rig.download(rig.params)
 			for range 2 {
 				rig.call(randomTree(r, everySpecs, 0.1))
@@ -80,7 +79,9 @@ func TestEveryOptimizerKeepsTheTree(t *testing.T) {
 func TestEveryOptimizerLeavesParamsAtRateZero(t *testing.T) {
 	eachOptimizer(t, func(t *testing.T, d *gpu.Device, name string) {
 		r := rand.New(rand.NewPCG(33, 34))
-		rig := newRig(t, d, built(t, name, optim.Options{WeightDecay: 0.1}, smallOf(t, name)), randomTree(r, everySpecs, 1), buffers.F32)
+		params := randomTree(r, everySpecs, 1)
+		params[7].Data[3] = float32(math.Copysign(0, -1)) // the sum with an update of +0 would be +0
+		rig := newRig(t, d, built(t, name, Options{WeightDecay: 0.1}, smallOf(t, name)), params, buffers.F32)
 		before := rig.download(rig.params)
 		for range 3 {
 			rig.call(randomTree(r, everySpecs, 0.1))
@@ -93,7 +94,7 @@ func TestEveryOptimizerLeavesParamsAtRateZero(t *testing.T) {
 func TestEveryOptimizerAccumulatesExactly(t *testing.T) {
 	eachOptimizer(t, func(t *testing.T, d *gpu.Device, name string) {
 		r := rand.New(rand.NewPCG(35, 36))
-		options := optim.Options{Schedule: rate(0.01), WeightDecay: 0.1}
+		options := Options{Schedule: rate(0.01), WeightDecay: 0.1}
 		params := randomTree(r, everySpecs, 1)
 		whole := newRig(t, d, built(t, name, options, smallOf(t, name)), params, buffers.F32)
 		options.AccumulationSteps = 2
@@ -125,8 +126,8 @@ func TestEveryOptimizerAccumulatesExactly(t *testing.T) {
 func TestEveryOptimizerIsRestoredInTheMiddleOfAnAccumulation(t *testing.T) {
 	eachOptimizer(t, func(t *testing.T, d *gpu.Device, name string) {
 		clip := 0.5
-		tx := built(t, name, optim.Options{
-			Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 0.1, LearningRateEnd: new(0.0), Steps: 9},
+		tx := built(t, name, Options{
+			Schedule: ScheduleConfig{Type: "linear", LearningRate: 0.1, LearningRateEnd: new(0.0), Steps: 9},
 			ClipGrad: &clip, AccumulationSteps: 2, SkipNonFinite: true,
 		}, smallOf(t, name))
 		r := rand.New(rand.NewPCG(37, 38))
@@ -145,20 +146,27 @@ func TestEveryOptimizerIsRestoredInTheMiddleOfAnAccumulation(t *testing.T) {
 		for tensor, got := range second.tensors() {
 			sameBits(t, []buffers.Host{vector(tensor, want[tensor]...)}, []buffers.Host{vector(tensor, got...)})
 		}
+		assert.Equal(t, first.state.Counts(), second.state.Counts())
+		assert.Equal(t, []int64{4, 1}, []int64{first.state.Counts()["updates"], first.state.Counts()["mini_step"]})
+		assert.Equal(t, first.state.LearningRate(), second.state.LearningRate())
+		assert.InDelta(t, 0.1*(1-3.0/9), first.state.LearningRate(), 1e-15)
 	})
 }
 
 func TestEveryOptimizerSkipsOneNaN(t *testing.T) {
 	eachOptimizer(t, func(t *testing.T, d *gpu.Device, name string) {
 		r := rand.New(rand.NewPCG(39, 40))
-		rig := newRig(t, d, built(t, name, optim.Options{Schedule: rate(0.1), SkipNonFinite: true}, smallOf(t, name)), randomTree(r, everySpecs, 1), buffers.F32)
+		clip := 0.5
+		tx := built(t, name, Options{Schedule: rate(0.1), ClipGrad: &clip, WeightDecay: 0.1, SkipNonFinite: true}, smallOf(t, name))
+		rig := newRig(t, d, tx, randomTree(r, everySpecs, 1), buffers.F32)
 		rig.call(randomTree(r, everySpecs, 1))
 		params, state := rig.download(rig.params), rig.tensors()
 		for leaf := range everySpecs {
 			grads := randomTree(r, everySpecs, 1)
 			if n := len(grads[leaf].Data); n > 0 {
-				grads[leaf].Data[n-1] = float32(math.NaN())
+				grads[leaf].Data[n-1] = float32([]float64{math.NaN(), math.Inf(1), math.Inf(-1)}[leaf%3])
 				rig.call(grads)
+				assert.True(t, rig.statistics().NonFinite)
 				sameBits(t, params, rig.download(rig.params))
 			}
 		}
@@ -167,6 +175,7 @@ func TestEveryOptimizerSkipsOneNaN(t *testing.T) {
 		}
 		assert.Equal(t, uint32(len(everySpecs)-1), rig.statistics().Skipped)
 		rig.call(randomTree(r, everySpecs, 1))
+		assert.False(t, rig.statistics().NonFinite)
 		assert.NotEqual(t, params, rig.download(rig.params), "it goes on")
 	})
 }
@@ -174,9 +183,11 @@ func TestEveryOptimizerSkipsOneNaN(t *testing.T) {
 func TestEveryOptimizerMakesNothingAfterTheSecondStep(t *testing.T) {
 	eachOptimizer(t, func(t *testing.T, d *gpu.Device, name string) {
 		r := rand.New(rand.NewPCG(41, 42))
-		rig := newRig(t, d, built(t, name, optim.Options{Schedule: rate(0.1)}, smallOf(t, name)), randomTree(r, everySpecs, 1), buffers.F32)
+		clip := 1.0
+		tx := built(t, name, Options{Schedule: rate(0.1), ClipGrad: &clip, AccumulationSteps: 2}, smallOf(t, name))
+		rig := newRig(t, d, tx, randomTree(r, everySpecs, 1), buffers.F32)
 		g := randomTree(r, everySpecs, 1)
-		for range 2 {
+		for range 4 {
 			rig.call(g)
 		}
 		before := d.Counters()
@@ -208,7 +219,7 @@ func TestEveryOptimizerConvergesOnAParabola(t *testing.T) {
 	eachOptimizer(t, func(t *testing.T, d *gpu.Device, name string) {
 		const steps = 150
 		reaches(t, []float64{0.3, 0.05}, 1e-2, func(lr float64) (float64, float64) {
-			tx := built(t, name, optim.Options{Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: lr, Steps: steps}}, smallOf(t, name))
+			tx := built(t, name, Options{Schedule: ScheduleConfig{Type: "cosine", LearningRate: lr, Steps: steps}}, smallOf(t, name))
 			r := rand.New(rand.NewPCG(43, 44))
 			specs := []buffers.Spec{{Path: "m", Shape: []int{24, 40}}, {Path: "v", Shape: []int{33}}}
 			rig := newRig(t, d, tx, randomTree(r, specs, 1), buffers.F32)
@@ -244,9 +255,9 @@ func TestEveryOptimizerFollowsRosenbrock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const steps = 1500
 			reaches(t, []float64{0.2, 0.05, 0.01, 0.0003}, 1e-3, func(lr float64) (float64, float64) {
-				tx := built(t, name, optim.Options{Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: lr, Steps: steps}}, smallOf(t, name))
+				tx := built(t, name, Options{Schedule: ScheduleConfig{Type: "cosine", LearningRate: lr, Steps: steps}}, smallOf(t, name))
 				at := []buffers.Host{{Path: "x", Shape: []int{3, 2}, Data: []float32{-1.2, 0, 0.5, -1, 2, 1.5}}, {Path: "y", Shape: []int{3, 2}, Data: []float32{1, 1, -1, 0, 0, 2}}}
-				twin, err := optim.NewTwin(tx, at)
+				twin, err := NewTwin(tx, at)
 				require.NoError(t, err)
 				valley := func() (loss float64, grads []buffers.Host) {
 					p := twin.Params()
@@ -276,14 +287,14 @@ func TestEveryOptimizerFollowsRosenbrock(t *testing.T) {
 func TestKroneckerUpdatesTranspose(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		for _, name := range []string{"quad", "skew"} {
-			tx := built(t, name, optim.Options{Schedule: rate(0.1)}, `{"block_size":32,"damping":0}`)
+			tx := built(t, name, Options{Schedule: rate(0.1)}, `{"block_size":32,"damping":0}`)
 			transposes(t, d, tx, [2]int{29, 21}, 5, 1e-6)
 		}
 	}, small)
 }
 
 // transposes asserts that a transformation makes of the transposes of some gradients, of that shape, the transposed update, within a difference.
-func transposes(t *testing.T, d *gpu.Device, tx optim.Transform, shape [2]int, calls int, within float64) {
+func transposes(t *testing.T, d *gpu.Device, tx Transform, shape [2]int, calls int, within float64) {
 	t.Helper()
 	m, n := shape[0], shape[1]
 	r := rand.New(rand.NewPCG(45, 46))

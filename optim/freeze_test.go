@@ -1,4 +1,4 @@
-package optim_test
+package optim
 
 import (
 	"math/rand/v2"
@@ -11,8 +11,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
-	"gputrain/optim"
+	"gputrain/internal/gputest"
 )
 
 // frozenSpecs are leaves of every kind on both sides.
@@ -48,16 +47,16 @@ func unclipped(t testing.TB, name string) string {
 // nothing to train.
 func TestFrozenLeavesLeaveTheOthersTheirBits(t *testing.T) {
 	eachOptimizer(t, func(t *testing.T, d *gpu.Device, name string) {
-		options := optim.Options{
+		options := Options{
 			Schedule: rate(0.01), WeightDecay: 0.1, SkipNonFinite: true,
-			Rates: []optim.PathRate{{Pattern: "frozen$", Multiplier: 0}, {Pattern: "^w", Multiplier: 0.5}},
+			Rates: []PathRate{{Pattern: "frozen$", Multiplier: 0}, {Pattern: "^w", Multiplier: 0.5}},
 		}
 		r := rand.New(rand.NewPCG(51, 52))
 		all := randomTree(r, frozenSpecs, 1)
 		trained, frozen := split(all)
 		tx := built(t, name, options, unclipped(t, name))
-		whole, part := newRig(t, d, tx, all, buffers.F32), newRig(t, d, optim.Freeze(frozen, tx), trained, buffers.F32)
-		stages := newStages(t, d, optim.Freeze(frozen, tx), trained, []int{0, 0, 2, 0, 2, 0, 0, 2})
+		whole, part := newRig(t, d, tx, all, buffers.F32), newRig(t, d, Freeze(frozen, tx), trained, buffers.F32)
+		stages := newStages(t, d, Freeze(frozen, tx), trained, []int{0, 0, 2, 0, 2, 0, 0, 2})
 		for range 3 {
 			grads := randomTree(r, frozenSpecs, 1)
 			whole.call(grads)
@@ -86,8 +85,8 @@ func TestFreezeCountsOnlyWhatIsTrained(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		all := randomTree(rand.New(rand.NewPCG(53, 54)), frozenSpecs, 1)
 		trained, frozen := split(all)
-		tx := optim.Chain(optim.GlobalNorm(), optim.ScaleByLearningRate(optim.Constant(0.1)))
-		part, alone := newRig(t, d, optim.Freeze(frozen, tx), trained, buffers.F32), newRig(t, d, tx, trained, buffers.F32)
+		tx := Chain(globalNorm(), ScaleByLearningRate(Constant(0.1)))
+		part, alone := newRig(t, d, Freeze(frozen, tx), trained, buffers.F32), newRig(t, d, tx, trained, buffers.F32)
 		part.call(trained)
 		alone.call(trained)
 		assert.Equal(t, alone.statistics(), part.statistics(), "the norm is that of the trained leaves")
@@ -99,12 +98,12 @@ func TestFreezeRefuses(t *testing.T) {
 	d := gpu.Dry(gpu.DefaultLimits())
 	all := randomTree(rand.New(rand.NewPCG(55, 56)), frozenSpecs, 1)
 	_, frozen := split(all)
-	tx := optim.Freeze(frozen, optim.ScaleByLearningRate(optim.Constant(1), optim.PathRate{Pattern: "^a.frozen", Multiplier: 2}))
+	tx := Freeze(frozen, ScaleByLearningRate(Constant(1), PathRate{Pattern: "^a.frozen", Multiplier: 2}))
 	params, err := buffers.Upload(d, "params", all, buffers.F32)
 	require.NoError(t, err)
 	_, err = tx.Init(params)
 	assert.ErrorContains(t, err, `leaf "a.frozen"`)
 	require.NoError(t, tx.Check(slices.Clone(everySpecs)), "a rule may name a frozen leaf")
-	assert.ErrorContains(t, optim.Chain(tx).Check(everySpecs), "inside a chain")
-	assert.ErrorContains(t, optim.Route(optim.MaskMatrices(), tx, tx).Check(everySpecs), "inside a route")
+	assert.ErrorContains(t, Chain(tx).Check(everySpecs), "inside a chain")
+	assert.ErrorContains(t, Route(MaskMatrices(), tx, tx).Check(everySpecs), "inside a route")
 }

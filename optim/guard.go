@@ -28,7 +28,7 @@ func GuardUpdates(g Guard, inner Transform) Transform {
 		return failed("guard_updates", "losses: found %d, wanted 1 or more", g.Losses)
 	}
 	if g.Update {
-		inner.elements = append(inner.elements[:len(inner.elements):len(inner.elements)], GlobalNorm().elements...)
+		inner.elements = append(inner.elements[:len(inner.elements):len(inner.elements)], globalNorm().elements...)
 	}
 	inner.name, inner.guard = "guard_updates("+inner.name+")", g
 	return inner

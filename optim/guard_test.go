@@ -1,4 +1,4 @@
-package optim_test
+package optim
 
 import (
 	"math"
@@ -10,17 +10,16 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
-	"gputrain/optim"
+	"gputrain/internal/gputest"
 )
 
 // guardCall is a call on which something may be wrong.
 type guardCall struct {
 	name   string
-	limits optim.Limits
+	limits Limits
 	losses []float64
 	grad   float64 // added to one element
-	want   optim.Statistics
+	want   Statistics
 }
 
 // guardCalls have norms of the gradient near 18.5, and of the update below 1 (see guardedChains).
@@ -28,37 +27,37 @@ func guardCalls() []guardCall {
 	nan := math.NaN()
 	return []guardCall{
 		{name: "no limits", losses: []float64{2, 3}},
-		{name: "within", limits: optim.Limits{Loss: 5.5, GradNorm: 1e3, UpdateNorm: 1e3}, losses: []float64{2, 3}},
-		{name: "loss", limits: optim.Limits{Loss: 4.5, GradNorm: 1e3}, losses: []float64{2, 3}, want: optim.Statistics{Spikes: optim.SpikeLoss}},
-		{name: "norm", limits: optim.Limits{Loss: 5.5, GradNorm: 1e3}, losses: []float64{2, 3}, grad: 2e3, want: optim.Statistics{Spikes: optim.SpikeGradNorm}},
-		{name: "update", limits: optim.Limits{GradNorm: 1e3, UpdateNorm: 1e-6}, losses: []float64{2, 3}, want: optim.Statistics{Spikes: optim.SpikeUpdateNorm}},
-		{name: "none again", limits: optim.Limits{Loss: math.Inf(1), GradNorm: math.Inf(1), UpdateNorm: math.Inf(1)}, losses: []float64{2e9, 3}},
-		{name: "loss not a number", losses: []float64{2, nan}, want: optim.Statistics{NonFinite: true}},
-		{name: "loss infinite", limits: optim.Limits{Loss: 9}, losses: []float64{math.Inf(1), 1}, want: optim.Statistics{NonFinite: true}},
+		{name: "within", limits: Limits{Loss: 5.5, GradNorm: 1e3, UpdateNorm: 1e3}, losses: []float64{2, 3}},
+		{name: "loss", limits: Limits{Loss: 4.5, GradNorm: 1e3}, losses: []float64{2, 3}, want: Statistics{Spikes: SpikeLoss}},
+		{name: "norm", limits: Limits{Loss: 5.5, GradNorm: 1e3}, losses: []float64{2, 3}, grad: 2e3, want: Statistics{Spikes: SpikeGradNorm}},
+		{name: "update", limits: Limits{GradNorm: 1e3, UpdateNorm: 1e-6}, losses: []float64{2, 3}, want: Statistics{Spikes: SpikeUpdateNorm}},
+		{name: "none again", limits: Limits{Loss: math.Inf(1), GradNorm: math.Inf(1), UpdateNorm: math.Inf(1)}, losses: []float64{2e9, 3}},
+		{name: "loss not a number", losses: []float64{2, nan}, want: Statistics{NonFinite: true}},
+		{name: "loss infinite", limits: Limits{Loss: 9}, losses: []float64{math.Inf(1), 1}, want: Statistics{NonFinite: true}},
 		{
-			name: "gradient not a number", limits: optim.Limits{Loss: 4}, losses: []float64{2, 3}, grad: nan,
-			want: optim.Statistics{NonFinite: true, Spikes: optim.SpikeLoss},
+			name: "gradient not a number", limits: Limits{Loss: 4}, losses: []float64{2, 3}, grad: nan,
+			want: Statistics{NonFinite: true, Spikes: SpikeLoss},
 		},
-		{name: "within again", limits: optim.Limits{Loss: 5.5, GradNorm: 1e3, UpdateNorm: 1e3}, losses: []float64{2, 3}},
+		{name: "within again", limits: Limits{Loss: 5.5, GradNorm: 1e3, UpdateNorm: 1e3}, losses: []float64{2, 3}},
 	}
 }
 
 // guardedChains end in updates of small norm, one after an operator.
-func guardedChains() map[string]optim.Transform {
-	rate := optim.ScaleByLearningRate(optim.Constant(1e-4))
-	factored := optim.ScaleByFactoredRMS(optim.FactoredRMSOptions{DecayRate: 0.8, MinDimSizeToFactor: 16, Eps: 1e-30})
-	return map[string]optim.Transform{
-		"adam":             optim.Chain(optim.ClipByGlobalNorm(3), adam(func(*optim.Adam) {}), rate),
-		"behind operators": optim.Chain(optim.Trace(0.9, false), factored, optim.Trace(0.5, true), rate),
+func guardedChains() map[string]Transform {
+	rate := ScaleByLearningRate(Constant(1e-4))
+	factored := ScaleByFactoredRMS(FactoredRMSOptions{DecayRate: 0.8, MinDimSizeToFactor: 16, Eps: 1e-30})
+	return map[string]Transform{
+		"adam":             Chain(ClipByGlobalNorm(3), adam(func(*Adam) {}), rate),
+		"behind operators": Chain(Trace(0.9, false), factored, Trace(0.5, true), rate),
 	}
 }
 
-func guard(tx optim.Transform) optim.Transform {
-	return optim.GuardUpdates(optim.Guard{Losses: 2, Update: true}, optim.SkipNonFinite(tx))
+func guard(tx Transform) Transform {
+	return GuardUpdates(Guard{Losses: 2, Update: true}, SkipNonFinite(tx))
 }
 
 // losses are put where an update finds them.
-func setLosses(t testing.TB, s *optim.State, dev *gpu.Device, losses []float64) {
+func setLosses(t testing.TB, s *State, dev *gpu.Device, losses []float64) {
 	raw := make([]byte, 0, 8)
 	for _, l := range losses {
 		raw = append(raw, f32Bytes(float32(l))...)
@@ -84,7 +83,7 @@ func TestGuardFollowsTheTwin(t *testing.T) {
 				r := rand.New(rand.NewPCG(7, 7))
 				params := randomTree(r, oddSpecs, 1)
 				dev := newRig(t, d, guard(chain), params, buffers.F32)
-				twin, err := optim.NewTwin(guard(chain), params)
+				twin, err := NewTwin(guard(chain), params)
 				require.NoError(t, err)
 				left := uint32(0)
 				for _, c := range guardCalls() {
@@ -95,13 +94,13 @@ func TestGuardFollowsTheTwin(t *testing.T) {
 					before := dev.download(dev.params)
 					dev.call(grads)
 					require.NoError(t, twin.Update(grads))
-					if c.want != (optim.Statistics{}) {
+					if c.want != (Statistics{}) {
 						left++
 						sameBits(t, before, dev.download(dev.params))
 					} else {
 						assert.NotEqual(t, before, dev.download(dev.params), c.name)
 					}
-					for _, got := range []optim.Statistics{dev.statistics(), twin.Statistics()} {
+					for _, got := range []Statistics{dev.statistics(), twin.Statistics()} {
 						assert.Equal(t, c.want.NonFinite, got.NonFinite, c.name)
 						assert.Equal(t, c.want.Spikes, got.Spikes, c.name)
 						assert.Equal(t, left, got.Skipped, c.name)
@@ -132,9 +131,9 @@ func TestNormOfAnUpdate(t *testing.T) {
 				sum += float64(v) * float64(v)
 			}
 		}
-		raw := make([]byte, optim.StatisticsBytes)
+		raw := make([]byte, StatisticsBytes)
 		require.NoError(t, d.Read(t.Context(), raw, dev.state.UpdateStatistics()))
-		got, err := optim.ParseStatistics(raw)
+		got, err := ParseStatistics(raw)
 		require.NoError(t, err)
 		assert.InEpsilon(t, math.Sqrt(sum), float64(got.Norm), 1e-5)
 	}, small)
@@ -163,15 +162,15 @@ func TestGuardedStagesAreTheWhole(t *testing.T) {
 
 func TestGuardRefuses(t *testing.T) {
 	specs := []buffers.Spec{{Path: "w", Shape: []int{3}}}
-	skip := optim.SkipNonFinite(optim.Scale(1))
-	for want, tx := range map[string]optim.Transform{
-		"found scale, wanted skip_non_finite(...)":                   optim.GuardUpdates(optim.Guard{Losses: 1}, optim.Scale(1)),
-		"losses: found 0, wanted 1 or more":                          optim.GuardUpdates(optim.Guard{}, skip),
-		"found guard_updates(skip_non_finite(scale)), wanted skip_n": optim.GuardUpdates(optim.Guard{Losses: 1}, optim.GuardUpdates(optim.Guard{Losses: 1}, skip)),
-		"found accumulate(skip_non_finite(scale)), wanted skip_non_": optim.GuardUpdates(optim.Guard{Losses: 1}, optim.Accumulate(2, skip)),
+	skip := SkipNonFinite(Scale(1))
+	for want, tx := range map[string]Transform{
+		"found scale, wanted skip_non_finite(...)":                   GuardUpdates(Guard{Losses: 1}, Scale(1)),
+		"losses: found 0, wanted 1 or more":                          GuardUpdates(Guard{}, skip),
+		"found guard_updates(skip_non_finite(scale)), wanted skip_n": GuardUpdates(Guard{Losses: 1}, GuardUpdates(Guard{Losses: 1}, skip)),
+		"found accumulate(skip_non_finite(scale)), wanted skip_non_": GuardUpdates(Guard{Losses: 1}, Accumulate(2, skip)),
 	} {
 		assert.ErrorContains(t, tx.Check(specs), want)
 	}
-	assert.NoError(t, optim.Accumulate(2, optim.GuardUpdates(optim.Guard{Losses: 1}, skip)).Check(specs))
-	assert.Equal(t, "loss, update norm", (optim.SpikeLoss | optim.SpikeUpdateNorm).String())
+	assert.NoError(t, Accumulate(2, GuardUpdates(Guard{Losses: 1}, skip)).Check(specs))
+	assert.Equal(t, "loss, update norm", (SpikeLoss | SpikeUpdateNorm).String())
 }

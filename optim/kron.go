@@ -102,7 +102,7 @@ func scaleByKron(method kron.Method, c Kron, o Options) Transform {
 		parts = append(parts, round())
 	}
 	if c.NormalizeGrads {
-		parts = append(parts, NormalizeByLeaf(1e-6))
+		parts = append(parts, normalizeByLeaf(1e-6))
 	}
 	parts = append(parts, Operate("precondition", kronOperator{config, c.Refresh, c.ScannedLayers}), ClipByLeafRMS(1.1))
 	if c.LRStyle != "none" {

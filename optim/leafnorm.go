@@ -2,10 +2,10 @@ package optim
 
 import "math"
 
-// NormalizeByLeaf divides the update of each leaf by its norm:
+// normalizeByLeaf divides the update of each leaf by its norm:
 //
 //	u <- u / (|u| + eps)
-func NormalizeByLeaf(eps float64) Transform {
+func normalizeByLeaf(eps float64) Transform {
 	if !(eps > 0) {
 		return failed("normalize_by_leaf", "eps: found %g, wanted more than 0", eps)
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"gputrain/buffers"
-	"gputrain/buffers/array"
+	"gputrain/internal/nf4"
 )
 
 // A slot in eight bits has a code for each element: of the level that is nearest to the element over the largest magnitude of its block. Blocks and
@@ -17,7 +17,7 @@ const (
 	codeFLOPs = 70   // operations of shared/dynamic8.wgsl a number: 30 to read it, 40 to write it
 )
 
-// levels are the numbers of [-1, 1] that codes stand for, ascending: array.DynamicMap. -1 is none of them.
+// levels are the numbers of [-1, 1] that codes stand for, ascending: nf4.Map, or nf4.Unsigned. -1 is none of them.
 type levels [256]float32
 
 // code is that of the nearest level; halfway between two it is the one farther from 0. Twin of dynamic8_signed and dynamic8_unsigned.
@@ -65,7 +65,12 @@ func (l *levels) encode(x []float64) (c coded) {
 // inCodes tells whether a slot keeps a leaf in codes.
 func (s Slot) inCodes(l buffers.Leaf) bool { return s.DType == buffers.U8 && l.Elements() >= codeLeast }
 
-func (s Slot) levels() *levels { return (*levels)(array.DynamicMap(s.Unsigned)) }
+func (s Slot) levels() *levels {
+	if s.Unsigned {
+		return (*levels)(&nf4.Unsigned)
+	}
+	return (*levels)(&nf4.Map)
+}
 
 // hosts are codes and maxima as tensors of a checkpoint have them.
 func (c coded) hosts(name string, shape []int) []buffers.Host {

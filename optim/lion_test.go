@@ -1,4 +1,4 @@
-package optim_test
+package optim
 
 import (
 	"math"
@@ -10,12 +10,11 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
-	"gputrain/optim"
+	"gputrain/internal/gputest"
 )
 
 func TestLionByHand(t *testing.T) {
-	lion := optim.ScaleByLion(optim.Lion{B1: 0.5, B2: 0.75}, optim.Stable)
+	lion := ScaleByLion(Lion{B1: 0.5, B2: 0.75}, Stable)
 	for name, c := range map[string]struct {
 		grads []float32
 		want  float32 // of a param that began at 10
@@ -38,30 +37,30 @@ func TestLionByHand(t *testing.T) {
 func TestLionHasNoHiddenDecay(t *testing.T) {
 	params := []buffers.Host{vector("a", 10), vector("b", 10)}
 	zero := []buffers.Host{vector("a", 0), vector("b", 0)}
-	run := func(o optim.Options) (a, b float32) {
+	run := func(o Options) (a, b float32) {
 		o.Schedule = rate(0.5)
-		twin, err := optim.NewTwin(built(t, "lion", o, ""), params)
+		twin, err := NewTwin(built(t, "lion", o, ""), params)
 		require.NoError(t, err)
 		require.NoError(t, twin.Update(zero))
 		return twin.Params()[0].Data[0], twin.Params()[1].Data[0]
 	}
-	only := optim.MaskPatterns("a")
-	a, b := run(optim.Options{})
+	only := MaskPatterns("a")
+	a, b := run(Options{})
 	assert.Equal(t, [2]float32{10, 10}, [2]float32{a, b})
-	a, b = run(optim.Options{WeightDecay: 0.2, WeightDecayMask: only})
+	a, b = run(Options{WeightDecay: 0.2, WeightDecayMask: only})
 	assert.Equal(t, [2]float32{9, 10}, [2]float32{a, b})
-	a, b = run(optim.Options{WeightDecay: 0.2, WeightDecayMask: only, Numerics: optim.EFormer})
+	a, b = run(Options{WeightDecay: 0.2, WeightDecayMask: only, Numerics: EFormer})
 	assert.InDeltaSlice(t, []float32{9 - 0.005, 10 - 0.005}, []float32{a, b}, 1e-6)
 }
 
 // Gradients of few bits make every sum exact, so that signs are the same on both sides, even for exact zeros.
 func TestLionFollowsTheTwin(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		tx := optim.Chain(optim.ScaleByLion(optim.Lion{B1: 0.5, B2: 0.75}, optim.Stable), optim.ScaleByLearningRate(optim.Constant(0.125)))
+		tx := Chain(ScaleByLion(Lion{B1: 0.5, B2: 0.75}, Stable), ScaleByLearningRate(Constant(0.125)))
 		r := rand.New(rand.NewPCG(31, 32))
 		params := randomTree(r, oddSpecs, 1)
 		dev := newRig(t, d, tx, params, buffers.F32)
-		twin, err := optim.NewTwin(tx, params)
+		twin, err := NewTwin(tx, params)
 		require.NoError(t, err)
 		zeros := 0
 		for range 4 {
@@ -92,12 +91,12 @@ func TestLionFollowsTheTwin(t *testing.T) {
 // A bf16 moment is rounded at random in stable numerics and to nearest in eformer's, which rounds the decays and products as well.
 func TestLionBF16Moment(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		run := func(n optim.Numerics) (got, want []float32) {
-			tx := optim.ScaleByLion(optim.Lion{B1: 0.9, B2: 0.99, MuDType: "bf16"}, n)
+		run := func(n Numerics) (got, want []float32) {
+			tx := ScaleByLion(Lion{B1: 0.9, B2: 0.99, MuDType: "bf16"}, n)
 			r := rand.New(rand.NewPCG(33, 34))
 			start := randomTree(r, oddSpecs, 1)
 			dev := newRig(t, d, tx, start, buffers.F32)
-			twin, err := optim.NewTwin(tx, start)
+			twin, err := NewTwin(tx, start)
 			require.NoError(t, err)
 			for range 3 {
 				grads := randomTree(r, oddSpecs, 1)
@@ -111,7 +110,7 @@ func TestLionBF16Moment(t *testing.T) {
 			}
 			return dev.tensors()["mu/w.split"], want
 		}
-		for _, n := range []optim.Numerics{optim.Stable, optim.EFormer} {
+		for _, n := range []Numerics{Stable, EFormer} {
 			got, want := run(n)
 			require.NotEmpty(t, want)
 			differing := 0
@@ -126,13 +125,13 @@ func TestLionBF16Moment(t *testing.T) {
 		}
 	}, small)
 	// With b2 = 0.99, eformer multiplies by the nearest bf16, 0.98828125; the moment of constant gradients ends at (1-b2)/(1-0.98828125).
-	moment := func(n optim.Numerics) float32 {
-		tx := optim.ScaleByLion(optim.Lion{B1: 0.9, B2: 0.99, MuDType: "bf16"}, n)
+	moment := func(n Numerics) float32 {
+		tx := ScaleByLion(Lion{B1: 0.9, B2: 0.99, MuDType: "bf16"}, n)
 		ones := make([]float32, 256)
 		for i := range ones {
 			ones[i] = 1
 		}
-		twin, err := optim.NewTwin(tx, []buffers.Host{vector("w", ones...)})
+		twin, err := NewTwin(tx, []buffers.Host{vector("w", ones...)})
 		require.NoError(t, err)
 		sum := float32(0)
 		for range 1000 {
@@ -143,6 +142,6 @@ func TestLionBF16Moment(t *testing.T) {
 		}
 		return sum
 	}
-	assert.InDelta(t, 1, moment(optim.Stable), 0.01)
-	assert.Less(t, moment(optim.EFormer), float32(0.9))
+	assert.InDelta(t, 1, moment(Stable), 0.01)
+	assert.Less(t, moment(EFormer), float32(0.9))
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"gputrain/buffers"
-	"gputrain/buffers/array"
+	"gputrain/internal/embeddings"
 )
 
 func init() {
@@ -21,7 +21,7 @@ func init() {
 
 const inOutText = "every matrix is taken for [inputs, outputs]"
 
-// muon are the parameters of optax.contrib.muon, with its names and defaults; see ScaleByMuon for the equations.
+// muon are the parameters of optax.contrib.muon, with its names and defaults; see scaleByMuon for the equations.
 type muon struct {
 	NSCoeffs        [3]float64 `json:"ns_coeffs" default:"[3.4445,-4.775,2.0315]" doc:"coefficients of the Newton-Schulz step: a X + (b A + c A²) X with A = X Xᵀ"`
 	NSSteps         int        `json:"ns_steps" default:"5" doc:"Newton-Schulz steps"`
@@ -42,7 +42,7 @@ type muon struct {
 
 // Transform is chain(route(scale_by_muon, scale_by_adam), decays inside, scale_by_learning_rate): leaves of two
 // dimensions go to Muon, except the leaves that the patterns name. Without patterns, these are the leaves of
-// array.IsEmbedding, for which an orthogonal update is too much.
+// embeddings.Has, for which an orthogonal update is too much.
 func (c *muon) Transform(lr Schedule, o Options) (Transform, error) {
 	if err := o.oneDecay(max(c.WeightDecay, c.AdamWeightDecay)); err != nil {
 		return Transform{}, err
@@ -54,7 +54,7 @@ func (c *muon) Transform(lr Schedule, o Options) (Transform, error) {
 	adam := renamed(ScaleByAdam(Adam{
 		B1: c.AdamB1, B2: c.AdamB2, Eps: c.Eps, EpsRoot: c.AdamEpsRoot, MuDType: c.MuDType, Nesterov: c.Nesterov,
 	}, o.Numerics), map[string]string{"mu": "adam_mu", "nu": "adam_nu"})
-	matrices := ScaleByMuon(MuonOptions{
+	matrices := scaleByMuon(muonOptions{
 		Coefficients: c.NSCoeffs, Steps: c.NSSteps, Beta: c.Beta, Eps: c.Eps, MuDType: storage(c.MuDType), Nesterov: c.Nesterov, Adaptive: c.Adaptive,
 		ConsistentRMS: c.ConsistentRMS, Numerics: o.Numerics, inOut: o.Edition == First,
 	})
@@ -75,7 +75,7 @@ func (c *muon) chooses(n Numerics) func(buffers.Leaf) bool {
 		expressions = append(expressions, regexp.MustCompile(p))
 	}
 	return func(l buffers.Leaf) bool {
-		if c.AdamW == nil && n.rules().muonSparesTables && array.IsEmbedding(l.Path) {
+		if c.AdamW == nil && n.rules().muonSparesTables && embeddings.Has(l.Path) {
 			return false
 		}
 		return len(l.Shape) == 2 && !slices.ContainsFunc(expressions, func(e *regexp.Regexp) bool { return e.MatchString(l.Path) })

@@ -7,8 +7,8 @@ import (
 	"gputrain/buffers"
 )
 
-// MuonOptions are the parameters of ScaleByMuon. A ConsistentRMS of 0 is off.
-type MuonOptions struct {
+// muonOptions are the parameters of scaleByMuon. A ConsistentRMS of 0 is off.
+type muonOptions struct {
 	Coefficients       [3]float64 // a, b, c
 	Steps              int
 	Beta, Eps          float64
@@ -20,7 +20,7 @@ type MuonOptions struct {
 	inOut bool // whatever leaves say, they are [inputs, outputs]
 }
 
-// ScaleByMuon is optax.contrib.scale_by_muon and scale_by_shape, for leaves of two dimensions only; Route sends it those. With n the number
+// scaleByMuon is optax.contrib.scale_by_muon and scale_by_shape, for leaves of two dimensions only; Route sends it those. With n the number
 // of this update, from 1:
 //
 //	mu <- (1-beta) u + beta mu
@@ -32,7 +32,7 @@ type MuonOptions struct {
 //
 // mu is rounded to MuDType only after its use: stochastically in Stable; in EFormer to nearest even, and beta and its product with mu are
 // rounded as well. Rows are inputs, and columns outputs, unless the leaf says otherwise (buffers.Spec.OutIn). State: "mu".
-func ScaleByMuon(o MuonOptions) Transform {
+func scaleByMuon(o muonOptions) Transform {
 	const name = "scale_by_muon"
 	if err := o.validate(); err != nil {
 		return failed(name, "%w", err)
@@ -42,7 +42,7 @@ func ScaleByMuon(o MuonOptions) Transform {
 	return t
 }
 
-func (o MuonOptions) validate() error {
+func (o muonOptions) validate() error {
 	for _, x := range o.Coefficients {
 		if math.IsNaN(x) || math.IsInf(x, 0) {
 			return fmt.Errorf("ns_coeffs: found %v, wanted finite numbers", o.Coefficients)
@@ -58,7 +58,7 @@ func (o MuonOptions) validate() error {
 }
 
 // momentum is the element before the operator.
-func (o MuonOptions) momentum() Transform {
+func (o muonOptions) momentum() Transform {
 	correction := func(ahead int64) func(int64) float64 {
 		return func(t int64) float64 { return 1 - math.Pow(o.Beta, float64(t+1+ahead)) }
 	}
@@ -85,7 +85,7 @@ func (o MuonOptions) momentum() Transform {
 }
 
 // shape is the element after the operator.
-func (o MuonOptions) shape() Transform {
+func (o muonOptions) shape() Transform {
 	return Elementwise(Element{
 		Name: "scale_by_shape", FLOPs: 1,
 		columns: []column{{"factor", func(leaves []buffers.Leaf, _ []string) ([]float32, error) {

@@ -1,4 +1,4 @@
-package optim_test
+package optim
 
 import (
 	"math"
@@ -9,10 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/buffers/array"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
-	"gputrain/optim"
+	"gputrain/internal/embeddings"
+	"gputrain/internal/gputest"
 )
 
 // muonSpecs are matrices that share a stack, lying and standing, with zeros around and without; with parts in several slabs; more than a
@@ -38,13 +37,13 @@ var muonSpecs = []buffers.Spec{
 }
 
 func TestMuonFollowsTheTwin(t *testing.T) {
-	schedule := optim.ScheduleConfig{Type: "cosine", LearningRate: 0.02, Steps: 8, WarmupSteps: 2}
+	schedule := ScheduleConfig{Type: "cosine", LearningRate: 0.02, Steps: 8, WarmupSteps: 2}
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		for name, tx := range map[string]optim.Transform{
-			"defaults": built(t, "muon", optim.Options{Schedule: schedule, SkipNonFinite: true}, `{}`),
-			"adaptive": built(t, "muon", optim.Options{Schedule: schedule, AccumulationSteps: 2},
+		for name, tx := range map[string]Transform{
+			"defaults": built(t, "muon", Options{Schedule: schedule, SkipNonFinite: true}, `{}`),
+			"adaptive": built(t, "muon", Options{Schedule: schedule, AccumulationSteps: 2},
 				`{"adaptive":true,"nesterov":false,"ns_steps":4,"weight_decay":0.1,"weight_decay_mask":["^c"],"adamw":["lying"]}`),
-			"consistent": built(t, "muon", optim.Options{Schedule: schedule, Numerics: optim.EFormer}, `{"consistent_rms":0.2,"ns_steps":1}`),
+			"consistent": built(t, "muon", Options{Schedule: schedule, Numerics: EFormer}, `{"consistent_rms":0.2,"ns_steps":1}`),
 		} {
 			// Five steps magnify what is lost in the norm by 3.4445^5 = 485 at most, of some 2^-24 a product of 260 terms.
 			t.Run(name, func(t *testing.T) { followTwin(t, d, tx, muonSpecs, 4, 2e-4) })
@@ -54,7 +53,7 @@ func TestMuonFollowsTheTwin(t *testing.T) {
 
 // The steps act on each singular value by itself, and the singular values of a diagonal matrix stand on its diagonal.
 func TestMuonByHand(t *testing.T) {
-	o := optim.MuonOptions{Coefficients: [3]float64{3.4445, -4.775, 2.0315}, Steps: 5, Beta: 0.9, Eps: 1e-8}
+	o := muonOptions{Coefficients: [3]float64{3.4445, -4.775, 2.0315}, Steps: 5, Beta: 0.9, Eps: 1e-8}
 	step := func(s float64) float64 {
 		s /= math.Sqrt(14)
 		for range 5 {
@@ -62,9 +61,9 @@ func TestMuonByHand(t *testing.T) {
 		}
 		return s
 	}
-	run := func(o optim.MuonOptions, rows, cols int, grads ...[]float32) []float32 {
+	run := func(o muonOptions, rows, cols int, grads ...[]float32) []float32 {
 		h := buffers.Host{Path: "m", Shape: []int{rows, cols}, Data: make([]float32, rows*cols)}
-		twin, err := optim.NewTwin(optim.ScaleByMuon(o), []buffers.Host{h})
+		twin, err := NewTwin(scaleByMuon(o), []buffers.Host{h})
 		require.NoError(t, err)
 		for _, g := range grads {
 			require.NoError(t, twin.Update([]buffers.Host{{Path: "m", Data: g}}))
@@ -93,7 +92,7 @@ func TestMuonByHand(t *testing.T) {
 	for _, says := range []string{"tree", "model"} {
 		for shape, factor := range map[[2]int]float64{{1, 3}: 1, {3, 1}: math.Sqrt(3)} {
 			h := buffers.Host{Path: "m", Shape: shape[:], OutIn: says == "tree", Data: make([]float32, 3)}
-			twin, err := optim.NewTwin(optim.ScaleByMuon(o), []buffers.Host{h}, buffers.Spec{Path: "m", Shape: shape[:], OutIn: says == "model"})
+			twin, err := NewTwin(scaleByMuon(o), []buffers.Host{h}, buffers.Spec{Path: "m", Shape: shape[:], OutIn: says == "model"})
 			require.NoError(t, err)
 			require.NoError(t, twin.Update([]buffers.Host{{Path: "m", Data: []float32{1, 2, 3}}}))
 			assert.InDelta(t, lone/math.Sqrt(14)*factor, twin.Params()[0].Data[0], 1e-6, "%v, as the %s says", shape, says)
@@ -117,7 +116,7 @@ func factorOfFirst(beta float64) float64 { return beta*(1-beta)/(1-beta*beta) + 
 
 // The names that package model would register.
 func init() {
-	array.RegisterEmbeddings("wte.weight", "wpe.weight", "model.embed_tokens.weight", "lm_head.weight")
+	embeddings.Register("wte.weight", "wpe.weight", "model.embed_tokens.weight", "lm_head.weight")
 }
 
 // What goes where: leaves of two dimensions to Muon, but embeddings and head in stable numerics, or what the patterns say.
@@ -129,8 +128,8 @@ func TestMuonRoutes(t *testing.T) {
 	} {
 		params = append(params, buffers.Host{Path: path, Shape: shape, Data: make([]float32, buffers.Leaf{Shape: shape}.Elements())})
 	}
-	routed := func(n optim.Numerics, parameters string) (muon, adam []string) {
-		twin, err := optim.NewTwin(built(t, "muon", optim.Options{Numerics: n}, parameters), params)
+	routed := func(n Numerics, parameters string) (muon, adam []string) {
+		twin, err := NewTwin(built(t, "muon", Options{Numerics: n}, parameters), params)
 		require.NoError(t, err)
 		for _, h := range twin.State("mu") {
 			muon = append(muon, h.Path)
@@ -141,15 +140,15 @@ func TestMuonRoutes(t *testing.T) {
 		assert.Len(t, twin.State("adam_nu"), len(adam))
 		return muon, adam
 	}
-	muon, adam := routed(optim.Stable, `{}`)
+	muon, adam := routed(Stable, `{}`)
 	assert.Equal(t, []string{"h.0.attn.weight", "mywte.weight"}, muon)
 	assert.Equal(t, []string{"conv", "h.0.bias", "lm_head.weight", "model.embed_tokens.weight", "wpe.weight", "wte.weight"}, adam)
-	muon, adam = routed(optim.EFormer, `{}`)
+	muon, adam = routed(EFormer, `{}`)
 	assert.Len(t, muon, 6)
 	assert.Equal(t, []string{"conv", "h.0.bias"}, adam)
-	muon, _ = routed(optim.Stable, `{"adamw":[]}`)
+	muon, _ = routed(Stable, `{"adamw":[]}`)
 	assert.Len(t, muon, 6)
-	for _, n := range []optim.Numerics{optim.Stable, optim.EFormer} {
+	for _, n := range []Numerics{Stable, EFormer} {
 		_, adam = routed(n, `{"adamw":["attn"]}`)
 		assert.Equal(t, []string{"conv", "h.0.attn.weight", "h.0.bias"}, adam)
 	}
@@ -157,44 +156,44 @@ func TestMuonRoutes(t *testing.T) {
 		`adamw: pattern "atn": matches none of the 8 paths`: `{"adamw":["atn"]}`,
 		`mask: pattern "x": matches none`:                   `{"weight_decay":0.1,"weight_decay_mask":["x"]}`,
 	} {
-		_, err := optim.NewTwin(built(t, "muon", optim.Options{}, parameters), params)
+		_, err := NewTwin(built(t, "muon", Options{}, parameters), params)
 		assert.ErrorContains(t, err, want)
 	}
-	_, err := optim.NewTwin(optim.ScaleByMuon(optim.MuonOptions{Steps: 1, Eps: 1e-8}), params)
+	_, err := NewTwin(scaleByMuon(muonOptions{Steps: 1, Eps: 1e-8}), params)
 	assert.ErrorContains(t, err, `leaf "conv": shape [2 2 2], wanted two dimensions`)
 }
 
 // AdamW's decay inside is honoured in stable numerics; eformer's drop it, so there it is refused.
 func TestMuonDecays(t *testing.T) {
 	params := []buffers.Host{{Path: "m", Shape: []int{2, 2}, Data: []float32{8, 8, 8, 8}}, {Path: "n", Shape: []int{1, 1}, Data: []float32{8}}, vector("v", 8)}
-	run := func(n optim.Numerics, o optim.Options, parameters string) []float32 {
+	run := func(n Numerics, o Options, parameters string) []float32 {
 		o.Schedule, o.Numerics = rate(0.5), n
-		twin, err := optim.NewTwin(built(t, "muon", o, parameters), params)
+		twin, err := NewTwin(built(t, "muon", o, parameters), params)
 		require.NoError(t, err)
 		require.NoError(t, twin.Update([]buffers.Host{{Path: "m", Data: make([]float32, 4)}, {Path: "n", Data: make([]float32, 1)}, vector("v", 0)}))
 		p := twin.Params()
 		return []float32{p[0].Data[0], p[1].Data[0], p[2].Data[0]}
 	}
-	only := optim.Options{WeightDecayMask: optim.MaskPatterns("m")}
-	for _, n := range []optim.Numerics{optim.Stable, optim.EFormer} {
-		assert.Equal(t, []float32{8, 8, 8}, run(n, optim.Options{}, `{}`))
-		assert.Equal(t, []float32{6, 6, 8}, run(n, optim.Options{}, `{"weight_decay":0.5}`), "matrices alone")
+	only := Options{WeightDecayMask: MaskPatterns("m")}
+	for _, n := range []Numerics{Stable, EFormer} {
+		assert.Equal(t, []float32{8, 8, 8}, run(n, Options{}, `{}`))
+		assert.Equal(t, []float32{6, 6, 8}, run(n, Options{}, `{"weight_decay":0.5}`), "matrices alone")
 		assert.Equal(t, []float32{8, 6, 8}, run(n, only, `{"weight_decay":0.5,"weight_decay_mask":{"m":false,"n":true,"v":true}}`))
-		assert.Equal(t, []float32{6, 6, 6}, run(n, optim.Options{WeightDecay: 0.5}, `{}`))
+		assert.Equal(t, []float32{6, 6, 6}, run(n, Options{WeightDecay: 0.5}, `{}`))
 	}
-	assert.Equal(t, []float32{6, 8, 8}, run(optim.Stable, only, `{"weight_decay":0.5}`))
-	assert.Equal(t, []float32{6, 6, 8}, run(optim.EFormer, only, `{"weight_decay":0.5}`), "its builder knows no other mask")
-	assert.Equal(t, []float32{8, 8, 6}, run(optim.Stable, optim.Options{}, `{"adam_weight_decay":0.5}`))
-	_, err := optim.Build("muon", optim.Options{Numerics: optim.EFormer}, []byte(`{"adam_weight_decay":0.5}`))
+	assert.Equal(t, []float32{6, 8, 8}, run(Stable, only, `{"weight_decay":0.5}`))
+	assert.Equal(t, []float32{6, 6, 8}, run(EFormer, only, `{"weight_decay":0.5}`), "its builder knows no other mask")
+	assert.Equal(t, []float32{8, 8, 6}, run(Stable, Options{}, `{"adam_weight_decay":0.5}`))
+	_, err := Build("muon", Options{Numerics: EFormer}, []byte(`{"adam_weight_decay":0.5}`))
 	assert.ErrorContains(t, err, "adam_weight_decay: found 0.5, wanted 0")
-	_, err = optim.Build("muon", optim.Options{WeightDecay: 0.1}, []byte(`{"adam_weight_decay":0.5}`))
+	_, err = Build("muon", Options{WeightDecay: 0.1}, []byte(`{"adam_weight_decay":0.5}`))
 	assert.ErrorContains(t, err, "wanted one")
 }
 
 // The transposed gradient gives the transposed update, where the shape's factor is the same for both.
 func TestMuonTransposes(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		tx := optim.ScaleByMuon(optim.MuonOptions{Coefficients: [3]float64{3.4445, -4.775, 2.0315}, Steps: 5, Beta: 0.95, Eps: 1e-8, Nesterov: true, ConsistentRMS: 1})
+		tx := scaleByMuon(muonOptions{Coefficients: [3]float64{3.4445, -4.775, 2.0315}, Steps: 5, Beta: 0.95, Eps: 1e-8, Nesterov: true, ConsistentRMS: 1})
 		// The same bits except for the norm, whose terms are in another order; it goes in with a power of 485.
 		transposes(t, d, tx, [2]int{23, 41}, 2, 1e-4)
 	}, small)
@@ -203,7 +202,7 @@ func TestMuonTransposes(t *testing.T) {
 // Of a gradient of zeros comes zero, and one as small as eps is not brought to the norm of 1; others in the stack do not mind.
 func TestMuonOfSmallGradients(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		tx := built(t, "muon", optim.Options{Schedule: rate(0.1)}, `{"ns_steps":1,"eps":1e-4}`)
+		tx := built(t, "muon", Options{Schedule: rate(0.1)}, `{"ns_steps":1,"eps":1e-4}`)
 		var params, grads []buffers.Host
 		for i, size := range []float32{0, 3e-5, 1} {
 			h := buffers.Host{Path: string(rune('a' + i)), Shape: []int{3, 4}, Data: make([]float32, 12)}
@@ -215,7 +214,7 @@ func TestMuonOfSmallGradients(t *testing.T) {
 			grads = append(grads, h)
 		}
 		dev := newRig(t, d, tx, params, buffers.F32)
-		twin, err := optim.NewTwin(tx, params)
+		twin, err := NewTwin(tx, params)
 		require.NoError(t, err)
 		dev.call(grads)
 		require.NoError(t, twin.Update(grads))
@@ -234,8 +233,8 @@ func TestMuonDispatches(t *testing.T) {
 		for i := range leaves {
 			specs = append(specs, buffers.Spec{Path: string(rune('a' + i)), Shape: shapes[i%len(shapes)]})
 		}
-		tx := built(t, "muon", optim.Options{Schedule: rate(0.1)}, `{}`)
-		return newRig(t, d, tx, randomTree(rand.New(rand.NewPCG(1, 1)), specs, 1), buffers.F32).programs[optim.Emit].Dispatches()
+		tx := built(t, "muon", Options{Schedule: rate(0.1)}, `{}`)
+		return newRig(t, d, tx, randomTree(rand.New(rand.NewPCG(1, 1)), specs, 1), buffers.F32).programs[Emit].Dispatches()
 	}
 	const around, steps, small = 2, 4 + 5*3, 4 + 2 + 5*2 + 4*2 + 4
 	assert.Equal(t, around+steps, count(1, []int{64, 64}))
@@ -248,7 +247,7 @@ func TestMuonDispatches(t *testing.T) {
 // squares, must not make something of it.
 func TestMuonOfLowRank(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		tx := built(t, "muon", optim.Options{Schedule: rate(1)}, `{}`)
+		tx := built(t, "muon", Options{Schedule: rate(1)}, `{}`)
 		r := rand.New(rand.NewPCG(61, 62))
 		const rows, cols, rank = 48, 160, 3
 		params := []buffers.Host{{Path: "w", Shape: []int{rows, cols}, Data: make([]float32, rows*cols)}}
@@ -263,7 +262,7 @@ func TestMuonOfLowRank(t *testing.T) {
 				}
 			}
 			dev := newRig(t, d, tx, params, buffers.F32)
-			twin, err := optim.NewTwin(tx, params)
+			twin, err := NewTwin(tx, params)
 			require.NoError(t, err)
 			dev.call(grads)
 			require.NoError(t, twin.Update(grads))

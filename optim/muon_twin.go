@@ -7,8 +7,8 @@ import (
 	"gputrain/buffers"
 )
 
-// orthogonal is the operator of ScaleByMuon: Newton-Schulz steps on each leaf, a matrix. It has no state.
-type orthogonal struct{ MuonOptions }
+// orthogonal is the operator of scaleByMuon: Newton-Schulz steps on each leaf, a matrix. It has no state.
+type orthogonal struct{ muonOptions }
 
 // muonSide is the side of the square matrices whose operations are shown as the cost.
 const muonSide = 768

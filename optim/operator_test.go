@@ -11,7 +11,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/kron"
 )
 
@@ -213,7 +213,7 @@ func TestSegmentsRoutesAndSumsFollowTheTwin(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		small(t, d, "sums", Chain(normalized(), rate), 3)
 		ema := EMA(EMAOptions{Decay: 0.9, Debias: true})
-		small(t, d, "leaf norms", Chain(ema, NormalizeByLeaf(1e-6), Scale(40), ClipByLeafRMS(1.1), rate), 4)
+		small(t, d, "leaf norms", Chain(ema, normalizeByLeaf(1e-6), Scale(40), ClipByLeafRMS(1.1), rate), 4)
 		small(t, d, "means", Chain(EMA(EMAOptions{Decay: 0.5}), EMA(EMAOptions{Decay: 0.9, Debias: true, DType: buffers.BF16}), EMA(EMAOptions{Decay: 0.95, DType: buffers.BF16, Numerics: EFormer}), rate), 3)
 		small(t, d, "sums behind state", Chain(trace, normalized(), Scale(2), normalized(), rate), 3)
 		small(t, d, "route", Chain(Route(matrices, adam, trace), rate), 4)
@@ -299,8 +299,8 @@ func TestRoundsAreCutAtNorms(t *testing.T) {
 			[]string{sums + " norm norm_leaf", "norm_total update map map norm norm_leaf", "norm_total update"},
 			[]string{sums + " norm norm_leaf", "norm_total update map norm norm_leaf", "norm_total update"},
 		},
-		{Chain(NormalizeByLeaf(1), ClipByGlobalNorm(1)), []string{"norm norm_leaf norm norm_leaf", "norm_total update"}, nil},
-		{Chain(GlobalNorm(), NormalizeByLeaf(1)), []string{"norm norm_leaf", "norm_total update"}, nil},
+		{Chain(normalizeByLeaf(1), ClipByGlobalNorm(1)), []string{"norm norm_leaf norm norm_leaf", "norm_total update"}, nil},
+		{Chain(globalNorm(), normalizeByLeaf(1)), []string{"norm norm_leaf", "norm_total update"}, nil},
 	} {
 		s, err := c.tx.Init(params)
 		require.NoError(t, err)
@@ -328,14 +328,14 @@ func TestEMAAndLeafNorms(t *testing.T) {
 	}
 	assert.InDeltaSlice(t, []float32{3, -4}, one(EMA(EMAOptions{Decay: 0.95, Debias: true}), 3, -4), 1e-6)
 	assert.InDeltaSlice(t, []float32{0.15, -0.2}, one(EMA(EMAOptions{Decay: 0.95}), 3, -4), 1e-6)
-	assert.InDeltaSlice(t, []float32{0.6, -0.8}, one(NormalizeByLeaf(1e-6), 3, -4), 1e-6)
+	assert.InDeltaSlice(t, []float32{0.6, -0.8}, one(normalizeByLeaf(1e-6), 3, -4), 1e-6)
 	assert.InDeltaSlice(t, []float32{3, -4}, one(ClipByLeafRMS(4), 3, -4), 1e-6)
 	assert.InDeltaSlice(t, []float32{3 * math.Sqrt2 / 5, -4 * math.Sqrt2 / 5}, one(ClipByLeafRMS(1), 3, -4), 1e-6)
 	for want, tx := range map[string]Transform{
 		"ema: decay: found 1":            EMA(EMAOptions{Decay: 1}),
 		"ema: dtype: found u32":          EMA(EMAOptions{DType: buffers.U32}),
 		"clip_by_leaf_rms: limit: found": ClipByLeafRMS(0),
-		"normalize_by_leaf: eps: found":  NormalizeByLeaf(0),
+		"normalize_by_leaf: eps: found":  normalizeByLeaf(0),
 	} {
 		_, err := newPlan(tx)
 		assert.ErrorContains(t, err, want)

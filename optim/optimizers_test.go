@@ -1,4 +1,4 @@
-package optim_test
+package optim
 
 import (
 	"fmt"
@@ -12,24 +12,23 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
-	"gputrain/optim"
+	"gputrain/internal/gputest"
 )
 
 // built makes a registered optimizer.
-func built(t testing.TB, name string, o optim.Options, parameters string) optim.Transform {
-	tx, err := optim.Build(name, o, []byte(parameters))
+func built(t testing.TB, name string, o Options, parameters string) Transform {
+	tx, err := Build(name, o, []byte(parameters))
 	require.NoError(t, err)
 	return tx
 }
 
 // followTwin makes calls on a device and in the twin and compares params and all state after each; allowed is relative to an element
 // and to the largest of its leaf.
-func followTwin(t testing.TB, d *gpu.Device, tx optim.Transform, specs []buffers.Spec, calls int, allowed float64) {
+func followTwin(t testing.TB, d *gpu.Device, tx Transform, specs []buffers.Spec, calls int, allowed float64) {
 	r := rand.New(rand.NewPCG(21, 22))
 	params := randomTree(r, specs, 1)
 	dev := newRig(t, d, tx, params, buffers.F32)
-	twin, err := optim.NewTwin(tx, params)
+	twin, err := NewTwin(tx, params)
 	require.NoError(t, err)
 	for call := range calls {
 		grads := randomTree(r, specs, 0.1)
@@ -51,16 +50,16 @@ func followTwin(t testing.TB, d *gpu.Device, tx optim.Transform, specs []buffers
 }
 
 func TestElementwiseOptimizersFollowTheTwin(t *testing.T) {
-	clip, schedule := 3.0, optim.ScheduleConfig{Type: "cosine", LearningRate: 0.05, Steps: 8, WarmupSteps: 2}
+	clip, schedule := 3.0, ScheduleConfig{Type: "cosine", LearningRate: 0.05, Steps: 8, WarmupSteps: 2}
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		for name, tx := range map[string]optim.Transform{
-			"rmsprop":            built(t, "rmsprop", optim.Options{Schedule: schedule}, `{"eps":1e-6}`),
-			"rmsprop outside":    built(t, "rmsprop", optim.Options{Schedule: schedule}, `{"eps_in_sqrt":false,"bias_correction":true}`),
-			"rmsprop centered":   built(t, "rmsprop", optim.Options{Schedule: schedule}, `{"centered":true,"bias_correction":true,"eps":1e-3,"momentum":0.9}`),
-			"rmsprop from scale": built(t, "rmsprop", optim.Options{Schedule: schedule}, `{"initial_scale":0.25,"momentum":0.8,"nesterov":true}`),
-			"mars":               built(t, "mars", optim.Options{Schedule: schedule, WeightDecay: 0.1, WeightDecayMask: optim.MaskMatrices()}, `{}`),
-			"mars, no clip":      built(t, "mars", optim.Options{Schedule: schedule, ClipGrad: &clip, AccumulationSteps: 2}, `{"max_grad_norm":null}`),
-			"mars, skip":         built(t, "mars", optim.Options{Schedule: schedule, SkipNonFinite: true}, `{"max_grad_norm":2}`),
+		for name, tx := range map[string]Transform{
+			"rmsprop":            built(t, "rmsprop", Options{Schedule: schedule}, `{"eps":1e-6}`),
+			"rmsprop outside":    built(t, "rmsprop", Options{Schedule: schedule}, `{"eps_in_sqrt":false,"bias_correction":true}`),
+			"rmsprop centered":   built(t, "rmsprop", Options{Schedule: schedule}, `{"centered":true,"bias_correction":true,"eps":1e-3,"momentum":0.9}`),
+			"rmsprop from scale": built(t, "rmsprop", Options{Schedule: schedule}, `{"initial_scale":0.25,"momentum":0.8,"nesterov":true}`),
+			"mars":               built(t, "mars", Options{Schedule: schedule, WeightDecay: 0.1, WeightDecayMask: MaskMatrices()}, `{}`),
+			"mars, no clip":      built(t, "mars", Options{Schedule: schedule, ClipGrad: &clip, AccumulationSteps: 2}, `{"max_grad_norm":null}`),
+			"mars, skip":         built(t, "mars", Options{Schedule: schedule, SkipNonFinite: true}, `{"max_grad_norm":2}`),
 		} {
 			// Some ten roundings of 2^-24 a call, more where sums cancel.
 			t.Run(name, func(t *testing.T) { followTwin(t, d, tx, oddSpecs, 5, 5e-6) })
@@ -110,7 +109,7 @@ func TestOptimizersRefuse(t *testing.T) {
 		{"mars", `{"weight_decay":0.1}`}:                      `unknown key "weight_decay"`,
 		{"lion", `{"weight_decay":0.001}`}:                    `unknown key "weight_decay"`,
 	} {
-		_, err := optim.Build(parameters[0], optim.Options{}, []byte(parameters[1]))
+		_, err := Build(parameters[0], Options{}, []byte(parameters[1]))
 		assert.ErrorContains(t, err, want, parameters)
 		assert.ErrorContains(t, err, "optim: "+parameters[0]+": ", parameters)
 	}
@@ -118,7 +117,7 @@ func TestOptimizersRefuse(t *testing.T) {
 
 // Bytes a parameter as counted by hand: each array read or written once.
 func TestOptimizersCost(t *testing.T) {
-	for parameters, want := range map[[2]string]optim.Cost{
+	for parameters, want := range map[[2]string]Cost{
 		{"lion", `{}`}:                      {StateBytes: 4, TrafficBytes: 20},
 		{"lion", `{"mu_dtype":"bf16"}`}:     {StateBytes: 2, TrafficBytes: 16},
 		{"lion", `{"state_dtype":"8bit"}`}:  {StateBytes: 1 + 4./256, TrafficBytes: 14 + 8./256},
@@ -130,7 +129,7 @@ func TestOptimizersCost(t *testing.T) {
 		{"mars", `{"max_grad_norm":0}`}:     {StateBytes: 12, TrafficBytes: 36},
 		{"mars", `{}`}:                      {StateBytes: 12, TrafficBytes: 44}, // the norm reads gradient and mog once more
 	} {
-		got := built(t, parameters[0], optim.Options{}, parameters[1]).Cost()
+		got := built(t, parameters[0], Options{}, parameters[1]).Cost()
 		flops := got.FLOPs
 		if strings.Contains(parameters[1], "8bit") {
 			flops -= 70 * math.Trunc(want.StateBytes)

@@ -49,7 +49,7 @@ func (o Options) Validate() error {
 func (o Options) assemble(lr Schedule, inner Transform) Transform {
 	var parts []Transform
 	if o.MeasureNorm {
-		parts = append(parts, GlobalNorm())
+		parts = append(parts, globalNorm())
 	}
 	if o.ClipGrad != nil {
 		parts = append(parts, o.clip(*o.ClipGrad))

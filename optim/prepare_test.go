@@ -1,4 +1,4 @@
-package optim_test
+package optim
 
 import (
 	"math/rand/v2"
@@ -9,18 +9,17 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/optim"
 )
 
 // A call at another schedule is the call of an optimizer that has that schedule, in its scheduled decay too; later calls are as if
 // nothing had been.
 func TestPrepareAtIsAnotherSchedule(t *testing.T) {
-	linear := optim.ScheduleConfig{Type: "linear", LearningRate: 0.1, LearningRateEnd: new(0.0), Steps: 7}
-	other := optim.ScheduleConfig{Type: "cosine", LearningRate: 0.3, Steps: 9}
-	lr, err := other.Build(optim.Stable)
+	linear := ScheduleConfig{Type: "linear", LearningRate: 0.1, LearningRateEnd: new(0.0), Steps: 7}
+	other := ScheduleConfig{Type: "cosine", LearningRate: 0.3, Steps: 9}
+	lr, err := other.Build(Stable)
 	require.NoError(t, err)
 	eachOptimizer(t, func(t *testing.T, d *gpu.Device, name string) {
-		options := optim.Options{Schedule: linear, WeightDecay: 0.1, Rates: []optim.PathRate{{Pattern: "^w", Multiplier: 0.5}}, AccumulationSteps: 2}
+		options := Options{Schedule: linear, WeightDecay: 0.1, Rates: []PathRate{{Pattern: "^w", Multiplier: 0.5}}, AccumulationSteps: 2}
 		r := rand.New(rand.NewPCG(61, 62))
 		specs := everySpecs[:5]
 		specs = append(specs, buffers.Spec{Path: "w", Shape: []int{40, 33}})
@@ -28,7 +27,7 @@ func TestPrepareAtIsAnotherSchedule(t *testing.T) {
 		own := newRig(t, d, built(t, name, options, smallOf(t, name)), params, buffers.F32)
 		options.Schedule = other
 		wanted := newRig(t, d, built(t, name, options, smallOf(t, name)), params, buffers.F32)
-		call := func(rig *rig, at optim.Schedule, grads []buffers.Host) {
+		call := func(rig *rig, at Schedule, grads []buffers.Host) {
 			require.NoError(t, rig.grads.WriteAll(grads))
 			phase, err := rig.state.PrepareAt(at)
 			require.NoError(t, err)

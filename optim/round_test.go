@@ -1,4 +1,4 @@
-package optim_test
+package optim
 
 import (
 	"fmt"
@@ -12,19 +12,18 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
-	"gputrain/optim"
+	"gputrain/internal/gputest"
 )
 
 // stage is a part of a model's leaves, its update in pieces.
 type stage struct {
 	*rig
 	in     func(path string) bool
-	rounds map[optim.Phase][]*gpu.Program
+	rounds map[Phase][]*gpu.Program
 }
 
 // newStages divides leaves by index of leaf: of[i] is the stage of params[i].
-func newStages(t testing.TB, d *gpu.Device, tx optim.Transform, params []buffers.Host, of []int) []*stage {
+func newStages(t testing.TB, d *gpu.Device, tx Transform, params []buffers.Host, of []int) []*stage {
 	var whole []buffers.Spec
 	at := map[string]int{}
 	for i, p := range params {
@@ -34,8 +33,8 @@ func newStages(t testing.TB, d *gpu.Device, tx optim.Transform, params []buffers
 	var stages []*stage
 	for n := range slices.Max(of) + 1 {
 		s := &stage{
-			rig: &rig{t: t, dev: d, tx: tx, programs: map[optim.Phase]*gpu.Program{}},
-			in:  func(path string) bool { return at[path] == n }, rounds: map[optim.Phase][]*gpu.Program{},
+			rig: &rig{t: t, dev: d, tx: tx, programs: map[Phase]*gpu.Program{}},
+			in:  func(path string) bool { return at[path] == n }, rounds: map[Phase][]*gpu.Program{},
 		}
 		var err error
 		s.params, err = buffers.Upload(d, "params", s.of(params), buffers.F32)
@@ -48,7 +47,7 @@ func newStages(t testing.TB, d *gpu.Device, tx optim.Transform, params []buffers
 			t.Cleanup(release)
 		}
 		for _, phase := range s.state.Phases() {
-			if phase == optim.Collect {
+			if phase == Collect {
 				s.programs[phase] = s.record(phase)
 				continue
 			}
@@ -70,13 +69,13 @@ func (s *stage) of(all []buffers.Host) []buffers.Host {
 // callStages makes one call on all stages.
 func callStages(t testing.TB, stages []*stage, grads []buffers.Host) {
 	var programs [][]*gpu.Program
-	var states []*optim.State
+	var states []*State
 	for _, s := range stages {
 		require.NoError(t, s.grads.WriteAll(s.of(grads)))
 		phase, err := s.state.Prepare()
 		require.NoError(t, err)
 		states = append(states, s.state)
-		if phase == optim.Collect {
+		if phase == Collect {
 			require.NoError(t, s.programs[phase].Submit(t.Context()))
 			continue
 		}
@@ -137,18 +136,18 @@ func sameAsWhole(t testing.TB, whole *rig, stages []*stage) {
 // Stages whose norms are gathered are the whole model in every bit, wherever norms stand in the chain.
 func TestStagesAreTheWhole(t *testing.T) {
 	clip := 0.5
-	by := optim.ScaleByLearningRate(optim.Constant(0.05))
+	by := ScaleByLearningRate(Constant(0.05))
 	limit := 1.0
-	mars := optim.ScaleByMars(optim.Mars{Beta1: 0.95, Beta2: 0.99, Gamma: 0.025, Epsilon: 1e-8, MaxGradNorm: &limit}, optim.Stable)
-	for name, tx := range map[string]optim.Transform{
+	mars := ScaleByMars(Mars{Beta1: 0.95, Beta2: 0.99, Gamma: 0.025, Epsilon: 1e-8, MaxGradNorm: &limit}, Stable)
+	for name, tx := range map[string]Transform{
 		"in eight bits": inCodes(t)["adamw"],
-		"adamw": built(t, "adamw", optim.Options{
-			Schedule: rate(0.1), ClipGrad: &clip, WeightDecay: 0.1, WeightDecayMask: optim.MaskPatterns("split", "scalar"), SkipNonFinite: true,
+		"adamw": built(t, "adamw", Options{
+			Schedule: rate(0.1), ClipGrad: &clip, WeightDecay: 0.1, WeightDecayMask: MaskPatterns("split", "scalar"), SkipNonFinite: true,
 		}, `{"mu_dtype":"bf16"}`),
-		"norms in a row":        optim.Accumulate(2, optim.SkipNonFinite(optim.Chain(optim.ClipByGlobalNorm(3), mars, by))),
-		"norms of leaves first": optim.Chain(optim.NormalizeByLeaf(1e-6), optim.ClipByGlobalNorm(1), optim.ClipByLeafRMS(0.01), optim.ClipStageLocal(0.5), by),
-		"behind an operator": optim.Chain(optim.ScaleByFactoredRMS(optim.FactoredRMSOptions{DecayRate: 0.8, MinDimSizeToFactor: 16, Eps: 1e-30}),
-			optim.ClipByGlobalNorm(2), by),
+		"norms in a row":        Accumulate(2, SkipNonFinite(Chain(ClipByGlobalNorm(3), mars, by))),
+		"norms of leaves first": Chain(normalizeByLeaf(1e-6), ClipByGlobalNorm(1), ClipByLeafRMS(0.01), ClipStageLocal(0.5), by),
+		"behind an operator": Chain(ScaleByFactoredRMS(FactoredRMSOptions{DecayRate: 0.8, MinDimSizeToFactor: 16, Eps: 1e-30}),
+			ClipByGlobalNorm(2), by),
 	} {
 		t.Run(name, func(t *testing.T) {
 			gputest.Each(t, func(t *testing.T, d *gpu.Device) {
@@ -181,7 +180,7 @@ func TestStagesAreTheWhole(t *testing.T) {
 
 func TestGatherNormsRefuses(t *testing.T) {
 	d := gpu.Dry(gpu.DefaultLimits())
-	tx := optim.ClipByGlobalNorm(1)
+	tx := ClipByGlobalNorm(1)
 	whole := []buffers.Spec{{Path: "b"}, {Path: "c"}, {Path: "a"}}
 	layout := func(paths ...string) *buffers.Layout {
 		var specs []buffers.Spec
@@ -220,7 +219,7 @@ func TestNormOfManyLeavesAndGroups(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		r := rand.New(rand.NewPCG(3, 3))
 		grads := randomTree(r, specs, 1)
-		rig := newRig(t, d, optim.GlobalNorm(), grads, buffers.F32)
+		rig := newRig(t, d, globalNorm(), grads, buffers.F32)
 		rig.call(grads)
 		sum := 0.0
 		for _, h := range grads {

@@ -1,4 +1,4 @@
-package optim_test
+package optim
 
 import (
 	"math/rand/v2"
@@ -9,31 +9,30 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
-	"gputrain/optim"
+	"gputrain/internal/gputest"
 )
 
 // Scaled gradients give the bits of those that are not, in params, state and what is measured, whatever the scale of each call; limits hold the gradient
 // without its scale; and the twin follows.
 func TestUnscale(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		chain := optim.SkipNonFinite(guardedChains()["behind operators"])
-		of := func(tx optim.Transform) optim.Transform { return optim.GuardUpdates(optim.Guard{Losses: 2}, tx) }
+		chain := SkipNonFinite(guardedChains()["behind operators"])
+		of := func(tx Transform) Transform { return GuardUpdates(Guard{Losses: 2}, tx) }
 		r := rand.New(rand.NewPCG(9, 9))
 		params := randomTree(r, oddSpecs, 1)
-		plain, scaled := newRig(t, d, of(chain), params, buffers.F32), newRig(t, d, of(optim.Unscale(chain)), params, buffers.F32)
-		twin, err := optim.NewTwin(of(optim.Unscale(chain)), params)
+		plain, scaled := newRig(t, d, of(chain), params, buffers.F32), newRig(t, d, of(Unscale(chain)), params, buffers.F32)
+		twin, err := NewTwin(of(Unscale(chain)), params)
 		require.NoError(t, err)
 		for i, scale := range []float64{1, 1 << 14, 1 << 14, 1 << 15, 0x1p-3} {
 			if i > 0 { // 1 at first
 				require.NoError(t, scaled.state.SetScale(scale))
 				twin.Scale(scale)
 			}
-			c := guardCall{limits: optim.Limits{GradNorm: 1e3}}
+			c := guardCall{limits: Limits{GradNorm: 1e3}}
 			if i == 2 {
 				c.grad = 2e3
 			}
-			for _, s := range []*optim.State{plain.state, scaled.state} {
+			for _, s := range []*State{plain.state, scaled.state} {
 				require.NoError(t, s.SetLimits(c.limits))
 			}
 			twin.Guard(c.limits)
@@ -48,12 +47,12 @@ func TestUnscale(t *testing.T) {
 			require.NoError(t, twin.Update(grads))
 			assert.Equal(t, plain.everything(), scaled.everything(), "call %d", i)
 			assert.Equal(t, plain.statistics(), scaled.statistics(), "call %d", i)
-			assert.Equal(t, i == 2, scaled.statistics().Spikes == optim.SpikeGradNorm, "call %d", i)
+			assert.Equal(t, i == 2, scaled.statistics().Spikes == SpikeGradNorm, "call %d", i)
 			near(t, "params", scaled.download(scaled.params), twin.Params(), 2e-6, 2e-6)
 		}
 	}, small)
-	dev := newRig(t, gputest.Device(t), optim.Unscale(optim.Trace(0.9, false)), randomTree(rand.New(rand.NewPCG(1, 1)), oddSpecs, 1), buffers.F32)
+	dev := newRig(t, gputest.Device(t), Unscale(Trace(0.9, false)), randomTree(rand.New(rand.NewPCG(1, 1)), oddSpecs, 1), buffers.F32)
 	require.ErrorContains(t, dev.state.SetScale(3), "scale: found 3, wanted a power of two")
-	_, err := optim.NewTwin(optim.Unscale(optim.Unscale(optim.Trace(0.9, false))), nil)
+	_, err := NewTwin(Unscale(Unscale(Trace(0.9, false))), nil)
 	require.ErrorContains(t, err, "unscale: inner: found unscale(trace)")
 }

@@ -52,9 +52,9 @@ func WarmupCosine(begin, peak float64, warmup, steps int64, end, exponent float6
 	return Join([]Schedule{Linear(begin, peak, warmup), Cosine(peak, steps-warmup, alpha, exponent)}, []int64{warmup})
 }
 
-// WarmupLinear goes linearly from begin to peak over warmup updates, then linearly to end; steps counts the
+// warmupLinear goes linearly from begin to peak over warmup updates, then linearly to end; steps counts the
 // warm-up too.
-func WarmupLinear(begin, peak float64, warmup, steps int64, end float64) Schedule {
+func warmupLinear(begin, peak float64, warmup, steps int64, end float64) Schedule {
 	return Join([]Schedule{Linear(begin, peak, warmup), Linear(peak, end, steps-warmup)}, []int64{warmup})
 }
 

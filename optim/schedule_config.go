@@ -24,18 +24,17 @@ type ScheduleConfig struct {
 	Exponent        float64  `json:"exponent" doc:"exponent of cosine and polynomial; 0 = 1"`
 }
 
-// ScheduleBuilder makes a schedule of a validated configuration.
-type ScheduleBuilder func(c ScheduleConfig, n Numerics) (Schedule, error)
+type scheduleBuilder = func(c ScheduleConfig, n Numerics) (Schedule, error)
 
 var schedules = struct {
 	sync.RWMutex
-	byName map[string]ScheduleBuilder
-}{byName: map[string]ScheduleBuilder{
+	byName map[string]scheduleBuilder
+}{byName: map[string]scheduleBuilder{
 	"constant": buildConstant, "linear": buildLinear, "cosine": buildCosine, "polynomial": buildPolynomial,
 }}
 
-// RegisterSchedule adds a type of schedule under a name that is not yet taken.
-func RegisterSchedule(name string, b ScheduleBuilder) error {
+// RegisterSchedule adds a type of schedule under a name that is not yet taken, with what makes it of a validated configuration.
+func RegisterSchedule(name string, b func(ScheduleConfig, Numerics) (Schedule, error)) error {
 	schedules.Lock()
 	defer schedules.Unlock()
 	if _, taken := schedules.byName[name]; taken || name == "" || b == nil {
@@ -119,7 +118,7 @@ func (c ScheduleConfig) Build(n Numerics) (Schedule, error) {
 	return s, nil
 }
 
-func (c ScheduleConfig) builder() (ScheduleBuilder, error) {
+func (c ScheduleConfig) builder() (scheduleBuilder, error) {
 	name := c.Type
 	if name == "" {
 		name = "constant"
@@ -140,14 +139,14 @@ func buildConstant(c ScheduleConfig, n Numerics) (Schedule, error) {
 	if !n.rules().constantWarmup {
 		return nil, fmt.Errorf("found warmup_steps %d, wanted none in eformer numerics", c.WarmupSteps)
 	}
-	return WarmupLinear(warmupBegin, c.LearningRate, c.WarmupSteps, c.WarmupSteps+1, c.LearningRate), nil
+	return warmupLinear(warmupBegin, c.LearningRate, c.WarmupSteps, c.WarmupSteps+1, c.LearningRate), nil
 }
 
 func buildLinear(c ScheduleConfig, _ Numerics) (Schedule, error) {
 	if c.WarmupSteps == 0 {
 		return Linear(c.LearningRate, c.end(), c.Steps), nil
 	}
-	return WarmupLinear(warmupBegin, c.LearningRate, c.WarmupSteps, c.Steps, c.end()), nil
+	return warmupLinear(warmupBegin, c.LearningRate, c.WarmupSteps, c.Steps, c.end()), nil
 }
 
 func buildCosine(c ScheduleConfig, n Numerics) (Schedule, error) {

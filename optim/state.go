@@ -18,7 +18,7 @@ type State struct {
 	device  *gpu.Device
 	layout  *buffers.Layout
 	coded   *buffers.Coded // the layout of trees in eight bits; nil where there are none
-	trees   []NamedTree
+	trees   []namedTree
 	counts  map[string]int64
 	rate    float64
 	scale   float64 // of gradients, where the transformation takes it out; 0: 1
@@ -38,9 +38,9 @@ type State struct {
 	places []int    // of the leaves among them
 }
 
-// NamedTree is one kind of elementwise state: "mu", "nu", "trace", "acc". It has the leaves that its element acts on; in eight bits as buffers.Coded lays
+// namedTree is one kind of elementwise state: "mu", "nu", "trace", "acc". It has the leaves that its element acts on; in eight bits as buffers.Coded lays
 // them out.
-type NamedTree struct {
+type namedTree struct {
 	Name string
 	Tree *buffers.Tree
 }
@@ -53,7 +53,7 @@ type slabTable struct {
 }
 
 // Trees lists the elementwise state, in a fixed order.
-func (s *State) Trees() []NamedTree { return s.trees }
+func (s *State) Trees() []namedTree { return s.trees }
 
 // Tensors lists all state as it is saved: "mu/h.0.ln_1.weight", "dense/Ql". To restore a state, write them all, and SetCounts.
 func (s *State) Tensors() []buffers.Tensor {

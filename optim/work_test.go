@@ -1,4 +1,4 @@
-package optim_test
+package optim
 
 import (
 	"testing"
@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/optim"
 )
 
 // Work is what the cost of an optimizer says for the matrices that it is counted for, and one an element where it multiplies none.
@@ -19,10 +18,10 @@ func TestWorkOfLeaves(t *testing.T) {
 		{Path: "wte.weight", Shape: []int{1000, side}},
 		{Path: "frozen", Shape: []int{side, side}},
 	}
-	of := func(name string) (map[string]float64, optim.Cost) {
-		tx, err := optim.Config{Name: name}.Build()
+	of := func(name string) (map[string]float64, Cost) {
+		tx, err := Config{Name: name}.Build()
 		require.NoError(t, err)
-		work, err := optim.Freeze(model[3:], tx).Work(model)
+		work, err := Freeze(model[3:], tx).Work(model)
 		require.NoError(t, err)
 		return work, tx.Cost()
 	}

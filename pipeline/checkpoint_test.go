@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
+	"gputrain/internal/schedule"
 	"gputrain/pipeline"
-	"gputrain/pipeline/schedule"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )

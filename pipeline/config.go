@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"gputrain/gpu"
+	"gputrain/internal/schedule"
 	"gputrain/model"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 
@@ -18,14 +18,14 @@ type Config struct {
 	// state.Job.Share.
 	State      state.Config
 	Assignment partition.Assignment
-	Schedule   string // GPipe, OneForwardOneBackward or Interleaved
-	Ahead      int    // see schedule.Config
+	Schedule   string // "gpipe", "1f1b" (also "") or "interleaved"
+	Ahead      int    // how many more forwards a stage runs before its first backward, in 1f1b
 	// Timeout is how long a step may stand still, with nothing submitted, done or handed on by any stage, before it has failed; 0 is ten
 	// minutes. The devices' Patience comes beside. A wait for one device ends by the device's WaitLimit.
 	Timeout time.Duration
 	// Profile keeps the timeline of every step, for State.Recorder; otherwise only that of the newest.
 	Profile bool
-	// NewLink makes the link between two devices for messages of the given sizes; nil is a HostLink.
+	// NewLink makes the link between two devices for messages of the given sizes; nil is one through the host's memory.
 	NewLink func(name string, capacity int, sizes []uint64) (Link, error)
 }
 
@@ -58,7 +58,7 @@ func newJob(c Config) (job, error) {
 	}
 	if j.NewLink == nil {
 		j.NewLink = func(name string, capacity int, sizes []uint64) (Link, error) {
-			return NewHostLink(name, capacity, sizes)
+			return newHostLink(name, capacity, sizes), nil
 		}
 	}
 	if err == nil {
@@ -116,11 +116,11 @@ func (j job) training() (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	wanted := []partition.Output{{Name: lossOutput, Value: t.LossSum}}
+	wanted := []output{{Name: lossOutput, Value: t.LossSum}}
 	if t.Sums != nil {
-		wanted = append(wanted, partition.Output{Name: sumsOutput, Value: t.Sums})
+		wanted = append(wanted, output{Name: sumsOutput, Value: t.Sums})
 	}
-	cut, err := partition.NewCut(t.Graph, t.Forward, j.Assignment.Part, j.Assignment.Parts, t.Gradients, wanted)
+	cut, err := newCut(t.Graph, t.Forward, j.Assignment.Part, j.Assignment.Parts, t.Gradients, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -138,8 +138,8 @@ func (j job) training() (*line, error) {
 }
 
 // forwardLine is the line of a pass without gradients over up to n microbatches.
-func (j job) forwardLine(label string, n int, built *model.Built, wanted partition.Output) (*line, error) {
-	cut, err := partition.NewCut(built.Graph, len(built.Graph.Nodes()), j.Assignment.Part, j.Assignment.Parts, nil, []partition.Output{wanted})
+func (j job) forwardLine(label string, n int, built *model.Built, wanted output) (*line, error) {
+	cut, err := newCut(built.Graph, len(built.Graph.Nodes()), j.Assignment.Part, j.Assignment.Parts, nil, []output{wanted})
 	if err != nil {
 		return nil, err
 	}
@@ -156,22 +156,20 @@ func (j job) evaluation() (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	return j.forwardLine("evaluation", evaluated, built, partition.Output{Name: lossOutput, Value: losses})
+	return j.forwardLine("evaluation", evaluated, built, output{Name: lossOutput, Value: losses})
 }
 
 // prefill is the line that takes a piece of a window in, decode the one that goes on with a token.
-func (j job) prefill() (*line, error) {
-	return j.generation("prefill", state.PrefillRows(j.State.Sequence))
-}
+func (j job) prefill() (*line, error) { return j.generation("prefill", false) }
 
-func (j job) decode() (*line, error) { return j.generation("decode", 1) }
+func (j job) decode() (*line, error) { return j.generation("decode", true) }
 
-func (j job) generation(label string, rows int) (*line, error) {
-	built, err := state.Generation(j.State.Definition, rows, j.State.Sequence)
+func (j job) generation(label string, decode bool) (*line, error) {
+	built, err := state.Generation(j.State.Definition, j.State.Sequence, decode)
 	if err != nil {
 		return nil, err
 	}
-	return j.forwardLine(label, 1, built, partition.Output{Name: logitsOutput, Value: built.Logits})
+	return j.forwardLine(label, 1, built, output{Name: logitsOutput, Value: built.Logits})
 }
 
 // checkDevices compares devices with the assignment.

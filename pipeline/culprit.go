@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"gputrain/pipeline/schedule"
+	"gputrain/internal/schedule"
 )
 
 // position is where a worker is: at an action, and there maybe waiting for another stage.

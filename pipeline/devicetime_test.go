@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/pipeline/schedule"
+	"gputrain/internal/schedule"
 )
 
 // Of the newest step a pipeline tells how long its busiest stage computed and when it was done, of others nothing.

@@ -8,12 +8,12 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/array"
 	"gputrain/graph/compile"
-	"gputrain/pipeline/schedule"
+	"gputrain/internal/schedule"
 	"gputrain/run/data"
 	"gputrain/state"
 )
 
-// Losses computes the losses of an evaluation, several batches under way at once; see state.Forward.
+// Losses computes the losses of an evaluation, several batches under way at once; see state.OnStages.
 func (p *passes) Losses(ctx context.Context, e *data.Evaluation, yield func(state.BatchLoss) bool) error {
 	for first := 0; first < e.Batches(); first += evaluated {
 		if err := context.Cause(ctx); err != nil {
@@ -67,7 +67,7 @@ func (p *passes) losses(ctx context.Context, e *data.Evaluation, first, end int)
 	return losses, nil
 }
 
-// Take takes a piece of a window in; see state.Forward.
+// Take takes a piece of a window in; see state.OnStages.
 func (p *passes) Take(ctx context.Context, piece state.Piece) ([]float32, error) {
 	l := p.prefill
 	if piece.Tokens() == 1 {

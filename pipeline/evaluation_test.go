@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/pipeline/schedule"
+	"gputrain/internal/schedule"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
 	"gputrain/state"

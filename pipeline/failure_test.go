@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
+	"gputrain/internal/schedule"
 	"gputrain/model"
 	"gputrain/pipeline"
-	"gputrain/pipeline/schedule"
 	"gputrain/state/checkpoint"
 )
 
@@ -157,16 +157,16 @@ func lay(c *pipeline.Config, f fault, which int, at int64) (from, to *int) {
 	n := 0
 	from, to = new(int), new(int)
 	c.NewLink = func(name string, capacity int, sizes []uint64) (pipeline.Link, error) {
-		l, err := pipeline.NewHostLink(name, capacity, sizes)
+		l := pipeline.NewHostLink(name, capacity, sizes)
 		n++
 		if n-1 != which {
-			return l, err
+			return l, nil
 		}
 		var kind string
 		if _, err := fmt.Sscanf(name, "%s stage %d to %d", &kind, from, to); err != nil {
 			return nil, err
 		}
-		return &snare{Link: l, fault: f, at: at}, err
+		return &snare{Link: l, fault: f, at: at}, nil
 	}
 	return from, to
 }
@@ -435,13 +435,13 @@ func TestEvaluationThatFails(t *testing.T) {
 	c := s.config(t)
 	var cut atomic.Bool
 	c.NewLink = func(name string, capacity int, sizes []uint64) (pipeline.Link, error) {
-		l, err := pipeline.NewHostLink(name, capacity, sizes)
+		l := pipeline.NewHostLink(name, capacity, sizes)
 		return &snare{Link: l, fault: fault{send: func(ctx context.Context, l pipeline.Link, m pipeline.Message) error {
 			if cut.Load() {
 				return errCut
 			}
 			return l.Send(ctx, m)
-		}}}, err
+		}}}, nil
 	}
 	p, err := pipeline.Create(t.Context(), d, c, nil)
 	require.NoError(t, err)

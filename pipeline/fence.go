@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"gputrain/gpu"
-	"gputrain/pipeline/schedule"
+	"gputrain/internal/schedule"
 )
 
 // fenceDepth bounds the actions of a stage that are submitted and not known to be done.

@@ -13,14 +13,17 @@ import (
 	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/hub"
+	"gputrain/internal/gputest"
+	"gputrain/internal/schedule"
 	"gputrain/model"
 	"gputrain/pipeline"
-	"gputrain/pipeline/schedule"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
+
+// goldens are models of whose training an independent program tells.
+const goldens = "../cmd/gputrain/doctor/cases"
 
 // quantizedFamilies have fused matrices, and weights the other way round; accumulating ones windows and caps, fused matrices, and positions that are learnt.
 var (

@@ -13,11 +13,11 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
+	"gputrain/internal/schedule"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 

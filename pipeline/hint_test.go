@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
+	"gputrain/internal/schedule"
 	"gputrain/model"
 	"gputrain/pipeline"
-	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 

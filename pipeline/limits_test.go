@@ -6,11 +6,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/buffers/histogram"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
+	"gputrain/internal/histogram"
+	"gputrain/internal/schedule"
 	"gputrain/model"
-	"gputrain/pipeline/schedule"
 	"gputrain/run/data"
 	"gputrain/state"
 )

@@ -9,17 +9,16 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
-	"gputrain/pipeline/partition"
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport"
-	"gputrain/pipeline/schedule"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport"
+	"gputrain/internal/schedule"
 	"gputrain/state"
 )
 
 // A line is a cut with a schedule, and, once it is built, its programs on the stages: it takes the microbatches of a batch through all parts.
 type line struct {
 	label      string
-	cut        *partition.Cut
+	cut        *cut
 	schedule   *schedule.Schedule
 	accumulate bool                                // gradients are added to, instead of overwritten
 	caches     []*graph.Value                      // inputs that lie on the stages, for all lines that have them
@@ -39,13 +38,13 @@ type line struct {
 // linePart is a part at work. A value that is read later than in the pass that it came with, or was made by, has a place for each microbatch in
 // flight, a slot; any other has one place.
 type linePart struct {
-	*partition.Part
+	*part
 	index    int
 	merged   bool // forward and backward are one program
 	slots    int
 	sum      func(microbatch int) *gpu.Program // behind its backward pass; nil where nothing is
 	places   map[*graph.Value][]gpu.Range
-	programs map[*partition.Pass][]*passProgram // by slot
+	programs map[*pass][]*passProgram // by slot
 }
 
 // passProgram is a pass of a part for one slot.
@@ -55,23 +54,23 @@ type passProgram struct {
 }
 
 // newLine puts a cut and a schedule together; it takes nothing of a device.
-func newLine(label string, c *partition.Cut, s *schedule.Schedule) *line {
+func newLine(label string, c *cut, s *schedule.Schedule) *line {
 	l := &line{label: label, cut: c, schedule: s}
 	for i, p := range c.Parts {
-		l.parts = append(l.parts, &linePart{Part: p, index: i, merged: p.Backward != nil && s.Merged(i), slots: max(1, s.Slots(i))})
+		l.parts = append(l.parts, &linePart{part: p, index: i, merged: p.Backward != nil && s.Merged(i), slots: max(1, s.Slots(i))})
 	}
 	return l
 }
 
 // passes are those that a part runs.
-func (p *linePart) passes() []*partition.Pass {
+func (p *linePart) passes() []*pass {
 	switch {
 	case p.Backward == nil:
-		return []*partition.Pass{p.Forward}
+		return []*pass{p.Forward}
 	case p.merged:
-		return []*partition.Pass{p.Whole}
+		return []*pass{p.Whole}
 	}
-	return []*partition.Pass{p.Forward, p.Backward}
+	return []*pass{p.Forward, p.Backward}
 }
 
 // copies is the number of programs of each pass, and of places of a saved value.
@@ -180,7 +179,7 @@ func (l *line) plans(ctx context.Context, s *stage) ([]compile.Plan, error) {
 }
 
 // cachesOf are the caches that a pass has.
-func (l *line) cachesOf(p *partition.Pass) (out []*graph.Value) {
+func (l *line) cachesOf(p *pass) (out []*graph.Value) {
 	for _, c := range l.caches {
 		if p.Piece.Value(c) != nil {
 			out = append(out, c)
@@ -222,10 +221,10 @@ func (l *line) trains() bool {
 
 func (l *line) buildPart(ctx context.Context, p *linePart) error {
 	s := l.stageOf(p.index)
-	p.places, p.programs = map[*graph.Value][]gpu.Range{}, map[*partition.Pass][]*passProgram{}
+	p.places, p.programs = map[*graph.Value][]gpu.Range{}, map[*pass][]*passProgram{}
 	for _, v := range p.values() {
 		for range p.placesOf(v) {
-			b, err := l.buffer(s, partition.ValueName(v), compile.Bytes(v.Type()))
+			b, err := l.buffer(s, valueName(v), compile.Bytes(v.Type()))
 			if err != nil {
 				return err
 			}
@@ -250,10 +249,10 @@ func (p *linePart) place(v *graph.Value, microbatch int) gpu.Range {
 	return places[microbatch%len(places)]
 }
 
-func (l *line) compile(ctx context.Context, s *stage, p *linePart, pass *partition.Pass, slot int) (*passProgram, error) {
+func (l *line) compile(ctx context.Context, s *stage, p *linePart, pass *pass, slot int) (*passProgram, error) {
 	bind := map[string]gpu.Range{}
 	for _, v := range slices.Concat(pass.Given, pass.Made) {
-		bind[partition.ValueName(v)] = p.place(v, slot)
+		bind[valueName(v)] = p.place(v, slot)
 	}
 	for _, c := range l.cachesOf(pass) {
 		at, err := s.cache(state.CacheName(c), compile.Bytes(c.Type()))
@@ -297,12 +296,20 @@ func (p *linePart) pass(a schedule.Action) *passProgram {
 	return programs[a.Microbatch%len(programs)]
 }
 
-// summing is what takes the gradients of a part from where an action has made them; nil where nothing does.
-func (p *linePart) summing(a schedule.Action) *gpu.Program {
-	if a.Kind != schedule.Backward || p.sum == nil {
-		return nil
+// computing is an action's pass, with what takes the gradients and the results from where it has made them.
+func (l *line) computing(a schedule.Action, pass *passProgram) []*gpu.Program {
+	out, p := []*gpu.Program{pass.run}, l.parts[a.Part]
+	if a.Kind == schedule.Backward && p.sum != nil {
+		if sum := p.sum(a.Microbatch); sum != nil {
+			out = append(out, sum)
+		}
 	}
-	return p.sum(a.Microbatch)
+	for _, r := range l.results {
+		if r.part == a.Part && l.ends(a, schedule.Forward) {
+			out = append(out, r.collect[a.Microbatch])
+		}
+	}
+	return out
 }
 
 // programs are those that an action submits at once; none for an action without a pass.
@@ -316,15 +323,7 @@ func (l *line) programs(a schedule.Action) (out []*gpu.Program) {
 			out = append(out, in.taking(a.Microbatch))
 		}
 	}
-	out = append(out, pass.run)
-	if sum := l.parts[a.Part].summing(a); sum != nil {
-		out = append(out, sum)
-	}
-	for _, r := range l.results {
-		if r.part == a.Part && l.ends(a, schedule.Forward) {
-			out = append(out, r.collect[a.Microbatch])
-		}
-	}
+	out = append(out, l.computing(a, pass)...)
 	for _, w := range l.wires {
 		if w.Edge.From == a.Part && l.ends(a, w.Kind) {
 			out = append(out, w.leaving(a.Microbatch))
@@ -372,7 +371,7 @@ func (l *line) buildResults(ctx context.Context) error {
 }
 
 // outputPlace is where a part leaves a named output of its own for a microbatch.
-func (p *linePart) outputPlace(o partition.Output, microbatch int) gpu.Range {
+func (p *linePart) outputPlace(o output, microbatch int) gpu.Range {
 	pass := p.Forward
 	if p.merged {
 		pass = p.Whole

@@ -5,16 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"gputrain/gpu"
 )
 
-// HostLink is a Link through the host's memory. It allocates nothing after it was made.
-type HostLink struct {
+// hostLink is a Link through the host's memory. It allocates nothing after it was made.
+type hostLink struct {
 	name   string
-	sizes  []uint64
 	frames []frame
 	empty  chan int // frames that nobody has
 	full   chan sent
@@ -22,10 +20,8 @@ type HostLink struct {
 	closed chan struct{}
 }
 
-// frame is the memory of one message. Its turn goes up whenever it changes hands, so that a stale message is recognised; a ticket is
-// turn x number of frames + frame.
+// frame is the memory of one message.
 type frame struct {
-	turn    atomic.Uint64
 	bytes   []byte // of the message as it travels between ranks: its number, eight bytes, and its tensors
 	tensors [][]byte
 }
@@ -35,18 +31,12 @@ const numberBytes = 8
 
 type sent struct{ frame, microbatch int }
 
-// NewHostLink makes a link for messages of the given sizes, bytes a tensor. It holds capacity messages that are sent and not yet
+// newHostLink makes a link for messages of the given sizes, bytes a tensor. It holds capacity messages, 1 or more, that are sent and not yet
 // received, in memory for one more, which is being filled or emptied meanwhile: capacity messages can always be sent to a receiver
 // that does not hold one.
-func NewHostLink(name string, capacity int, sizes []uint64) (*HostLink, error) {
-	if capacity < 1 {
-		return nil, fmt.Errorf("pipeline: link %s: capacity %d, wanted at least 1", name, capacity)
-	}
+func newHostLink(name string, capacity int, sizes []uint64) *hostLink {
 	n := capacity + 1
-	l := &HostLink{
-		name: name, sizes: append([]uint64(nil), sizes...), frames: make([]frame, n),
-		empty: make(chan int, n), full: make(chan sent, capacity), closed: make(chan struct{}),
-	}
+	l := &hostLink{name: name, frames: make([]frame, n), empty: make(chan int, n), full: make(chan sent, capacity), closed: make(chan struct{})}
 	whole := uint64(numberBytes)
 	for _, size := range sizes {
 		whole += size
@@ -59,21 +49,19 @@ func NewHostLink(name string, capacity int, sizes []uint64) (*HostLink, error) {
 			f.tensors = append(f.tensors, rest[:size:size])
 			rest = rest[size:]
 		}
-		l.frames[i].turn.Store(1) // so that the ticket of a zero message is nobody's
 		l.empty <- i
 	}
-	return l, nil
+	return l
 }
 
 // Buffer implements Link.
-func (l *HostLink) Buffer(ctx context.Context) (Message, error) {
+func (l *hostLink) Buffer(ctx context.Context) (Message, error) {
 	if l.isClosed() {
 		return Message{}, l.fail("buffer", ErrLinkClosed)
 	}
 	start := time.Now()
 	select {
 	case i := <-l.empty:
-		l.frames[i].turn.Add(1) // from nobody to the sender
 		return l.message(sent{frame: i}), nil
 	case <-l.closed:
 		return Message{}, l.fail("buffer", ErrLinkClosed)
@@ -82,26 +70,14 @@ func (l *HostLink) Buffer(ctx context.Context) (Message, error) {
 	}
 }
 
-// Send implements Link. It refuses a message that is not the sender's to send, or whose tensors are not the link's.
-func (l *HostLink) Send(ctx context.Context, m Message) error {
-	i, err := l.take(m)
-	if err != nil {
-		return l.fail(fmt.Sprintf("send microbatch %d", m.Microbatch), err)
-	}
-	if err := l.push(ctx, sent{i, m.Microbatch}); err != nil {
-		l.frames[i].turn.Add(^uint64(0)) // the sender's again
-		return err
-	}
-	return nil
-}
-
-func (l *HostLink) push(ctx context.Context, s sent) error {
+// Send implements Link.
+func (l *hostLink) Send(ctx context.Context, m Message) error {
 	if l.isClosed() {
 		return l.fail("send", ErrLinkClosed)
 	}
 	start := time.Now()
 	select {
-	case l.full <- s:
+	case l.full <- sent{m.frame, m.Microbatch}:
 		return nil
 	case <-l.closed:
 		return l.fail("send", ErrLinkClosed)
@@ -110,30 +86,8 @@ func (l *HostLink) push(ctx context.Context, s sent) error {
 	}
 }
 
-// take takes a message from its sender and is the frame of it.
-func (l *HostLink) take(m Message) (int, error) {
-	n := uint64(len(l.frames))
-	f := &l.frames[m.Ticket%n]
-	if found, wanted := len(m.Tensors), len(l.sizes); found != wanted {
-		return 0, fmt.Errorf("%d tensors, wanted %d", found, wanted)
-	}
-	for i, t := range m.Tensors {
-		if uint64(len(t)) != l.sizes[i] {
-			return 0, fmt.Errorf("tensor %d: %d bytes, wanted %d", i, len(t), l.sizes[i])
-		}
-		if len(t) > 0 && &t[0] != &f.tensors[i][0] {
-			return 0, fmt.Errorf("tensor %d: memory of somebody else, wanted that of a message from Buffer", i)
-		}
-	}
-	turn := m.Ticket / n
-	if !f.turn.CompareAndSwap(turn, turn+1) {
-		return 0, fmt.Errorf("the message was given up before, wanted one from Buffer")
-	}
-	return int(m.Ticket % n), nil
-}
-
 // Receive implements Link.
-func (l *HostLink) Receive(ctx context.Context) (Message, error) {
+func (l *hostLink) Receive(ctx context.Context) (Message, error) {
 	if l.isClosed() {
 		return Message{}, l.fail("receive", ErrLinkClosed)
 	}
@@ -148,23 +102,17 @@ func (l *HostLink) Receive(ctx context.Context) (Message, error) {
 	}
 }
 
-// Free implements Link.
-func (l *HostLink) Free(m Message) {
-	n := uint64(len(l.frames))
-	turn := m.Ticket / n
-	if len(m.Tensors) == len(l.sizes) && l.frames[m.Ticket%n].turn.CompareAndSwap(turn, turn+1) {
-		l.empty <- int(m.Ticket % n) // never waits: there is room for every frame
-	}
-}
+// Free implements Link. It never waits: there is room for every frame.
+func (l *hostLink) Free(m Message) { l.empty <- m.frame }
 
 // Close implements Link.
-func (l *HostLink) Close() error {
+func (l *hostLink) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return nil
 }
 
 // isClosed is asked before each wait: with several things to wait for, any that is ready might be taken.
-func (l *HostLink) isClosed() bool {
+func (l *hostLink) isClosed() bool {
 	select {
 	case <-l.closed:
 		return true
@@ -173,17 +121,16 @@ func (l *HostLink) isClosed() bool {
 	}
 }
 
-func (l *HostLink) message(s sent) Message {
-	f := &l.frames[s.frame]
-	return Message{s.microbatch, f.tensors, f.turn.Load()*uint64(len(l.frames)) + uint64(s.frame)}
+func (l *hostLink) message(s sent) Message {
+	return Message{s.microbatch, l.frames[s.frame].tensors, s.frame}
 }
 
-func (l *HostLink) fail(operation string, err error) error {
+func (l *hostLink) fail(operation string, err error) error {
 	return fmt.Errorf("pipeline: link %s: %s: %w", l.name, operation, err)
 }
 
 // late is the error of a wait that the context ended: its cause, and gpu.ErrTimeout where that was a deadline.
-func (l *HostLink) late(ctx context.Context, operation string, start time.Time) error {
+func (l *hostLink) late(ctx context.Context, operation string, start time.Time) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, context.DeadlineExceeded) {
 		cause = fmt.Errorf("%w after %s: %w", gpu.ErrTimeout, time.Since(start).Round(time.Millisecond), cause)
@@ -194,9 +141,8 @@ func (l *HostLink) late(ctx context.Context, operation string, start time.Time) 
 // ErrLinkClosed says that a link was closed while, or before, it was used; test with errors.Is.
 var ErrLinkClosed = errors.New("link is closed")
 
-// Link carries what one part hands to another, microbatch after microbatch, in order and one way. A link in this process is made by
-// NewHostLink; the interface is all that an implementation over a network needs: there each end is a Link of its own and refuses the calls of
-// the other end.
+// Link carries what one part hands to another, microbatch after microbatch, in order and one way. Between ranks each end is a Link of its own, which has
+// the calls of that end.
 //
 // The memory of messages belongs to the link. The sender takes an empty message with Buffer, fills it and gives it up with Send; the
 // receiver has it from Receive until Free. Every call may come from another goroutine, and all of them end when the context does, the
@@ -208,7 +154,7 @@ type Link interface {
 	Send(ctx context.Context, m Message) error
 	// Receive is the oldest message sent; it waits until there is one.
 	Receive(ctx context.Context) (Message, error)
-	// Free gives a message's memory back, sent or not. A message that was given up before is left alone.
+	// Free gives the memory of a message back that was received, or that was not sent.
 	Free(m Message)
 	// Close ends the link: every call under way or to come fails with ErrLinkClosed, what was not received is dropped.
 	Close() error
@@ -218,5 +164,5 @@ type Link interface {
 type Message struct {
 	Microbatch int
 	Tensors    [][]byte // sizes are the link's; fill them in place
-	Ticket     uint64   // the link's own mark of whose turn this memory is
+	frame      int      // of a hostLink
 }

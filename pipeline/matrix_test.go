@@ -15,11 +15,11 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
+	"gputrain/internal/schedule"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
-	"gputrain/pipeline/schedule"
 	"gputrain/run/data"
 	"gputrain/state"
 )

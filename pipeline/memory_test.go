@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
+	"gputrain/internal/schedule"
 	"gputrain/model"
 	"gputrain/pipeline"
-	"gputrain/pipeline/schedule"
 	"gputrain/run/data"
 	"gputrain/state"
 	"gputrain/state/checkpoint"

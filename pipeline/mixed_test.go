@@ -8,48 +8,47 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
+	"gputrain/internal/schedule"
 	"gputrain/pipeline"
-	"gputrain/pipeline/schedule"
+	"gputrain/state"
 )
 
 // Stages on adapters of different kinds come to what one device does, but for the rounding of their arithmetic, whichever of them comes first.
 func TestMixedPipeline(t *testing.T) {
 	devices := gputest.Mixed(t)
 	c := config(tiny(t), "sgd", 3)
-	const steps = 4
-	want := unpipelined(t, devices[0], c, steps)
+	with := batches(c, 4)
+	want := alone(t, devices[0], c, with)
 	for first := range devices {
 		turned := append(append([]*gpu.Device{}, devices[first:]...), devices[:first]...)
 		t.Run("first "+turned[0].Adapter().String(), func(t *testing.T) {
-			got := pipelined(t, turned, pipeline.Config{State: c, Assignment: assignment(t, c, len(turned), 1)}, steps)
-			requireClose(t, want, got)
+			requireClose(t, want, together(t, turned, pipeline.Config{State: c, Assignment: assignment(t, c, len(turned), 1)}, with))
 		})
 	}
 	t.Run("interleaved", func(t *testing.T) {
 		two := devices[len(devices)-2:]
-		got := pipelined(t, two, pipeline.Config{State: c, Assignment: assignment(t, c, 2, 2), Schedule: schedule.Interleaved}, steps)
-		requireClose(t, want, got)
+		requireClose(t, want, together(t, two, pipeline.Config{State: c, Assignment: assignment(t, c, 2, 2), Schedule: schedule.Interleaved}, with))
 	})
 }
 
 // requireClose wants the same numbers but for rounding.
-func requireClose(t *testing.T, want, got trained) {
+func requireClose(t *testing.T, want, got learnt) {
 	t.Helper()
-	require.Len(t, got.losses, len(want.losses))
+	require.Len(t, got.metrics, len(want.metrics))
 	require.Len(t, got.params, len(want.params))
 	require.Empty(t, apart(want, got), "not within rounding")
 }
 
 // apart names the first number that is not within rounding, "" for none. A sum of n numbers of magnitude m is right within n m eps whatever its
 // order; the longest here have 16 x 4 numbers and follow one another through four layers, there and back.
-func apart(want, got trained) string {
+func apart(want, got learnt) string {
 	const eps = 1.0 / (1 << 23)
 	const tolerance = 64 * 8 * eps
 	far := func(w, g, scale float64) bool { return !(math.Abs(w-g) <= tolerance*scale) }
-	for i, w := range want.losses {
-		if far(w, got.losses[i], w) || far(want.norms[i], got.norms[i], want.norms[i]) {
-			return fmt.Sprintf("step %d: loss %v and norm %v, want %v and %v", i+1, got.losses[i], got.norms[i], w, want.norms[i])
+	for i, w := range want.metrics {
+		if g := got.metrics[i]; far(w.Loss, g.Loss, w.Loss) || far(w.GradNorm, g.GradNorm, w.GradNorm) {
+			return fmt.Sprintf("step %d: loss %v and norm %v, want %v and %v", i+1, g.Loss, g.GradNorm, w.Loss, w.GradNorm)
 		}
 	}
 	for path, w := range want.params {
@@ -67,21 +66,21 @@ func apart(want, got trained) string {
 }
 
 func TestApart(t *testing.T) {
-	numbers := func() trained {
-		return trained{[]float64{3, 2}, []float64{0.5, 0.25}, map[string][]float32{"a": {1, -2, 0}, "b": {0}}}
+	numbers := func() learnt {
+		return learnt{[]state.Metrics{{Loss: 3, GradNorm: 0.5}, {Loss: 2, GradNorm: 0.25}}, map[string][]float32{"a": {1, -2, 0}, "b": {0}}}
 	}
 	want := numbers()
 	require.Empty(t, apart(want, numbers()))
 	near := numbers()
-	near.losses[1] *= 1 + 1e-5
+	near.metrics[1].Loss *= 1 + 1e-5
 	near.params["a"][2] += 1e-5
 	require.Empty(t, apart(want, near))
-	for name, change := range map[string]func(*trained){
-		"step 2: loss":  func(r *trained) { r.losses[1] *= 1 + 1e-4 },
-		"step 1: loss":  func(r *trained) { r.norms[0] = math.NaN() },
-		"a element 0":   func(r *trained) { r.params["a"][0] += 2e-4 },
-		"a element 2: ": func(r *trained) { r.params["a"][2] = float32(math.NaN()) },
-		"b element 0":   func(r *trained) { r.params["b"][0] = 1e-20 },
+	for name, change := range map[string]func(*learnt){
+		"step 2: loss":  func(r *learnt) { r.metrics[1].Loss *= 1 + 1e-4 },
+		"step 1: loss":  func(r *learnt) { r.metrics[0].GradNorm = math.NaN() },
+		"a element 0":   func(r *learnt) { r.params["a"][0] += 2e-4 },
+		"a element 2: ": func(r *learnt) { r.params["a"][2] = float32(math.NaN()) },
+		"b element 0":   func(r *learnt) { r.params["b"][0] = 1e-20 },
 	} {
 		changed := numbers()
 		change(&changed)

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"gputrain/pipeline/schedule"
-	"gputrain/pipeline/timeline"
+	"gputrain/internal/schedule"
+	"gputrain/internal/timeline"
 	"gputrain/state"
 )
 

@@ -9,12 +9,12 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph/compile"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport"
+	"gputrain/internal/schedule"
 	"gputrain/internal/system"
 	"gputrain/model"
 	"gputrain/optim"
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport"
-	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 
@@ -198,7 +198,7 @@ func (p *passes) buildSums(ctx context.Context) (err error) {
 	return nil
 }
 
-// Partials are the sums that Compute has left; see state.Passes.
+// Partials are the sums that Compute has left; see state.OnStages.
 func (p *passes) Partials() []state.Partial {
 	var sums []*state.Sums
 	for _, st := range p.stages {
@@ -206,7 +206,7 @@ func (p *passes) Partials() []state.Partial {
 			sums = append(sums, st.sums)
 		}
 	}
-	return state.Partials(sums...)
+	return sums[0].Partials(sums[1:]...)
 }
 
 // buildBegin makes what clears the gradients of each stage where those of several microbatches are added up in place.
@@ -255,7 +255,7 @@ func (p *passes) residents() (out []state.Resident) {
 	return out
 }
 
-// Compute takes the microbatches of an update through all stages; see state.Passes.
+// Compute takes the microbatches of an update through all stages; see state.OnStages.
 func (p *passes) Compute(ctx context.Context, in state.Inputs, then func() (*gpu.Program, error)) error {
 	p.notes.recorder.Begin()
 	if p.job.State.Share().Count == 0 {
@@ -272,7 +272,7 @@ func (p *passes) Compute(ctx context.Context, in state.Inputs, then func() (*gpu
 	return p.last.failed("update", err)
 }
 
-// Submits are those of the actions, if all that one hands on can leave at once, and of the update; see state.Passes.
+// Submits are those of the actions, if all that one hands on can leave at once, and of the update; see state.OnStages.
 func (p *passes) Submits(then *gpu.Program) [][]gpu.Planned {
 	out := make([][]gpu.Planned, len(p.stages))
 	for i, st := range p.stages {
@@ -373,7 +373,7 @@ func (p *passes) mirror(ctx context.Context, leaf buffers.Leaf, owner, to *stage
 	return to.mirrors.WriteRaw(leaf.Path, raw)
 }
 
-// Rehearse makes the passes of an update; see state.Passes.
+// Rehearse makes the passes of an update; see state.OnStages.
 func (p *passes) Rehearse(ctx context.Context, times int) (time.Duration, error) {
 	c := p.job.State
 	b := c.Rehearsal()

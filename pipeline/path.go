@@ -3,8 +3,8 @@ package pipeline
 import (
 	"time"
 
-	"gputrain/pipeline/schedule"
-	"gputrain/pipeline/timeline"
+	"gputrain/internal/schedule"
+	"gputrain/internal/timeline"
 )
 
 // OffPath is the share of the newest step's transfer time that did not lengthen it: the step is played again (Schedule.Simulate) with the times that
@@ -25,7 +25,7 @@ func (s *State) OffPath() float64 {
 			}
 			compute[schedule.Action{Kind: kind, Part: span.Part, Microbatch: span.Microbatch}] += span.End - span.Start
 		case timeline.Transfer:
-			e := s.passes.notes.wires[span.Link].Edge.Edge
+			e := s.passes.notes.wires[span.Link].Edge
 			carried[e] += span.End - span.Start
 			total += span.End - span.Start
 		}

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"gputrain/gpu"
+	"gputrain/internal/cache"
+	"gputrain/internal/ranks/mesh"
 	"gputrain/pipeline/partition"
 )
 
@@ -24,34 +26,24 @@ func SiteOf(host string, d *gpu.Device) Site {
 	return Site{host, d.Adapter(), bytes}
 }
 
-// Powers tells what the devices of the stages can do, one a stage. Stages whose adapters are Alike are not measured: a table tells what such
-// adapters do, for only ratios count. Else each kind of adapter is measured once (MeasuredPower). Memory is what each device has to give; stages that take
-// of the same memory each have all of it here. Errors are the device's.
+// Powers tells what the devices of the stages can do, one a stage. Stages whose adapters are alike, of one name, backend and driver, are not measured: a
+// table tells what such adapters do, for only ratios count. Else each kind of adapter is measured once (measuredPower). Memory is what each device has to
+// give; stages that take of the same memory each have all of it here. Errors are the device's.
 func Powers(ctx context.Context, stages []*gpu.Device) ([]partition.Power, error) {
 	var sites []Site
 	for _, d := range stages {
 		sites = append(sites, SiteOf("", d))
 	}
-	measured := map[adapterKind]gpu.Speed{}
-	return PowersAt(sites, func(stage int) (s gpu.Speed, err error) {
-		a := sites[stage].Adapter
-		s, known := measured[kindOf(a)]
-		if !known {
-			s, err = MeasuredPower(ctx, a)
-			measured[kindOf(a)] = s
-		}
-		return s, err
-	})
+	return PowersAt(ctx, nil, sites)
 }
 
-// Alike tells whether all stages are on adapters of one name, backend and driver.
-func Alike(sites []Site) bool {
-	return !slices.ContainsFunc(sites, func(s Site) bool { return kindOf(s.Adapter) != kindOf(sites[0].Adapter) })
-}
-
-// PowersAt is Powers of stages that may be on several hosts; measured gives what the adapter of a stage can do, and is not asked where all are Alike.
-// Stages on one adapter share its speed.
-func PowersAt(sites []Site, measured func(stage int) (gpu.Speed, error)) ([]partition.Power, error) {
+// PowersAt is Powers of the stages of the first replica of a mesh, whose ranks tell each other what their own adapters do. Stages on one adapter share its
+// speed.
+func PowersAt(ctx context.Context, m *mesh.Mesh, sites []Site) ([]partition.Power, error) {
+	told, err := speeds(ctx, m, sites)
+	if err != nil {
+		return nil, err
+	}
 	type place struct {
 		host  string
 		index int
@@ -60,19 +52,37 @@ func PowersAt(sites []Site, measured func(stage int) (gpu.Speed, error)) ([]part
 	for _, s := range sites {
 		sharing[place{s.Host, s.Adapter.Index}]++
 	}
-	powers, alike := make([]partition.Power, len(sites)), Alike(sites)
+	powers := make([]partition.Power, len(sites))
 	for i, s := range sites {
-		p := gpu.Speed{FLOPS: gpu.Typical(s.Adapter).FLOPS, BytesPerSecond: throughHost}
-		if !alike {
-			var err error
-			if p, err = measured(i); err != nil {
-				return nil, err
-			}
+		p := gpu.Speed{FLOPS: s.Adapter.Typical().FLOPS, BytesPerSecond: throughHost}
+		if told != nil {
+			p = told[m.RankOf(0, i)][i]
 		}
 		stages := sharing[place{s.Host, s.Adapter.Index}]
 		powers[i] = partition.Power{Speed: gpu.Speed{FLOPS: p.FLOPS / stages, BytesPerSecond: p.BytesPerSecond / stages}, Memory: s.Memory}
 	}
 	return powers, nil
+}
+
+// speeds are what each rank has measured of the stages that it has; nil where the adapters of all are alike, and no rank has.
+func speeds(ctx context.Context, m *mesh.Mesh, sites []Site) (told [][]gpu.Speed, err error) {
+	if !slices.ContainsFunc(sites, func(s Site) bool { return kindOf(s.Adapter) != kindOf(sites[0].Adapter) }) {
+		return nil, nil
+	}
+	own, known := make([]gpu.Speed, len(sites)), map[adapterKind]gpu.Speed{}
+	for stage, s := range sites {
+		if !m.Has(0, stage) {
+			continue
+		}
+		kind := kindOf(s.Adapter)
+		if _, measured := known[kind]; !measured {
+			if known[kind], err = measuredPower(ctx, s.Adapter); err != nil {
+				return nil, err
+			}
+		}
+		own[stage] = known[kind]
+	}
+	return mesh.Tell(ctx, m, "powers of the stages", own)
 }
 
 // adapterKind is what adapters of the same speed have in common.
@@ -96,9 +106,9 @@ type powerFile struct {
 
 const powerVersion = 1
 
-// MeasuredPower is the power of an adapter of this machine as it was measured once, now if it never was, on a device of its own and for less than half a
+// measuredPower is the power of an adapter of this machine as it was measured once, now if it never was, on a device of its own and for less than half a
 // second. The figures are kept on disk by adapter and driver (gpu.Adapter.CacheFile), so that a run that goes on is cut alike.
-func MeasuredPower(ctx context.Context, a gpu.Adapter) (gpu.Speed, error) {
+func measuredPower(ctx context.Context, a gpu.Adapter) (gpu.Speed, error) {
 	f, err := figures(a, 0, func() (gpu.Speed, error) { return measureAdapter(ctx, a) })
 	if err != nil {
 		err = fmt.Errorf("pipeline: power of adapter %s: %w", a, err)
@@ -152,7 +162,7 @@ func writePower(path string, f powerFile) error {
 	if err != nil {
 		return err
 	}
-	if err := gpu.WriteCache(path, raw); err != nil {
+	if err := cache.Write(path, raw); err != nil {
 		return fmt.Errorf("remember it: %w", err)
 	}
 	return nil

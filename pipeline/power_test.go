@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 func TestMeasuredPowerIsPlausibleQuickAndRemembered(t *testing.T) {
 	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
 	dev := gputest.Device(t)
 	start := time.Now()
-	first, err := MeasuredPower(context.Background(), dev.Adapter())
+	first, err := measuredPower(context.Background(), dev.Adapter())
 	took := time.Since(start)
 	require.NoError(t, err)
 	assert.Greater(t, first.FLOPS, 1e6)
@@ -32,7 +32,7 @@ func TestMeasuredPowerIsPlausibleQuickAndRemembered(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(path), "power-*"))
 	require.NoError(t, err)
 	assert.Equal(t, []string{path}, files)
-	again, err := MeasuredPower(context.Background(), dev.Adapter())
+	again, err := measuredPower(context.Background(), dev.Adapter())
 	require.NoError(t, err)
 	assert.Equal(t, first, again, "a second measurement would differ")
 
@@ -41,7 +41,7 @@ func TestMeasuredPowerIsPlausibleQuickAndRemembered(t *testing.T) {
 		_, ok := readPower(path)
 		assert.False(t, ok, damaged)
 	}
-	anew, err := MeasuredPower(context.Background(), dev.Adapter())
+	anew, err := measuredPower(context.Background(), dev.Adapter())
 	require.NoError(t, err)
 	kept, ok := readPower(path)
 	assert.True(t, ok)
@@ -102,7 +102,7 @@ func TestEqualAdaptersAreNotMeasured(t *testing.T) {
 	assert.Equal(t, before, dev.Counters().Submits)
 	assert.Len(t, powers, 3)
 	for _, p := range powers {
-		assert.InEpsilon(t, gpu.Typical(dev.Adapter()).FLOPS/3, p.FLOPS, 1e-12)
+		assert.InEpsilon(t, dev.Adapter().Typical().FLOPS/3, p.FLOPS, 1e-12)
 		assert.Equal(t, powers[0].BytesPerSecond, p.BytesPerSecond)
 	}
 	assert.NoFileExists(t, dev.Adapter().CacheFile("power"))

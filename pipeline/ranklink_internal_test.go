@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"testing"
 	"time"
@@ -9,49 +10,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport"
 )
 
 // rankLinks are the two ends of a link between two ranks of a process.
 func rankLinks(t *testing.T, capacity int, sizes ...uint64) (all []transport.Ranks, out *sendingEnd, in *receivingEnd) {
 	t.Helper()
 	all = transport.Local(2)
-	out, err := newSendingEnd("0 to 1", sizes, peer{mesh.New(all[0], mesh.Config{}), 1, firstTag})
-	require.NoError(t, err)
-	in, err = newReceivingEnd("0 to 1", capacity, sizes, peer{mesh.New(all[1], mesh.Config{}), 0, firstTag})
-	require.NoError(t, err)
+	out = &sendingEnd{newHostLink("0 to 1", 1, sizes), peer{mesh.New(all[0], mesh.Config{}), 1, firstTag}}
+	in = &receivingEnd{newHostLink("0 to 1", capacity, sizes), peer{mesh.New(all[1], mesh.Config{}), 0, firstTag}}
 	return all, out, in
-}
-
-func put(ctx context.Context, l Link, microbatch int) error {
-	m, err := l.Buffer(ctx)
-	if err != nil {
-		return err
-	}
-	m.Microbatch = microbatch
-	for _, tensor := range m.Tensors {
-		tensor[0], tensor[len(tensor)-1] = byte(microbatch), byte(microbatch)
-	}
-	if err := l.Send(ctx, m); err != nil {
-		l.Free(m)
-		return err
-	}
-	return nil
-}
-
-func get(ctx context.Context, l Link) (int, error) {
-	m, err := l.Receive(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer l.Free(m)
-	for _, tensor := range m.Tensors {
-		if tensor[0] != byte(m.Microbatch) || tensor[len(tensor)-1] != byte(m.Microbatch) {
-			return 0, errors.New("the bytes are of another message")
-		}
-	}
-	return m.Microbatch, nil
 }
 
 // A link between ranks keeps order and bytes, in memory that it made at first.
@@ -62,7 +31,7 @@ func TestRankLinkKeepsOrder(t *testing.T) {
 	go func() { ended <- in.fetch(t.Context(), n, func() {}) }()
 	go func() {
 		for i := range n {
-			if err := put(t.Context(), out, i); err != nil {
+			if err := sendMarked(t.Context(), out, i); err != nil {
 				ended <- err
 				return
 			}
@@ -74,8 +43,8 @@ func TestRankLinkKeepsOrder(t *testing.T) {
 		m, err := in.Receive(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, i, m.Microbatch)
-		require.Equal(t, byte(i), m.Tensors[0][0])
-		require.Equal(t, byte(i), m.Tensors[1][3])
+		require.Equal(t, uint32(i), binary.LittleEndian.Uint32(m.Tensors[0]))
+		require.Equal(t, uint32(i), binary.LittleEndian.Uint32(m.Tensors[1]))
 		memory[&m.Tensors[0][0]] = true
 		in.Free(m)
 	}
@@ -90,7 +59,7 @@ func TestRankLinkHoldsBack(t *testing.T) {
 	sent := make(chan int, 8)
 	go func() {
 		for i := range 8 {
-			assert.NoError(t, put(t.Context(), out, i))
+			assert.NoError(t, sendMarked(t.Context(), out, i))
 			sent <- i
 		}
 	}()
@@ -103,28 +72,15 @@ func TestRankLinkHoldsBack(t *testing.T) {
 	case <-time.After(20 * time.Millisecond):
 	}
 	for i := range 8 {
-		got, err := get(t.Context(), in)
-		require.NoError(t, err)
-		require.Equal(t, i, got)
+		require.NoError(t, receiveMarked(t.Context(), in, i))
 	}
-}
-
-// Each end refuses the calls of the other, and what is no message of its own.
-func TestRankLinkRefuses(t *testing.T) {
-	_, out, in := rankLinks(t, 1, 8)
-	_, err := out.Receive(t.Context())
-	require.ErrorIs(t, err, errOtherEnd)
-	_, err = in.Buffer(t.Context())
-	require.ErrorIs(t, err, errOtherEnd)
-	require.ErrorIs(t, in.Send(t.Context(), Message{}), errOtherEnd)
-	require.EqualError(t, out.Send(t.Context(), Message{Microbatch: 3}), "pipeline: link 0 to 1: send microbatch 3: 0 tensors, wanted 1")
 }
 
 // Every wait ends: by the context, by Close, and by the failure of the other rank, which is named.
 func TestRankLinkWaitsEnd(t *testing.T) {
 	why := errors.New("stage 2 is gone")
 	waits := map[string]func(ctx context.Context, out *sendingEnd, in *receivingEnd) error{
-		"send":  func(ctx context.Context, out *sendingEnd, _ *receivingEnd) error { return put(ctx, out, 0) },
+		"send":  func(ctx context.Context, out *sendingEnd, _ *receivingEnd) error { return sendMarked(ctx, out, 0) },
 		"fetch": func(ctx context.Context, _ *sendingEnd, in *receivingEnd) error { return in.fetch(ctx, 1, func() {}) },
 	}
 	for name, wait := range waits {

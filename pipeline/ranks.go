@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"gputrain/gpu"
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport"
 	"gputrain/state"
 )
 
@@ -69,7 +69,7 @@ func (p *passes) within(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeoutCause(context.WithoutCancel(ctx), limit, fmt.Errorf("%w: nothing has come for %s: %w", gpu.ErrTimeout, limit, context.DeadlineExceeded))
 }
 
-// Among makes a call in which other ranks take part; see state.Passes.
+// Among makes a call in which other ranks take part; see state.OnStages.
 func (p *passes) Among(ctx context.Context, doing string, call func(context.Context) error) error {
 	if !p.mesh.Spread() {
 		return call(ctx)

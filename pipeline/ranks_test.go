@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport"
+	"gputrain/internal/schedule"
 	"gputrain/pipeline"
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport"
-	"gputrain/pipeline/schedule"
 	"gputrain/run/data"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
@@ -215,40 +215,4 @@ func TestRanksRefused(t *testing.T) {
 		_, err := pipeline.Dry(t.Context(), how, []*gpu.Device{dry, dry})
 		require.EqualError(t, err, x.want)
 	}
-}
-
-// Replicas of a pipeline whose stages are on ranks of their own learn what one device does: four ranks are two replicas of two stages.
-func TestReplicasOfStagesOnRanks(t *testing.T) {
-	devices := fleet(t, 2)
-	c := steep(families(t)["gpt2"], "adamw", `{}`, 1, 3)
-	with := batches(c, 2)
-	want := alone(t, devices[0], c, with).metrics
-	const replicas = 2
-	var joined [2][][]chan any // by stage, between its replicas
-	for stage := range joined {
-		joined[stage] = make([][]chan any, replicas)
-		for giver := range replicas {
-			for range replicas {
-				joined[stage][giver] = append(joined[stage][giver], make(chan any, 1))
-			}
-		}
-	}
-	row := c.Definition.Context()
-	onRanks(t, transport.Local(2*replicas), devices, order(t, c, schedule.OneForwardOneBackward, 2), []int{0, 1}, func(r transport.Ranks, own []*gpu.Device, c pipeline.Config) {
-		c.State.Reducer = replica{rank: r.Rank() / 2, count: replicas, from: joined[r.Rank()%2]}
-		rank, replicas := c.State.Mesh.Replica()
-		share := state.Share(c.State.Microbatches, rank, replicas)
-		at, end := share.First*row, (share.First+share.Count)*row
-		s := create(t, own, c)
-		defer s.Release()
-		var got []state.Metrics
-		for _, b := range with {
-			m, err := s.TrainStep(t.Context(), data.Batch{Rows: share.Count, Tokens: b.Tokens[at:end], Labels: b.Labels[at:end]})
-			if !assert.NoError(t, err) {
-				return
-			}
-			got = append(got, m...)
-		}
-		assert.Equal(t, want, got)
-	})
 }

@@ -7,29 +7,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
-	"gputrain/pipeline"
+	"gputrain/internal/gputest"
+	"gputrain/internal/schedule"
 )
 
 // A rehearsal before each step changes no bit of what stages learn.
 func TestRehearsalOfStagesChangesNothing(t *testing.T) {
 	dev := gputest.Device(t)
-	c := config(tiny(t), "adamw", 2)
-	const stages, steps = 2, 3
-	p := pipeline.Config{State: c, Assignment: assignment(t, c, stages, 1)}
-	want := pipelined(t, []*gpu.Device{dev, dev}, p, steps)
-	s, err := pipeline.Create(t.Context(), []*gpu.Device{dev, dev}, p, nil)
-	require.NoError(t, err)
+	c := steep(families(t)["gpt2"], "adamw", `{}`, 1, 2)
+	p, with, devices := order(t, c, schedule.GPipe, 2), batches(c, 3), []*gpu.Device{dev, dev}
+	want := together(t, devices, p, with)
+	s := create(t, devices, p)
 	defer s.Release()
-	var got trained
-	for i := range steps {
+	var got learnt
+	for i := range with {
 		took, err := s.Rehearse(t.Context(), 2)
 		require.NoError(t, err)
 		assert.Positive(t, took)
-		m, err := s.TrainStep(t.Context(), batch(c, i))
-		require.NoError(t, err)
-		got.add(m)
+		got.metrics = append(got.metrics, learn(t, s, with[i:i+1])...)
 	}
 	got.params = readParams(t, s)
-	requireSame(t, want, got)
+	sameBits(t, want, got)
 }

@@ -9,7 +9,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/graph/compile"
-	"gputrain/pipeline/schedule"
+	"gputrain/internal/schedule"
 )
 
 // feed writes the inputs of a program for a microbatch.
@@ -124,15 +124,7 @@ func (w *worker) act(ctx context.Context, a schedule.Action, pass *passProgram) 
 	if err := w.write(pass.program, a.Microbatch); err != nil {
 		return err
 	}
-	submit = append(submit, pass.run)
-	if sum := l.parts[a.Part].summing(a); sum != nil {
-		submit = append(submit, sum)
-	}
-	for _, r := range l.results {
-		if r.part == a.Part && l.ends(a, schedule.Forward) {
-			submit = append(submit, r.collect[a.Microbatch])
-		}
-	}
+	submit = append(submit, l.computing(a, pass)...)
 	var sending, later []*wire
 	for _, out := range l.wires {
 		if out.Edge.From != a.Part || !l.ends(a, out.Kind) {

@@ -8,7 +8,6 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph/compile"
 	"gputrain/optim"
-	"gputrain/pipeline/partition"
 	"gputrain/state"
 )
 
@@ -74,7 +73,7 @@ func (s *stage) cache(name string, bytes uint64) (gpu.Range, error) {
 type residence struct{ own, frozen, mirrored, lent []buffers.Spec }
 
 // residences divides a model's leaves over the stages of a cut.
-func residences(c *partition.Cut, specs []buffers.Spec, frozen []string, stages int) []residence {
+func residences(c *cut, specs []buffers.Spec, frozen []string, stages int) []residence {
 	out, isFrozen := make([]residence, stages), map[string]bool{}
 	for _, path := range frozen {
 		isFrozen[path] = true

@@ -8,8 +8,8 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
+	"gputrain/internal/timeline"
 	"gputrain/model"
-	"gputrain/pipeline/timeline"
 	"gputrain/run/data"
 	"gputrain/state"
 	"gputrain/state/checkpoint"

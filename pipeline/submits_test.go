@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
+	"gputrain/internal/schedule"
 	"gputrain/pipeline"
-	"gputrain/pipeline/schedule"
 )
 
 // Stages whose submits are cut at every command learn the bits of one device, apart and on one device, in as many submits as they plan; what there was

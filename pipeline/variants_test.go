@@ -12,17 +12,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
+	"gputrain/internal/schedule"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/schedule"
 	"gputrain/run/data"
 	"gputrain/state"
 )
 
-// families are the models that differ in what crosses a cut: heads that are the embedding and heads of their own, dropout, rotary tables.
+// families are the models that differ in what crosses a cut: heads that are the embedding and heads of their own, dropout, rotary tables, and parameters
+// that are read in few bits, which every pass makes anew.
 func families(t testing.TB) map[string]model.Definition {
 	t.Helper()
 	gpt2 := func(c model.GPT2Config) model.Definition {
@@ -36,10 +37,12 @@ func families(t testing.TB) map[string]model.Definition {
 		require.NoError(t, err)
 		return d
 	}
+	fewBits, err := model.WithQuantization(gpt2(model.GPT2Config{}), model.Quantization{Mode: "nvfp4", Match: []string{"weight"}})
+	require.NoError(t, err)
 	return map[string]model.Definition{
 		"gpt2": gpt2(model.GPT2Config{}), "gpt2 untied": gpt2(model.GPT2Config{Untied: true}),
-		"gpt2 dropout": gpt2(model.GPT2Config{ResidualDropout: 0.2, EmbeddingDropout: 0.2}),
-		"llama":        llama(false), "llama tied": llama(true),
+		"gpt2 dropout": gpt2(model.GPT2Config{ResidualDropout: 0.2, EmbeddingDropout: 0.2}), "gpt2 in few bits": fewBits,
+		"llama": llama(false), "llama tied": llama(true),
 	}
 }
 

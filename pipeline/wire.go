@@ -7,7 +7,6 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
-	"gputrain/pipeline/partition"
 )
 
 // A wire is an edge at work: how the values of an edge come from the device of one stage to that of another. Between devices they are copied to
@@ -15,7 +14,7 @@ import (
 // something else. On one device they are copied to memory that the wire keeps, and from there by the pass that reads them. Either way two
 // messages may be under way at once.
 type wire struct {
-	partition.Edge
+	edge
 	source, sink  *stage
 	maker, reader *linePart
 	free          chan struct{} // places of messages that are not under way
@@ -46,8 +45,8 @@ func copiesOf(p *linePart, values []*graph.Value) int {
 	return n
 }
 
-func (l *line) newWire(ctx context.Context, e partition.Edge, newLink linkMaker) (*wire, error) {
-	w := &wire{Edge: e, maker: l.parts[e.From], reader: l.parts[e.To], source: l.stageOf(e.From), sink: l.stageOf(e.To), free: make(chan struct{}, e.Depth())}
+func (l *line) newWire(ctx context.Context, e edge, newLink linkMaker) (*wire, error) {
+	w := &wire{edge: e, maker: l.parts[e.From], reader: l.parts[e.To], source: l.stageOf(e.From), sink: l.stageOf(e.To), free: make(chan struct{}, e.Depth())}
 	for range e.Depth() {
 		w.free <- struct{}{}
 	}
@@ -61,7 +60,7 @@ func (l *line) newWire(ctx context.Context, e partition.Edge, newLink linkMaker)
 func (w *wire) openLink(ctx context.Context, l *line, newLink linkMaker) error {
 	var sizes []uint64
 	for _, v := range w.Values {
-		ring, err := w.source.device.NewReadback("gputrain.pipeline.send "+partition.ValueName(v), compile.Bytes(v.Type()), w.Depth())
+		ring, err := w.source.device.NewReadback("gputrain.pipeline.send "+valueName(v), compile.Bytes(v.Type()), w.Depth())
 		if err != nil {
 			return err
 		}
@@ -93,9 +92,9 @@ func (w *wire) join(l *line, sizes []uint64, newLink linkMaker) (err error) {
 	case sends && receives:
 		w.link, err = newLink(w.name(), w.Depth(), sizes)
 	case sends:
-		w.link, err = newSendingEnd(w.name(), sizes, peer{l.mesh, l.mesh.Home(w.sink.index), tag})
+		w.link = &sendingEnd{newHostLink(w.name(), 1, sizes), peer{l.mesh, l.mesh.Home(w.sink.index), tag}}
 	case receives:
-		w.fetched, err = newReceivingEnd(w.name(), w.Depth(), sizes, peer{l.mesh, l.mesh.Home(w.source.index), tag})
+		w.fetched = &receivingEnd{newHostLink(w.name(), w.Depth(), sizes), peer{l.mesh, l.mesh.Home(w.source.index), tag}}
 		w.link = w.fetched
 	}
 	return err

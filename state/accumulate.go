@@ -19,8 +19,8 @@ const (
 	AccumulateSequence = "sequence"
 )
 
-// Accumulations are the values of Config.Accumulation.
-var Accumulations = []string{AccumulateTree, AccumulateSequence}
+// accumulations are the values of Config.Accumulation.
+var accumulations = []string{AccumulateTree, AccumulateSequence}
 
 // Share is what this replica computes of all microbatches.
 func (j Job) Share() Span {
@@ -125,11 +125,11 @@ func (s *Sums) program(ctx context.Context, label string, step sumStep, keep fun
 	return rec.Program(ctx)
 }
 
-// Partials are the partial sums once all microbatches of the share are computed, the one that lies in the gradients last. stages are the sums of all stages.
-func Partials(stages ...*Sums) (out []Partial) {
-	for i, node := range stages[0].nodes {
+// Partials are the partial sums once all microbatches of the share are computed, the one that lies in the gradients last; others are the sums of the other stages.
+func (s *Sums) Partials(others ...*Sums) (out []Partial) {
+	for i, node := range s.nodes {
 		p := Partial{Span: node}
-		for _, s := range stages {
+		for _, s := range append([]*Sums{s}, others...) {
 			tree := s.grads
 			if i < len(s.nodes)-1 {
 				tree = s.held[i]

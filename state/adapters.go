@@ -7,7 +7,7 @@ import (
 )
 
 // adapted tells whether only adapters are saved, and what is trained whole beside them.
-func (s Snapshot) adapted() bool {
+func (s snapshot) adapted() bool {
 	return s.Definition != nil && model.AdapterParams(s.Definition) != nil
 }
 

@@ -12,8 +12,8 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
-	"gputrain/gpu/gputest"
 	"gputrain/hub"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/state/checkpoint"
 )

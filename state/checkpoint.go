@@ -18,9 +18,9 @@ import (
 	"gputrain/state/checkpoint"
 )
 
-// Checkpoint is a whole checkpoint, read but for the optimizer's tensors. It does not know how many stages wrote it, or how many will go on
+// savedState is a whole checkpoint, read but for the optimizer's tensors. It does not know how many stages wrote it, or how many will go on
 // from it.
-type Checkpoint struct {
+type savedState struct {
 	Dir    string
 	Job    Job // of the given configuration, with what that left out
 	Record checkpoint.Record
@@ -30,12 +30,12 @@ type Checkpoint struct {
 }
 
 // Close closes the files of the parameters.
-func (c *Checkpoint) Close() error { return c.files.Close() }
+func (c *savedState) Close() error { return c.files.Close() }
 
 // ReadCheckpoint verifies and reads the checkpoint in dir. Definition and Optimizer may be left out of the configuration, and Frozen with the latter: the
 // checkpoint's own are used. Where they are given and differ the error wraps checkpoint.ErrMismatch and names the first difference; a file or tensor that is not
 // as it was written is checkpoint.ErrCorrupt.
-func ReadCheckpoint(c Config, dir string) (*Checkpoint, error) {
+func ReadCheckpoint(c Config, dir string) (*savedState, error) {
 	out, err := Job{c}.complete().readOptimizer(dir)
 	if err != nil {
 		return nil, err
@@ -56,10 +56,10 @@ func ReadCheckpoint(c Config, dir string) (*Checkpoint, error) {
 }
 
 // HasOther tells whether the checkpoint has variables without gradients, as one of a Value may.
-func (c *Checkpoint) HasOther() bool { return present(c.Dir, checkpoint.OtherFile) }
+func (c *savedState) HasOther() bool { return present(c.Dir, checkpoint.OtherFile) }
 
 // readOptimizer is ReadCheckpoint without the parameters: for Restore alone.
-func (j Job) readOptimizer(dir string) (*Checkpoint, error) {
+func (j Job) readOptimizer(dir string) (*savedState, error) {
 	record, err := verified(j.FS, dir)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (j Job) readOptimizer(dir string) (*Checkpoint, error) {
 	if j, err = j.reconcile(dir, record); err != nil {
 		return nil, err
 	}
-	return &Checkpoint{Dir: dir, Job: j, Record: record}, nil
+	return &savedState{Dir: dir, Job: j, Record: record}, nil
 }
 
 // verified is what a checkpoint says of itself, after a look at all of its files.
@@ -80,17 +80,17 @@ func verified(fs checkpoint.FileSystem, dir string) (checkpoint.Record, error) {
 
 // Restore puts the optimizer's tensors and counts into states that together are those of the whole model. A tensor that is missing, of
 // another type or shape, or none of theirs is an error that wraps checkpoint.ErrMismatch; what the states then hold is not defined.
-func (c *Checkpoint) Restore(states ...*optim.State) error { return c.restorePart(states, nil) }
+func (c *savedState) Restore(states ...*optim.State) error { return c.restorePart(states, nil) }
 
 // restorePart is Restore of states that are not those of the whole model: pieces are all of it, and those of other states are neither read nor written.
-func (c *Checkpoint) restorePart(states []*optim.State, pieces []buffers.Tensor) error {
+func (c *savedState) restorePart(states []*optim.State, pieces []buffers.Tensor) error {
 	if err := c.restore(states, pieces); err != nil {
 		return loadError(c.Dir, "%w", err)
 	}
 	return nil
 }
 
-func (c *Checkpoint) restore(states []*optim.State, pieces []buffers.Tensor) error {
+func (c *savedState) restore(states []*optim.State, pieces []buffers.Tensor) error {
 	f, err := safetensors.Open(filepath.Join(c.Dir, checkpoint.OptimizerFile))
 	if err != nil {
 		return fmt.Errorf("%w: %w", err, checkpoint.ErrCorrupt)

@@ -14,9 +14,9 @@ import (
 	"gputrain/run/data"
 )
 
-// Passes are the forward and backward passes of a model in training, wherever it lies: all that a TrainState does not do itself.
-type Passes interface {
-	Forward
+// trainingPasses are the forward and backward passes of a model in training, wherever it lies: all that a TrainState does not do itself.
+type trainingPasses interface {
+	forwardPasses
 	// Compute makes the gradients of an update and the losses of its microbatches. Behind them it submits the program that then makes, if it is
 	// given then: where one stage has the whole model. It need not wait for any.
 	Compute(ctx context.Context, in Inputs, then func() (*gpu.Program, error)) error
@@ -90,7 +90,7 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 	if d.grads, err = buffers.NewTree(d.device, "grads", d.params.Layout(), buffers.F32); err != nil {
 		return err
 	}
-	if err := d.compileMicro(ctx); err != nil {
+	if err := d.buildMicro(ctx); err != nil {
 		return err
 	}
 	program := func(name string, record func(*gpu.Recording)) (*gpu.Program, error) {
@@ -108,9 +108,6 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 			return err
 		}
 		d.begin = []*gpu.Program{p}
-	}
-	if d.compute, err = program("compute", d.micro.Record); err != nil {
-		return err
 	}
 	if d.sums, err = c.NewSums(d.grads); err != nil {
 		return err
@@ -153,8 +150,8 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 	return nil
 }
 
-// compileMicro makes the program of a microbatch.
-func (d *onDevice) compileMicro(ctx context.Context) error {
+// buildMicro makes the program of a microbatch.
+func (d *onDevice) buildMicro(ctx context.Context) error {
 	g, targets, err := d.job.step()
 	if err != nil {
 		return err
@@ -163,15 +160,7 @@ func (d *onDevice) compileMicro(ctx context.Context) error {
 		Label: "step", Params: d.params, Beside: []*buffers.Tree{d.frozen}, Grads: d.grads, Targets: targets, Accumulate: d.job.InPlace(),
 		Progress: func(done, total int) { d.job.Progress("compile kernels", done, total) },
 	})
-	return err
-}
-
-// again makes the passes of a dry device for another choice of what is computed again. All else is as it was, and takes what it did.
-func (d *onDevice) again(ctx context.Context, recompute string) (err error) {
-	d.compute.Release()
-	d.micro.Release()
-	d.compute, d.job.Recompute = nil, recompute
-	if err := d.compileMicro(ctx); err != nil {
+	if err != nil {
 		return err
 	}
 	rec := d.device.Record("gputrain.state.compute")
@@ -180,7 +169,15 @@ func (d *onDevice) again(ctx context.Context, recompute string) (err error) {
 	return err
 }
 
-// Compute submits the microbatches one by one; see Passes.
+// again makes the passes of a dry device for another choice of what is computed again. All else is as it was, and takes what it did.
+func (d *onDevice) again(ctx context.Context, recompute string) error {
+	d.compute.Release()
+	d.micro.Release()
+	d.compute, d.job.Recompute = nil, recompute
+	return d.buildMicro(ctx)
+}
+
+// Compute submits the microbatches one by one; see trainingPasses.
 func (d *onDevice) Compute(ctx context.Context, in Inputs, then func() (*gpu.Program, error)) error {
 	count := d.job.Share().Count
 	for i := range count {
@@ -214,10 +211,10 @@ func (d *onDevice) programs(i int) (out []*gpu.Program) {
 	return append(out, d.collect[min(i, len(d.collect)-1)])
 }
 
-// Partials are what the last Compute has left; see Passes.
-func (d *onDevice) Partials() []Partial { return Partials(d.sums) }
+// Partials are what the last Compute has left; see trainingPasses.
+func (d *onDevice) Partials() []Partial { return d.sums.Partials() }
 
-// Submits are those of the microbatches, each kind of them once; see Passes.
+// Submits are those of the microbatches, each kind of them once; see trainingPasses.
 func (d *onDevice) Submits(then *gpu.Program) [][]gpu.Planned {
 	var out []gpu.Planned
 	count := d.job.Share().Count

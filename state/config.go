@@ -2,9 +2,9 @@ package state
 
 import (
 	"gputrain/buffers"
+	"gputrain/internal/ranks/mesh"
 	"gputrain/model"
 	"gputrain/optim"
-	"gputrain/pipeline/ranks/mesh"
 	"gputrain/state/checkpoint"
 )
 

@@ -4,8 +4,8 @@
 // gradients, with or without a model of this module, a Value is all you need. [Train] makes a [TrainState] of it, with gradients, programs and
 // metrics of a language model, and [TrainState.Value] gives it back.
 //
-// A TrainState lies on one device or on the stages of a pipeline. A step has three parts: compute, which is the work of its [Passes]; reduce, where
-// a [Reducer] adds up the gradients of replicas; and update, by its [Updater]. On one device without replicas the three are one submit.
+// A TrainState lies on one device or on the stages of a pipeline. A step has three parts: compute, which is the work of its passes; reduce, where
+// a [Reducer] adds up the gradients of replicas; and update, by an updater ([NewUpdater]). On one device without replicas the three are one submit.
 //
 // [Create] plans the memory, refuses what does not fit, and makes every program and buffer of a step. [TrainState.TrainStep] then only writes
 // inputs and submits:
@@ -28,7 +28,7 @@
 // the device, in buffers shared by a program for up to 64 tokens and a program for one token. When the window is full, the model reads its newer half
 // again.
 //
-// Its form on disk is that of package checkpoint, which says nothing of how many devices the tensors lay on: [Snapshot] writes it from any number
+// Its form on disk is that of package checkpoint, which says nothing of how many devices the tensors lay on: a state writes it from any number
 // of them, and [ReadCheckpoint] reads it for any other number, each with some of the leaves and some rows of what the leaves share.
 // [TrainState.Save] writes at once; [TrainState.CopyToHost] makes what a [checkpoint.Saver] writes while training goes on.
 //

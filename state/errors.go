@@ -11,16 +11,16 @@ import (
 // errNoDevice is the error of what needs a device and has none.
 var errNoDevice = errors.New("state: device: found none, wanted one of gpu.Open")
 
-// ErrTwoCalls says that a training state is in use: it is for one goroutine.
-var ErrTwoCalls = errors.New("found another call under way, wanted calls from one goroutine, one after the other")
+// errTwoCalls says that a training state is in use: it is for one goroutine.
+var errTwoCalls = errors.New("found another call under way, wanted calls from one goroutine, one after the other")
 
 // turn lets one call in at a time: two would wait for each other for ever.
 type turn struct{ taken atomic.Bool }
 
-// take begins a call, which ends with give; ErrTwoCalls while another is under way.
+// take begins a call, which ends with give; errTwoCalls while another is under way.
 func (t *turn) take() error {
 	if !t.taken.CompareAndSwap(false, true) {
-		return ErrTwoCalls
+		return errTwoCalls
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"gputrain/run/data"
 )
 
-// Losses hands out the loss of each batch while the next one is under way; see Forward.
+// Losses hands out the loss of each batch while the next one is under way; see forwardPasses.
 func (m *passes) Losses(ctx context.Context, e *data.Evaluation, yield func(BatchLoss) bool) error {
 	var counts []int // of the batches under way, two at most
 	next := func() (BatchLoss, error) {

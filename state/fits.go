@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"gputrain/gpu"
+	"gputrain/internal/system"
 	"gputrain/model"
 )
 
@@ -101,7 +102,7 @@ func comparison(devices []*gpu.Device, taken uint64) func(memory []MemoryPlan) *
 		rooms[i].bytes, rooms[i].bound, rooms[i].known = d.Available()
 		rooms[i].bytes += taken
 	}
-	machine := room{bound: fmt.Sprintf("the machine's available memory, without %s for others and what the program itself takes,", gpu.SizeText(gpu.MachineReserve()))}
+	machine := room{bound: fmt.Sprintf("the machine's available memory, without %s for others and what the program itself takes,", gpu.SizeText(system.MemoryReserve()))}
 	machine.bytes, machine.known = hostRoom()
 	machine.bytes += taken
 	return func(memory []MemoryPlan) *MemoryError { return compare(adapters, rooms, machine, memory) }
@@ -201,7 +202,7 @@ func (j Job) hint(e *MemoryError, plan func(smaller Job) ([]MemoryPlan, error), 
 // lesser are the ways to add up gradients that take no more memory than that of the configuration.
 func (j Job) lesser() []string {
 	if _, replicas := j.replicas(); j.Accumulation == AccumulateTree && j.Microbatches > 1 && replicas == 1 {
-		return Accumulations
+		return accumulations
 	}
 	return []string{j.Accumulation}
 }

@@ -14,10 +14,10 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/array"
-	"gputrain/buffers/nf4"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/hub"
+	"gputrain/internal/gputest"
+	"gputrain/internal/nf4"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/state/checkpoint"

@@ -23,8 +23,8 @@ type generator struct {
 // not pay for a long one.
 const mostRows = 64
 
-// PrefillRows is how many tokens of a window are taken in at once.
-func PrefillRows(window int) int { return min(window, mostRows) }
+// prefillRows is how many tokens of a window are taken in at once.
+func prefillRows(window int) int { return min(window, mostRows) }
 
 // Piece is a run of tokens of a window, as the programs of a generator take them.
 type Piece struct {
@@ -62,9 +62,12 @@ func (p Piece) Feed() Feed {
 	return Feed{Batch: data.Batch{Rows: 1, Tokens: p.tokens, Positions: p.positions}, Rows: []int32{int32(p.row)}}
 }
 
-// Generation is the graph that takes rows tokens of a window in, for the logits of the token that follows one of them.
-func Generation(def model.Definition, rows, window int) (*model.Built, error) {
-	o := model.Options{Logits: true, Window: window}
+// Generation is the graph that takes some tokens of a window in, or goes on with one (decode), for the logits of the token that follows one of them.
+func Generation(def model.Definition, window int, decode bool) (*model.Built, error) {
+	o, rows := model.Options{Logits: true, Window: window}, 1
+	if !decode {
+		rows = prefillRows(window)
+	}
 	if rows > 1 {
 		o.Rows = 1
 	}
@@ -84,11 +87,11 @@ func (m *passes) newGenerator(ctx context.Context) (_ *generator, err error) {
 	}()
 	bind := map[string]gpu.Range{}
 	for _, p := range []struct {
-		to    **pass
-		label string
-		rows  int
-	}{{&g.prefill, "prefill", PrefillRows(m.window)}, {&g.decode, "decode", 1}} {
-		built, err := Generation(m.def, p.rows, m.window)
+		to     **pass
+		label  string
+		decode bool
+	}{{&g.prefill, "prefill", false}, {&g.decode, "decode", true}} {
+		built, err := Generation(m.def, m.window, p.decode)
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +133,7 @@ func (g *generator) release() {
 	}
 }
 
-// Take takes a piece of a window in; see Forward.
+// Take takes a piece of a window in; see forwardPasses.
 func (m *passes) Take(ctx context.Context, p Piece) ([]float32, error) {
 	if err := m.prepareSampling(ctx); err != nil {
 		return nil, err

@@ -12,10 +12,10 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/hub"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 )
 

@@ -34,9 +34,8 @@ func (t *stored) copied(at, n int) []byte {
 	return t.copy.memory[t.copyAt+at:][:n]
 }
 
-// CopyToHost copies the state to the host, which takes CopyBytes there until the result is released; run is what the loop wants to find
-// again. What of it is not finite is found when it is written, as in Save.
-func (s Snapshot) CopyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error) {
+// CopyToHost copies the state to the host; see TrainState.
+func (s snapshot) CopyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error) {
 	out, err := s.copyToHost(ctx, run)
 	if err != nil {
 		return checkpoint.HostCopy{}, fmt.Errorf("state: copy of step %d: %w", s.Step, err)
@@ -44,7 +43,7 @@ func (s Snapshot) CopyToHost(ctx context.Context, run checkpoint.Run) (checkpoin
 	return out, nil
 }
 
-func (s Snapshot) copyToHost(ctx context.Context, run checkpoint.Run) (out checkpoint.HostCopy, err error) {
+func (s snapshot) copyToHost(ctx context.Context, run checkpoint.Run) (out checkpoint.HostCopy, err error) {
 	s = s.withStaging()
 	t, err := s.tensors()
 	if err != nil {
@@ -91,13 +90,13 @@ type HostPlan struct {
 	Reserve uint64 // what is left to others
 }
 
-// ProgramBytes is what the program takes beside buffers: on lavapipe a run of SmolLM2-135M took 303 MiB more than the plan of its device, 130 of them before
+// programBytes is what the program takes beside buffers: on lavapipe a run of SmolLM2-135M took 303 MiB more than the plan of its device, 130 of them before
 // anything was planned.
-const ProgramBytes = 320 << 20
+const programBytes = 320 << 20
 
 // PlanHost is the plan of a run whose stages take memory on devices, and whose copy of a checkpoint takes so many bytes.
 func PlanHost(devices []*gpu.Device, memory []MemoryPlan, copied uint64) HostPlan {
-	h := HostPlan{Program: ProgramBytes, Staging: StagingBytes, Copy: copied, Free: math.MaxUint64, Reserve: gpu.MachineReserve()}
+	h := HostPlan{Program: programBytes, Staging: hostStagingBytes, Copy: copied, Free: math.MaxUint64, Reserve: system.MemoryReserve()}
 	if left, known := hostRoom(); known {
 		for i, m := range memory {
 			if shares(devices[i].Adapter()) {
@@ -121,7 +120,7 @@ func (h HostPlan) String() string {
 // is yet to take, and staging.
 func hostRoom() (bytes uint64, known bool) {
 	bytes, known = gpu.MachineMemory()
-	taken := gpu.MachineReserve() + ProgramBytes - min(ProgramBytes, gpu.HostBytes()) + StagingBytes
+	taken := system.MemoryReserve() + programBytes - min(programBytes, system.ResidentMemory()) + hostStagingBytes
 	return bytes - min(bytes, taken), known
 }
 

@@ -65,8 +65,8 @@ func (j Job) check() error {
 		return fmt.Errorf("state: config: batch: %d, want at least 1", j.Batch)
 	case j.Microbatches < 1:
 		return fmt.Errorf("state: config: microbatches: %d, want at least 1", j.Microbatches)
-	case !slices.Contains(Accumulations, j.Accumulation):
-		return fmt.Errorf("state: config: accumulation: found %q, wanted one of %s%s", j.Accumulation, strings.Join(Accumulations, ", "), suggest.DidYouMean(j.Accumulation, Accumulations))
+	case !slices.Contains(accumulations, j.Accumulation):
+		return fmt.Errorf("state: config: accumulation: found %q, wanted one of %s%s", j.Accumulation, strings.Join(accumulations, ", "), suggest.DidYouMean(j.Accumulation, accumulations))
 	case j.Sequence < 1 || j.Sequence > j.Definition.Context():
 		return fmt.Errorf("state: config: sequence: %d, want 1 to the context %d", j.Sequence, j.Definition.Context())
 	case j.Evaluation < 0:
@@ -183,8 +183,8 @@ func (j Job) Build() (*model.Built, error) {
 	return j.Definition.Build(j.Batch, j.Sequence, model.Options{Loss: true, Training: true, Documents: j.Documents, Objective: j.Objective})
 }
 
-// Training is the graph of one microbatch, forward and backward.
-type Training struct {
+// trainingGraph is the graph of one microbatch, forward and backward.
+type trainingGraph struct {
 	Graph     *graph.Graph
 	Forward   int              // nodes of the forward pass, which come first
 	LossSum   *graph.Value     // the sum of the losses
@@ -194,12 +194,12 @@ type Training struct {
 
 // Training builds the model and its backward pass for the parameters that are trained: what only frozen ones would need is not computed. part is
 // the part of each parameter where the model is cut; nil: it is not.
-func (j Job) Training(part map[string]int) (t Training, err error) {
+func (j Job) Training(part map[string]int) (t trainingGraph, err error) {
 	built, err := j.Build()
 	if err != nil {
 		return t, err
 	}
-	t = Training{Graph: built.Graph, Forward: len(built.Graph.Nodes()), LossSum: built.LossSum, Sums: built.Sums}
+	t = trainingGraph{Graph: built.Graph, Forward: len(built.Graph.Nodes()), LossSum: built.LossSum, Sums: built.Sums}
 	var wanted []*graph.Value
 	frozen := setOf(j.Frozen)
 	for i, p := range j.Definition.Params() {

@@ -33,7 +33,7 @@ func Load(ctx context.Context, dev *gpu.Device, c Config, dir string) (*TrainSta
 }
 
 // Restore puts the optimizer's state and the counts of a checkpoint into a state that was made of its parameters.
-func (s *TrainState) Restore(saved *Checkpoint) error {
+func (s *TrainState) Restore(saved *savedState) error {
 	if err := s.restoreOptimizer(saved); err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (s *TrainState) Restore(saved *Checkpoint) error {
 }
 
 // restoreOptimizer puts the optimizer's state of a checkpoint into this one's, or of it the part that is this replica's.
-func (s *TrainState) restoreOptimizer(saved *Checkpoint) error {
+func (s *TrainState) restoreOptimizer(saved *savedState) error {
 	pieces, err := s.pieces(unread)
 	if err != nil {
 		return err

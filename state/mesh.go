@@ -110,7 +110,7 @@ func (r *relay) carry(replica, stage int, read reader) reader {
 }
 
 // relayed is the snapshot with what other processes have of it.
-func (s *TrainState) relayed() (shot Snapshot, r *relay, err error) {
+func (s *TrainState) relayed() (shot snapshot, r *relay, err error) {
 	shot, r = s.snapshot(), &relay{state: s}
 	shot.carry = r.carry
 	shot.pieces, err = s.pieces(r.carry)
@@ -147,7 +147,7 @@ func (s *TrainState) streamDivided(ctx context.Context, run checkpoint.Run, writ
 }
 
 // give reads all tensors for others.
-func (s Snapshot) give(ctx context.Context) error {
+func (s snapshot) give(ctx context.Context) error {
 	s = s.withStaging()
 	t, err := s.tensors()
 	if err == nil {

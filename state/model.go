@@ -25,25 +25,19 @@ type Model struct {
 
 // NewModel uploads parameters in f32.
 func NewModel(dev *gpu.Device, def model.Definition, params []buffers.Host) (*Model, error) {
+	return newModelOn(dev, def, params, nil, buffers.F32)
+}
+
+// newModelOn uploads parameters in f32, besides those at the paths of frozen, which are kept in a type.
+func newModelOn(dev *gpu.Device, def model.Definition, params []buffers.Host, frozen []string, dtype buffers.DType) (*Model, error) {
 	if dev == nil {
 		return nil, errNoDevice
 	}
 	if def.Vocab() == 0 {
 		return nil, fmt.Errorf("state: new model: %s has no tokens, want a language model", def.Kind())
 	}
-	tree, err := buffers.Upload(dev, "params", params, buffers.F32)
-	if err != nil {
-		return nil, fmt.Errorf("state: new model: %w", err)
-	}
-	m := borrowing(def, tree, nil, def.Context())
-	m.borrowed = false
-	return m, nil
-}
-
-// newModelOn uploads parameters in f32, besides those at the paths of frozen, which are kept in a type.
-func newModelOn(dev *gpu.Device, def model.Definition, params []buffers.Host, frozen []string, dtype buffers.DType) (*Model, error) {
-	if dtype == buffers.F32 || len(frozen) == 0 {
-		return NewModel(dev, def, params)
+	if dtype == buffers.F32 {
+		frozen = nil
 	}
 	own, rest, err := Job{Config{Definition: def, Frozen: frozen, FrozenDType: dtype}}.upload(dev, params)
 	if err != nil {

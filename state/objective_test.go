@@ -14,8 +14,8 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/run/data"
 )

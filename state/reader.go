@@ -9,8 +9,8 @@ import (
 	"gputrain/run/data"
 )
 
-// Forward is a language model's forward passes, wherever the model lies.
-type Forward interface {
+// forwardPasses are a language model's forward passes, wherever the model lies.
+type forwardPasses interface {
 	// Losses computes the losses of all batches of an evaluation in their order and hands each out; yield returns false to end it early.
 	// Between batches it looks whether ctx is over.
 	Losses(ctx context.Context, e *data.Evaluation, yield func(BatchLoss) bool) error
@@ -20,7 +20,7 @@ type Forward interface {
 
 // Reader measures the loss of texts and continues them.
 type Reader struct {
-	forward       Forward
+	forward       forwardPasses
 	vocab, window int
 	held          []int32 // tokens of the window that the caches have
 }
@@ -55,23 +55,26 @@ type BatchLoss struct {
 
 // BatchLosses are the losses of the batches of an evaluation, for MeanLoss: of a part of one, where others compute the rest.
 func (r *Reader) BatchLosses(ctx context.Context, e *data.Evaluation) (losses []BatchLoss, err error) {
-	if e == nil {
-		return nil, fmt.Errorf("state: evaluate: %w", errNoEvaluation)
-	}
-	err = r.forward.Losses(ctx, e, func(l BatchLoss) bool {
+	err = r.losses(ctx, e, func(l BatchLoss) bool {
 		losses = append(losses, l)
 		return true
 	})
-	if cause := context.Cause(ctx); err != nil && cause != nil {
-		err = cause // also where a compilation noticed it first
-	}
 	if err != nil {
 		return nil, fmt.Errorf("state: evaluate: %w", err)
 	}
 	return losses, nil
 }
 
-var errNoEvaluation = errors.New("found no evaluation, wanted one of data.NewEvaluation")
+func (r *Reader) losses(ctx context.Context, e *data.Evaluation, yield func(BatchLoss) bool) error {
+	if e == nil {
+		return errors.New("found no evaluation, wanted one of data.NewEvaluation")
+	}
+	err := r.forward.Losses(ctx, e, yield)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return cause // also where a compilation noticed it first
+	}
+	return err
+}
 
 // MeanLoss is what Evaluate gives of batches with these losses, in their order.
 func MeanLoss(losses []BatchLoss) (EvalResult, error) {
@@ -112,23 +115,15 @@ func (r *Reader) Evaluations(ctx context.Context, e *data.Evaluation) iter.Seq2[
 	return func(yield func(EvalResult, error) bool) {
 		var all lossSum
 		broken := false
-		err := errNoEvaluation
-		if e != nil {
-			err = r.forward.Losses(ctx, e, func(l BatchLoss) bool {
-				all.add(l)
-				broken = !yield(all.mean(), nil)
-				return !broken
-			})
-		}
-		switch cause := context.Cause(ctx); {
-		case broken:
-			return
-		case err != nil && cause != nil:
-			err = cause // also where a compilation noticed it first
-		case err == nil && all.count == 0:
+		err := r.losses(ctx, e, func(l BatchLoss) bool {
+			all.add(l)
+			broken = !yield(all.mean(), nil)
+			return !broken
+		})
+		if err == nil && all.count == 0 {
 			err = ErrNoLabels
 		}
-		if err != nil {
+		if err != nil && !broken {
 			yield(EvalResult{}, fmt.Errorf("state: evaluate: %w", err))
 		}
 	}
@@ -163,7 +158,7 @@ func (r *Reader) check(window []int32) error {
 // take takes in what follows the first tokens of a window, which the caches have.
 func (r *Reader) take(ctx context.Context, window []int32, first int) (logits []float32, err error) {
 	r.held = r.held[:first]
-	for _, p := range pieces(window, first, PrefillRows(r.window)) {
+	for _, p := range pieces(window, first, prefillRows(r.window)) {
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}

@@ -15,10 +15,10 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport"
 	"gputrain/model"
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport"
 	"gputrain/run/data"
 	"gputrain/state/checkpoint"
 )

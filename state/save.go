@@ -13,8 +13,10 @@ import (
 	"gputrain/state/checkpoint"
 )
 
-// Save writes the state of this step to the checkpoint directory path as Snapshot.Save does. It waits for the steps in flight; an error of
-// the device is no *checkpoint.SaveError. Where replicas divide the update, or
+// Save writes the state of this step to the checkpoint directory path, whole or not at all, in the Hugging Face layout with the optimizer and the record
+// beside it; run is what the loop wants to find again. A checkpoint that is there is replaced. What else is there stays, and is fs.ErrExist; a parameter or
+// an optimizer value that is not finite is refused with checkpoint.ErrNonFinite, no room with a *checkpoint.SpaceError. It waits for the steps in flight; an
+// error of the device is no *checkpoint.SaveError, and all others are. Where replicas divide the update, or
 // the stages are on several ranks, all of them call it, and the first writes.
 func (s *TrainState) Save(ctx context.Context, path string, run checkpoint.Run) error {
 	if err := s.usable(); err != nil {
@@ -31,7 +33,7 @@ func (s *TrainState) Save(ctx context.Context, path string, run checkpoint.Run) 
 	return errors.Join(err, failed)
 }
 
-// Stream hands write the files of a checkpoint of this step, which read each tensor from its device when its turn comes: it takes StagingBytes of the host. They
+// Stream hands write the files of a checkpoint of this step, which read each tensor from its device when its turn comes: it takes hostStagingBytes of the host. They
 // are good until write returns. It waits for the steps in flight. Where replicas divide the update, or the stages are on several ranks, all of
 // them call it, and write is the first's; what write does not read is read after it.
 func (s *TrainState) Stream(ctx context.Context, run checkpoint.Run, write func(checkpoint.HostCopy)) error {
@@ -50,7 +52,8 @@ func (s *TrainState) Stream(ctx context.Context, run checkpoint.Run, write func(
 	return nil
 }
 
-// CopyToHost copies the state of this step to the host, to be written while training goes on; see Snapshot.CopyToHost. It waits for the steps
+// CopyToHost copies the state of this step to the host, to be written while training goes on: CopyBytes until the result is released. What of it is not
+// finite is found when it is written, as in Save. It waits for the steps
 // in flight. Where replicas divide the update, or the stages are on several ranks, all of them call it: the first gets the copy, the others one without files.
 func (s *TrainState) CopyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error) {
 	if err := s.settle(); err != nil {
@@ -62,7 +65,7 @@ func (s *TrainState) CopyToHost(ctx context.Context, run checkpoint.Run) (checkp
 	return s.snapshot().CopyToHost(context.WithoutCancel(ctx), run)
 }
 
-// CheckSpace tells, before training begins, whether so many checkpoints below dir, which is there, would fit the disk, as checkpoint.CheckSpace does.
+// CheckSpace tells, before training begins, whether so many checkpoints below dir, which is there, would fit the disk, as checkpoint.Store does.
 func (s *TrainState) CheckSpace(ctx context.Context, dir string, count int) (each, free uint64, err error) {
 	shot := s.snapshot()
 	if err = s.usable(); err == nil {
@@ -74,8 +77,8 @@ func (s *TrainState) CheckSpace(ctx context.Context, dir string, count int) (eac
 	return shot.CheckSpace(ctx, dir, count)
 }
 
-// FirstNonFinite waits for the steps in flight and names the first tensor that has an element that is not finite, as
-// Snapshot.FirstNonFinite does. Where replicas divide the update, or the stages are on several ranks, all of them call it.
+// FirstNonFinite waits for the steps in flight and names the first tensor that has an element that is not finite: parameters in the order of their paths
+// ("params/h.0.ln_1.weight"), then gradients ("grads/..."), other variables ("other/..."), and the optimizer's in the order of their names. "" for none. Where replicas divide the update, or the stages are on several ranks, all of them call it.
 func (s *TrainState) FirstNonFinite(ctx context.Context) (string, error) {
 	if err := s.settle(); err != nil {
 		return "", fmt.Errorf("state: scan: %w", err)
@@ -86,7 +89,7 @@ func (s *TrainState) FirstNonFinite(ctx context.Context) (string, error) {
 	return s.snapshot().FirstNonFinite(context.WithoutCancel(ctx))
 }
 
-func (s *TrainState) snapshot() Snapshot {
+func (s *TrainState) snapshot() snapshot {
 	out := s.own.snapshot(s.stages)
 	out.Adapter, out.Companions, out.FS, out.Base = cmp.Or(s.job.Adapter, out.Adapter), s.job.Companions, s.job.FS, s.job.BaseRecord
 	out.Ends = s.job.Ends

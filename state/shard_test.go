@@ -3,7 +3,6 @@ package state
 import (
 	"encoding/json"
 	"errors"
-	"math"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -13,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/run/data"
@@ -211,33 +210,6 @@ func TestPlanOfADividedUpdate(t *testing.T) {
 			assert.InEpsilon(t, whole.Step, plan.Step, 0.01)
 		}
 		assert.InEpsilon(t, whole.Optimizer, sum, 0.2)
-	}
-}
-
-// What is not finite is found on whatever replica it is, and said by all.
-func TestReplicasFindWhatIsNotFinite(t *testing.T) {
-	c := tinyConfig(t)
-	c.Batch, c.Microbatches, c.ShardOptimizer = 1, 2, true
-	dev := gputest.Device(t)
-	const path = "h.1.mlp.c_fc.bias"
-	for _, found := range replicated(t, 2, c, func(c Config) (string, error) {
-		s, err := Create(t.Context(), dev, c)
-		if err != nil {
-			return "", err
-		}
-		defer s.Release()
-		for _, tree := range s.Optimizers()[0].Trees() {
-			if leaf, mine := tree.Tree.Layout().Leaf(path); mine && tree.Name == "nu" {
-				values := make([]float32, leaf.Elements())
-				values[1] = float32(math.Inf(1))
-				if err := tree.Tree.Write(path, values); err != nil {
-					return "", err
-				}
-			}
-		}
-		return s.FirstNonFinite(t.Context())
-	}) {
-		assert.Equal(t, "nu/"+path, found)
 	}
 }
 

@@ -14,9 +14,9 @@ import (
 	"gputrain/state/checkpoint"
 )
 
-// Snapshot is a training state as a checkpoint has it, wherever its tensors lie: on one device or over the stages of a pipeline, which the
+// snapshot is a training state as a checkpoint has it, wherever its tensors lie: on one device or over the stages of a pipeline, which the
 // files do not tell apart. While a method runs no step is in flight.
-type Snapshot struct {
+type snapshot struct {
 	Definition    model.Definition // nil: weights have the names of their leaves, and there is no config.json
 	Optimizer     optim.Config     // its zero value: Transform is no registered one, or there is none
 	Transform     string           // its name, where Optimizer has none
@@ -41,10 +41,8 @@ type Snapshot struct {
 	shardBytes uint64                                       // weights that take more are in several files; 0: as Hugging Face does it
 }
 
-// Save writes the checkpoint directory path, whole or not at all, in the Hugging Face layout with the optimizer and the record beside it; run
-// is what the loop wants to find again. A checkpoint that is there is replaced. What else is there stays, and is fs.ErrExist; a parameter or an
-// optimizer value that is not finite is refused with checkpoint.ErrNonFinite, no room with a *checkpoint.SpaceError. Every error is a *checkpoint.SaveError.
-func (s Snapshot) Save(ctx context.Context, path string, run checkpoint.Run) error {
+// Save is TrainState.Save of what is known. Every error is a *checkpoint.SaveError.
+func (s snapshot) Save(ctx context.Context, path string, run checkpoint.Run) error {
 	sources, err := s.sources(ctx, run)
 	if err != nil {
 		return &checkpoint.SaveError{Path: path, Err: err}
@@ -52,18 +50,17 @@ func (s Snapshot) Save(ctx context.Context, path string, run checkpoint.Run) err
 	return checkpoint.Commit(s.fs(), path, s.Step, sources)
 }
 
-// CheckSpace tells whether so many checkpoints below dir, which is there, would fit the disk, as checkpoint.CheckSpace does.
-func (s Snapshot) CheckSpace(ctx context.Context, dir string, count int) (each, free uint64, err error) {
+// CheckSpace tells whether so many checkpoints below dir, which is there, would fit the disk, as checkpoint.Store does.
+func (s snapshot) CheckSpace(ctx context.Context, dir string, count int) (each, free uint64, err error) {
 	sources, err := s.sources(ctx, checkpoint.Run{})
 	if err != nil {
 		return 0, 0, &checkpoint.SaveError{Path: dir, Err: err}
 	}
-	return checkpoint.CheckSpace(s.fs(), dir, sources, count)
+	return checkpoint.Store{FS: s.fs(), Dir: dir}.CheckSpace(sources, count)
 }
 
-// FirstNonFinite names the first tensor that has an element that is not finite: parameters in the order of their paths
-// ("params/h.0.ln_1.weight"), then gradients ("grads/..."), other variables ("other/..."), and the optimizer's in the order of their names. "" for none.
-func (s Snapshot) FirstNonFinite(ctx context.Context) (string, error) {
+// FirstNonFinite is that of a TrainState.
+func (s snapshot) FirstNonFinite(ctx context.Context) (string, error) {
 	var all []*stored
 	for _, kind := range []struct {
 		name  string
@@ -97,14 +94,14 @@ func (s Snapshot) FirstNonFinite(ctx context.Context) (string, error) {
 }
 
 // withStaging is the snapshot with memory that its tensors are read through.
-func (s Snapshot) withStaging() Snapshot {
+func (s snapshot) withStaging() snapshot {
 	if s.staging == nil {
 		s.staging = &staging{piece: stagingBytes}
 	}
 	return s
 }
 
-func (s Snapshot) fs() checkpoint.FileSystem {
+func (s snapshot) fs() checkpoint.FileSystem {
 	if s.FS == nil {
 		return checkpoint.OS
 	}
@@ -115,7 +112,7 @@ func (s Snapshot) fs() checkpoint.FileSystem {
 const headerBytes = 400
 
 // sources are the files of the checkpoint; tensors are read when their turn to be written comes.
-func (s Snapshot) sources(ctx context.Context, run checkpoint.Run) ([]checkpoint.Source, error) {
+func (s snapshot) sources(ctx context.Context, run checkpoint.Run) ([]checkpoint.Source, error) {
 	t, err := s.tensors()
 	if err != nil {
 		return nil, err
@@ -124,7 +121,7 @@ func (s Snapshot) sources(ctx context.Context, run checkpoint.Run) ([]checkpoint
 }
 
 // files are the sources of a checkpoint of these tensors.
-func (s Snapshot) files(ctx context.Context, t tensors, run checkpoint.Run) ([]checkpoint.Source, error) {
+func (s snapshot) files(ctx context.Context, t tensors, run checkpoint.Run) ([]checkpoint.Source, error) {
 	s = s.withStaging()
 	record, err := s.record(run)
 	if err != nil {
@@ -162,7 +159,7 @@ func (s Snapshot) files(ctx context.Context, t tensors, run checkpoint.Run) ([]c
 }
 
 // modelFiles are those of the weights: adapters as other programs read them, or a model.
-func (s Snapshot) modelFiles(ctx context.Context, weights []*stored) (out []checkpoint.Source, err error) {
+func (s snapshot) modelFiles(ctx context.Context, weights []*stored) (out []checkpoint.Source, err error) {
 	if s.adapted() {
 		config, err := model.AdapterConfig(s.Definition, s.Base.Directory)
 		if err != nil {
@@ -184,7 +181,7 @@ func (s Snapshot) modelFiles(ctx context.Context, weights []*stored) (out []chec
 }
 
 // shards divide the weights over files; those of adapters are one.
-func (s Snapshot) shards(ctx context.Context, weights []*stored) (shards []safetensors.Shard, index []byte, err error) {
+func (s snapshot) shards(ctx context.Context, weights []*stored) (shards []safetensors.Shard, index []byte, err error) {
 	list := s.tensorsIn(ctx, weights)
 	if s.adapted() {
 		return []safetensors.Shard{{Name: model.AdapterWeightsFile, Tensors: list}}, nil, nil
@@ -200,7 +197,7 @@ func safetensorsFile(name string, tensors []safetensors.Tensor, metadata map[str
 	return checkpoint.Source{Name: name, Bytes: bytes, Write: func(w io.Writer) error { return safetensors.Write(w, tensors, metadata) }}
 }
 
-func (s Snapshot) record(run checkpoint.Run) (checkpoint.Record, error) {
+func (s snapshot) record(run checkpoint.Run) (checkpoint.Record, error) {
 	out := checkpoint.Record{Step: s.Step, Skipped: s.Skipped, Frozen: s.Frozen, Adapter: s.Adapter, Run: run}
 	if len(s.States) == 0 {
 		if name := cmp.Or(s.Optimizer.Name, s.Transform); name != "" {

@@ -13,7 +13,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/optim"
 	"gputrain/state/checkpoint"
 )
@@ -59,7 +59,7 @@ func newParts(t *testing.T, dev *gpu.Device, c Config, hosts []buffers.Host, n, 
 	return p
 }
 
-func (p *parts) snapshot(of Snapshot) Snapshot {
+func (p *parts) snapshot(of snapshot) snapshot {
 	of.Params, of.Grads, of.States = p.params, p.grads, p.states
 	return of
 }
@@ -221,11 +221,11 @@ func TestSnapshotsThatAreNotOneState(t *testing.T) {
 	p := newParts(t, dev, c, mustHosts(t, s), 3, 3)
 	path := filepath.Join(t.TempDir(), checkpoint.DirName(0))
 	good := p.snapshot(s.snapshot())
-	for want, edit := range map[string]func(*Snapshot){
-		`params: "h.0.attn.c_attn.weight" is missing`:       func(s *Snapshot) { s.Params = s.Params[:1] },
-		`params: "h.0.attn.c_attn.bias" is in two trees`:    func(s *Snapshot) { s.Params = append(s.Params[:3:3], s.Params...) },
-		`optimizer: no state`:                               func(s *Snapshot) { s.States = nil },
-		`tensor "mu/h.0.attn.c_attn.bias": given more than`: func(s *Snapshot) { s.States = append(s.States[:3:3], s.States...) },
+	for want, edit := range map[string]func(*snapshot){
+		`params: "h.0.attn.c_attn.weight" is missing`:       func(s *snapshot) { s.Params = s.Params[:1] },
+		`params: "h.0.attn.c_attn.bias" is in two trees`:    func(s *snapshot) { s.Params = append(s.Params[:3:3], s.Params...) },
+		`optimizer: no state`:                               func(s *snapshot) { s.States = nil },
+		`tensor "mu/h.0.attn.c_attn.bias": given more than`: func(s *snapshot) { s.States = append(s.States[:3:3], s.States...) },
 	} {
 		bad := good
 		edit(&bad)

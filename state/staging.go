@@ -9,9 +9,9 @@ import (
 // 0.1 ms that every read costs is little.
 const stagingBytes = 16 << 20
 
-// StagingBytes bounds what saving and loading take of the host beside a copy: a piece of a tensor, and what it is put together from. An optimizer's
+// hostStagingBytes bounds what saving and loading take of the host beside a copy: a piece of a tensor, and what it is put together from. An optimizer's
 // tensor that is only to be had at once (buffers.Tensor.ReadAt) may take more.
-const StagingBytes = 2 * stagingBytes
+const hostStagingBytes = 2 * stagingBytes
 
 // reader fills dst with the bytes of a tensor from byte at on.
 type reader func(ctx context.Context, dst []byte, at int) error

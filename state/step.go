@@ -54,7 +54,7 @@ type arrival struct {
 
 // TrainStep makes one update with a batch of Batch x Microbatches sequences, or with a Reducer those of this replica's Share. It does not wait for the device unless two steps are already
 // in flight. It returns the metrics that have become available: none at first, then those of the step before. After an error the state is
-// unusable, unless nothing was submitted: for a batch of another shape, and ErrTwoCalls.
+// unusable, unless nothing was submitted: for a batch of another shape, and a call beside another.
 func (s *TrainState) TrainStep(ctx context.Context, batch data.Batch) ([]Metrics, error) {
 	if err := s.turn.take(); err != nil {
 		return nil, fmt.Errorf("state: train step: %w", err)

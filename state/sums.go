@@ -59,15 +59,15 @@ func (s Span) isNode(microbatches int) bool {
 	return len(nodes) == 1 && nodes[0] == s
 }
 
-// Counter adds up nodes of the tree that come in the order of their microbatches, as a binary counter adds ones: it keeps those that wait for
+// counter adds up nodes of the tree that come in the order of their microbatches, as a binary counter adds ones: it keeps those that wait for
 // their other half.
-type Counter struct {
+type counter struct {
 	Microbatches int    // of an update
 	Held         []Span // the oldest first
 }
 
 // Add takes the next node, and says how many of those held are added to it, one after another from the newest on: held + sum. What comes of it is then held.
-func (c *Counter) Add(next Span) (merged int) {
+func (c *counter) Add(next Span) (merged int) {
 	for n := len(c.Held); n > 0; n-- {
 		left := c.Held[n-1]
 		sum := Span{left.First, left.Count + next.Count}
@@ -82,7 +82,7 @@ func (c *Counter) Add(next Span) (merged int) {
 
 // Fold is the sum over all microbatches of nodes that together cover them, given in their order; add makes left + right.
 func Fold[T any](microbatches int, nodes []Span, of func(i int) T, add func(left, right T) T) T {
-	c := Counter{Microbatches: microbatches}
+	c := counter{Microbatches: microbatches}
 	var held []T
 	for i, node := range nodes {
 		sum := of(i)

@@ -14,7 +14,7 @@ func written(microbatches, replicas int) string {
 	var sums []string
 	for rank := range replicas {
 		share := Share(microbatches, rank, replicas)
-		counter := Counter{Microbatches: microbatches}
+		counter := counter{Microbatches: microbatches}
 		var held []string
 		for i := share.First; i < share.end(); i++ {
 			sum := fmt.Sprint(i)
@@ -49,7 +49,7 @@ func TestReplicasShareTheTree(t *testing.T) {
 				assert.Equal(t, next, share.First)
 				assert.Contains(t, []int{microbatches / replicas, (microbatches + replicas - 1) / replicas}, share.Count)
 				next = share.end()
-				counter := Counter{Microbatches: microbatches}
+				counter := counter{Microbatches: microbatches}
 				for i := range share.Count {
 					counter.Add(Span{share.First + i, 1})
 				}

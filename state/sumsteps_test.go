@@ -14,7 +14,7 @@ func TestSumStepsAreThoseOfACounter(t *testing.T) {
 			for rank := range replicas {
 				share := Share(microbatches, rank, replicas)
 				steps := sumSteps{nodes: share.Nodes(microbatches)}
-				counter, kinds, trees := Counter{Microbatches: microbatches}, map[sumStep]like{}, 0
+				counter, kinds, trees := counter{Microbatches: microbatches}, map[sumStep]like{}, 0
 				for i := range share.Count {
 					held := len(counter.Held)
 					want := sumStep{held, counter.Add(Span{share.First + i, 1}), i == share.Count-1}

@@ -47,7 +47,7 @@ func (t *stored) write(ctx context.Context, w io.Writer, through *staging) error
 }
 
 // tensorsIn are tensors to be written, each read when its turn comes.
-func (s Snapshot) tensorsIn(ctx context.Context, list []*stored) []safetensors.Tensor {
+func (s snapshot) tensorsIn(ctx context.Context, list []*stored) []safetensors.Tensor {
 	var out []safetensors.Tensor
 	for _, t := range list {
 		one := t.Tensor
@@ -68,7 +68,7 @@ func (t tensors) bytes() (sum uint64) {
 	return sum
 }
 
-func (s Snapshot) tensors() (t tensors, err error) {
+func (s snapshot) tensors() (t tensors, err error) {
 	if t.weights, err = s.weights(); err != nil {
 		return t, fmt.Errorf("params: %w", err)
 	}
@@ -82,7 +82,7 @@ func (s Snapshot) tensors() (t tensors, err error) {
 }
 
 // inOrder are the tensors in the order in which the files are written: all processes read them in this one.
-func (s Snapshot) inOrder(t tensors) (out []*stored, err error) {
+func (s snapshot) inOrder(t tensors) (out []*stored, err error) {
 	byName := map[string]*stored{}
 	for _, one := range t.weights {
 		byName[one.Name] = one
@@ -97,7 +97,7 @@ func (s Snapshot) inOrder(t tensors) (out []*stored, err error) {
 }
 
 // weights are the parameters, named as in the Hugging Face layout where there is a definition.
-func (s Snapshot) weights() ([]*stored, error) {
+func (s snapshot) weights() ([]*stored, error) {
 	out, err := s.leaves(s.Params, "params")
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (s Snapshot) weights() ([]*stored, error) {
 }
 
 // named are the weights of the definition, in its order.
-func (s Snapshot) named(all []*stored) ([]*stored, error) {
+func (s snapshot) named(all []*stored) ([]*stored, error) {
 	byPath := map[string]*stored{}
 	for _, t := range all {
 		byPath[t.Name] = t
@@ -155,7 +155,7 @@ func (s Snapshot) named(all []*stored) ([]*stored, error) {
 }
 
 // optimizer are the optimizer's tensors, "mu/h.0.ln_1.weight", in the type they are kept in.
-func (s Snapshot) optimizer() (out []*stored, err error) {
+func (s snapshot) optimizer() (out []*stored, err error) {
 	whole, err := wholeOf(s.States, s.pieces)
 	if err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (s Snapshot) optimizer() (out []*stored, err error) {
 }
 
 // leaves are those of trees, of some kind, in the order of their paths and named by them.
-func (s Snapshot) leaves(trees []*buffers.Tree, kind string) (out []*stored, err error) {
+func (s snapshot) leaves(trees []*buffers.Tree, kind string) (out []*stored, err error) {
 	owners, err := leavesOf(trees)
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 // goroutine.
 type TrainState struct {
 	Reader
-	passes Passes
+	passes trainingPasses
 	own    Fields // of the Value that is trained; without its trees where the passes own the stages
 	stages []Resident
 	job    Job
@@ -26,7 +26,7 @@ type TrainState struct {
 	scale   float64      // of the loss, with products of f16; 0: 1
 	limited optim.Limits // as the devices have them
 
-	updater *Updater
+	updater *updater
 	told    int           // the stage that results are read of
 	sums    gpu.Range     // of the objective in each of them, if it has any
 	losses  gpu.Range     // of the microbatches, once they are computed
@@ -90,7 +90,7 @@ func CreateFrom(ctx context.Context, dev *gpu.Device, j Job, params []buffers.Ho
 // OnStages makes a training state of passes over stages that together have a model, with the optimizer's state of step 0. losses and
 // sums are where stage last has the losses of an update and the sums of its objective, once Compute is done. The state takes passes over, which own the
 // stages, unless there is an error.
-func OnStages(ctx context.Context, j Job, stages []Resident, passes Passes, losses, sums gpu.Range, last int) (*TrainState, error) {
+func OnStages(ctx context.Context, j Job, stages []Resident, passes trainingPasses, losses, sums gpu.Range, last int) (*TrainState, error) {
 	s := &TrainState{job: j, stages: stages, passes: passes, losses: losses, sums: sums, own: Fields{Definition: j.Definition, Optimizer: j.Optimizer}}
 	if j.joined() {
 		losses = gpu.Range{} // reduce brings those of all replicas to the stages

@@ -15,8 +15,8 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/run/data"
@@ -520,7 +520,7 @@ func TestTwoCallsAtOnce(t *testing.T) {
 	batch := tinyBatch(0, s.job.Batch*s.job.Microbatches, false)
 	require.NoError(t, s.turn.take())
 	_, err := s.TrainStep(t.Context(), batch)
-	require.ErrorIs(t, err, ErrTwoCalls)
+	require.ErrorIs(t, err, errTwoCalls)
 	s.turn.give()
 
 	refused := make(chan error, 2)
@@ -537,7 +537,7 @@ func TestTwoCallsAtOnce(t *testing.T) {
 	}
 	for range cap(refused) {
 		if err := <-refused; err != nil {
-			require.ErrorIs(t, err, ErrTwoCalls)
+			require.ErrorIs(t, err, errTwoCalls)
 		}
 	}
 	train(t, s, s.Step()+1)

@@ -23,10 +23,10 @@ type Resident struct {
 	State  *optim.State  // of optim.Transform.InitStage, or of Init where Params are the whole model
 }
 
-// Updater applies gradients to a model, on each stage those of its own leaves. A model on one stage is updated by one program. The update
+// updater applies gradients to a model, on each stage those of its own leaves. A model on one stage is updated by one program. The update
 // of a divided model is cut at each norm of the whole model: every leaf gives eight bytes to it. They go by way of the host and are added
 // up in the order of the model's leaves, so that the bits are those of one stage. Leaves may be divided over replicas, too.
-type Updater struct {
+type updater struct {
 	tx     optim.Transform
 	config UpdaterConfig
 	stages []*updating
@@ -75,11 +75,11 @@ type Each func(do func(ctx context.Context, stage int) error) error
 // none of the trees and states.
 //
 // Errors name the stage: one that lacks a tree or is there twice, and states whose counts differ.
-func NewUpdater(tx optim.Transform, stages []Resident, c UpdaterConfig) (*Updater, error) {
+func NewUpdater(tx optim.Transform, stages []Resident, c UpdaterConfig) (*updater, error) {
 	if len(stages) == 0 {
 		return nil, errors.New("found no stages, wanted one or more")
 	}
-	u := &Updater{tx: tx, config: c}
+	u := &updater{tx: tx, config: c}
 	for _, r := range stages {
 		u.stages = append(u.stages, &updating{Resident: r, pieces: map[optim.Phase][]*gpu.Program{}})
 	}
@@ -93,7 +93,7 @@ func NewUpdater(tx optim.Transform, stages []Resident, c UpdaterConfig) (*Update
 }
 
 // check says what is wrong with a stage, and completes gradients that may lack leaves.
-func (u *Updater) check(stage int) error {
+func (u *updater) check(stage int) error {
 	s := u.stages[stage]
 	if u.config.Absent {
 		if err := s.complete(); err != nil {
@@ -115,7 +115,7 @@ func (u *Updater) check(stage int) error {
 }
 
 // at names the stage of an error, where there are several.
-func (u *Updater) at(stage int, err error) error {
+func (u *updater) at(stage int, err error) error {
 	switch {
 	case err == nil || len(u.stages) == 1 && u.config.Failed == nil:
 		return err
@@ -126,12 +126,12 @@ func (u *Updater) at(stage int, err error) error {
 }
 
 // whole tells whether one stage has all of the model.
-func (u *Updater) whole() bool {
+func (u *updater) whole() bool {
 	return len(u.stages) == 1 && u.config.Exchange == nil && u.stages[0].State.ModelLeaves() == len(u.stages[0].Params.Layout().Leaves())
 }
 
 // rounds is the number of pieces of an update.
-func (u *Updater) rounds(phase optim.Phase) int {
+func (u *updater) rounds(phase optim.Phase) int {
 	if phase == optim.Collect || u.whole() {
 		return 1
 	}
@@ -139,7 +139,7 @@ func (u *Updater) rounds(phase optim.Phase) int {
 }
 
 // Build makes the programs of all phases.
-func (u *Updater) Build(ctx context.Context) error {
+func (u *updater) Build(ctx context.Context) error {
 	for i, s := range u.stages {
 		for _, phase := range s.State.Phases() {
 			if err := u.makePieces(ctx, i, phase); err != nil {
@@ -151,7 +151,7 @@ func (u *Updater) Build(ctx context.Context) error {
 }
 
 // makePieces makes the programs of a phase of a stage, once.
-func (u *Updater) makePieces(ctx context.Context, stage int, phase optim.Phase) error {
+func (u *updater) makePieces(ctx context.Context, stage int, phase optim.Phase) error {
 	s := u.stages[stage]
 	if s.pieces[phase] != nil {
 		return nil
@@ -175,7 +175,7 @@ func (u *Updater) makePieces(ctx context.Context, stage int, phase optim.Phase) 
 }
 
 // piece records piece round of a stage's update.
-func (u *Updater) piece(ctx context.Context, stage int, phase optim.Phase, round int) (*gpu.Program, error) {
+func (u *updater) piece(ctx context.Context, stage int, phase optim.Phase, round int) (*gpu.Program, error) {
 	s, last := u.stages[stage], u.rounds(phase)-1
 	rec := s.Params.Device().Record("gputrain." + u.config.Label)
 	if cost := u.tx.Cost(); cost.TrafficBytes > 0 {
@@ -207,7 +207,7 @@ func (u *Updater) piece(ctx context.Context, stage int, phase optim.Phase, round
 }
 
 // prepareExchange makes the ways by which the norms and the losses of an update come to the host.
-func (u *Updater) prepareExchange(stage int, phase optim.Phase) (err error) {
+func (u *updater) prepareExchange(stage int, phase optim.Phase) (err error) {
 	s, label, norms := u.stages[stage], "gputrain."+u.config.Label, u.rounds(phase)-1
 	if norms == 0 {
 		return nil
@@ -233,7 +233,7 @@ func (u *Updater) prepareExchange(stage int, phase optim.Phase) (err error) {
 
 // Prepare begins an update on all stages, or on none; lr takes the place of the optimizer's own schedule, unless it is nil. An error names the
 // stage.
-func (u *Updater) Prepare(ctx context.Context, lr optim.Schedule) error {
+func (u *updater) Prepare(ctx context.Context, lr optim.Schedule) error {
 	u.before = u.stages[0].State.Counts()
 	if err := u.complete(ctx); err != nil {
 		return err
@@ -252,7 +252,7 @@ func (u *Updater) Prepare(ctx context.Context, lr optim.Schedule) error {
 }
 
 // complete finds what is wrong with the stages before anything has changed.
-func (u *Updater) complete(ctx context.Context) error {
+func (u *updater) complete(ctx context.Context) error {
 	phase := u.stages[0].State.Phase()
 	for i, s := range u.stages {
 		if err := u.makePieces(ctx, i, s.State.Phase()); err != nil {
@@ -266,7 +266,7 @@ func (u *Updater) complete(ctx context.Context) error {
 }
 
 // undo takes the counts back to those before Prepare.
-func (u *Updater) undo() (err error) {
+func (u *updater) undo() (err error) {
 	for _, s := range u.stages {
 		err = errors.Join(err, s.State.SetCounts(u.before))
 	}
@@ -274,14 +274,14 @@ func (u *Updater) undo() (err error) {
 }
 
 // Program is the update that Prepare began, for a submit that does more. The model must be on one stage.
-func (u *Updater) Program() *gpu.Program {
+func (u *updater) Program() *gpu.Program {
 	s := u.stages[0]
 	return s.pieces[s.phase][0]
 }
 
 // Apply makes the update that Prepare began. The devices may still be at it when it returns. Where a submit of a model on one stage fails, no count
 // has changed.
-func (u *Updater) Apply(ctx context.Context, each Each) error {
+func (u *updater) Apply(ctx context.Context, each Each) error {
 	rounds := u.rounds(u.stages[0].phase)
 	for round := range rounds {
 		err := each(func(ctx context.Context, i int) error { return u.submit(ctx, i, round, round == rounds-1) })
@@ -302,7 +302,7 @@ func (u *Updater) Apply(ctx context.Context, each Each) error {
 }
 
 // submit submits a piece of a stage, and waits for what it measures.
-func (u *Updater) submit(ctx context.Context, stage, round int, last bool) error {
+func (u *updater) submit(ctx context.Context, stage, round int, last bool) error {
 	s := u.stages[stage]
 	if err := s.Params.Device().Submit(ctx, s.pieces[s.phase][round]); err != nil || last {
 		return err
@@ -321,7 +321,7 @@ func (u *Updater) submit(ctx context.Context, stage, round int, last bool) error
 }
 
 // gather puts together what all stages, of all replicas, have measured.
-func (u *Updater) gather(ctx context.Context) error {
+func (u *updater) gather(ctx context.Context) error {
 	places, measured := u.config.Places, [][]byte{}
 	for _, s := range u.stages {
 		if !s.Params.Device().Dry() { // else it is on another rank
@@ -343,7 +343,7 @@ func (u *Updater) gather(ctx context.Context) error {
 }
 
 // hand gives a stage the norm of the whole model and, with the first, the losses.
-func (u *Updater) hand(stage, round int) error {
+func (u *updater) hand(stage, round int) error {
 	s := u.stages[stage]
 	dev := s.Params.Device()
 	if err := dev.Write(s.State.Combined(round), u.combined); err != nil {
@@ -356,7 +356,7 @@ func (u *Updater) hand(stage, round int) error {
 }
 
 // Concurrently runs the stages on goroutines of their own, which nothing watches over.
-func (u *Updater) Concurrently(ctx context.Context) Each {
+func (u *updater) Concurrently(ctx context.Context) Each {
 	return func(do func(ctx context.Context, stage int) error) error {
 		if len(u.stages) == 1 {
 			return do(ctx, 0)
@@ -377,7 +377,7 @@ func (u *Updater) Concurrently(ctx context.Context) Each {
 }
 
 // Bytes is what the updater takes of a stage's device.
-func (u *Updater) Bytes(stage int) uint64 {
+func (u *updater) Bytes(stage int) uint64 {
 	s := u.stages[stage]
 	n := uint64(len(s.norms) * len(s.measured))
 	if stage == u.config.LossStage {
@@ -392,7 +392,7 @@ func (u *Updater) Bytes(stage int) uint64 {
 }
 
 // Release gives back what the updater has made.
-func (u *Updater) Release() {
+func (u *updater) Release() {
 	if u == nil {
 		return
 	}

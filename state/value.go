@@ -26,7 +26,7 @@ type Value struct{ content *content }
 // content is what all copies of a Value share: its fields, and what it has made of them. The content of a spent value is empty.
 type content struct {
 	Fields
-	updater *Updater        // of the newest call; nil before the first
+	updater *updater        // of the newest call; nil before the first
 	grads   []*buffers.Tree // that it reads
 	view    *Model
 }

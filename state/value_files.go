@@ -201,7 +201,7 @@ type SaveOptions struct {
 	DType            string         // of the weights: "F32", "BF16" or "F16", as an export has them; "": as the tree keeps them, with every bit
 }
 
-// Save writes the value to the checkpoint directory path, whole or not at all: what Snapshot.Save writes, other.safetensors beside it where there
+// Save writes the value to the checkpoint directory path, whole or not at all: what TrainState.Save writes, other.safetensors beside it where there
 // are other variables, and no config.json where there is no definition. It waits for the device. Every error is a *checkpoint.SaveError.
 func (v Value) Save(ctx context.Context, path string, o SaveOptions) error {
 	h, err := v.use("save")
@@ -217,9 +217,9 @@ func (v Value) Save(ctx context.Context, path string, o SaveOptions) error {
 }
 
 // snapshot is what the fields say and stages have, as a checkpoint has it.
-func (f Fields) snapshot(stages []Resident) Snapshot {
+func (f Fields) snapshot(stages []Resident) snapshot {
 	params, frozen, other := trees(stages)
-	return Snapshot{
+	return snapshot{
 		Definition: f.Definition, Optimizer: f.Optimizer, Transform: f.Transform.Name(), Step: f.Step, Skipped: f.Skipped, Adapter: AdapterName(devices(stages)...),
 		Params: append(params, frozen...), Frozen: Paths(frozen...), Other: other, States: states(stages),
 	}

@@ -196,7 +196,7 @@ func (f Fields) loadOptimizer(dir string, record checkpoint.Record, stages []Res
 			return atStage(i, len(stages), err)
 		}
 	}
-	return (&Checkpoint{Dir: dir, Record: record}).restore(states(stages), nil)
+	return (&savedState{Dir: dir, Record: record}).restore(states(stages), nil)
 }
 
 // agrees compares a saved configuration with that of the fields, or with the name of their transformation where they have none.

@@ -50,7 +50,7 @@ func (s *TrainState) Submits() [][]gpu.Planned {
 }
 
 // longest are the pieces of the update of a stage that takes longest.
-func (u *Updater) longest(stage int) (longest []*gpu.Program) {
+func (u *updater) longest(stage int) (longest []*gpu.Program) {
 	s, most := u.stages[stage], time.Duration(-1)
 	for _, phase := range s.State.Phases() {
 		takes := time.Duration(0)
@@ -121,7 +121,7 @@ func (j Job) Again() (float64, error) {
 }
 
 // values are what is wanted of the graph.
-func (t Training) values() []*graph.Value {
+func (t trainingGraph) values() []*graph.Value {
 	out := []*graph.Value{t.LossSum}
 	for _, g := range t.Gradients {
 		out = append(out, g.Value)

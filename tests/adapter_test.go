@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // openGLOnly hides Vulkan's drivers from a command, and skips the test where something better than OpenGL on the processor is left, or nothing.
@@ -73,8 +73,7 @@ func TestMakeAdapterInstallsTheDriver(t *testing.T) {
 		c := command{program: "sh", dir: p.dir, args: []string{script, program}, bare: true}
 		hide(&c)
 		c.env = append(append(c.env, "PATH="+p.path("bin")+":"+os.Getenv("PATH")), env...)
-		r := c.run(t)
-		require.Zero(t, r.code, r.err)
+		r := ok(t, c)
 		asked, _ := os.ReadFile(log)
 		return string(asked), r.err
 	}

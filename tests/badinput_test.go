@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/state/checkpoint"
 )
 
@@ -36,17 +36,14 @@ func refused(t *testing.T, c command, code int, says ...string) ended {
 // hubName is how a model is had whose name on the hub was given.
 const hubName = "hf download Qwen/Qwen3-0.6B --local-dir models/Qwen3-0.6B"
 
+// What cannot be meant ends a command with code 2 and the place, whichever package refuses it, before anything is begun. Messages are held by the tests of those
+// packages.
 func TestBadRunFilesAndFlags(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.write(t, "misspelt.yaml", "train:\n  steps: 3\n  sav_every: 3\n")
-	p.write(t, "unknown.yaml", "train: {steps: 3}\nzebra: 4\n")
-	p.write(t, "type.yaml", "train:\n\n  steps: many\n")
-	p.write(t, "torn.yaml", "train: {steps: 3\n")
 	p.write(t, "optimizer.yaml", "optimizer:\n  name: adamw\n  b3: 0.9\n")
-	p.write(t, "empty.txt", "")
 	p.write(t, "short.txt", "too short for a window")
-	p.write(t, "odd.bin", "abc")
 	set := func(values ...string) []string {
 		args := []string{"train", "run.yaml", "--run-dir", "run"}
 		for _, v := range values {
@@ -59,9 +56,6 @@ func TestBadRunFilesAndFlags(t *testing.T) {
 		says []string
 	}{
 		"misspelt key":      {[]string{"train", "misspelt.yaml"}, []string{`misspelt.yaml:3: unknown key "train.sav_every", did you mean "train.save_every"?`}},
-		"unknown key":       {[]string{"train", "unknown.yaml"}, []string{`unknown.yaml:2: unknown key "zebra"`}},
-		"wrong type":        {[]string{"train", "type.yaml"}, []string{"type.yaml:3: train.steps: found many, wanted a whole number"}},
-		"no yaml":           {[]string{"train", "torn.yaml"}, []string{"torn.yaml"}},
 		"no run file":       {[]string{"train", "absent.yaml"}, []string{"absent.yaml", "no such file"}},
 		"explain too":       {[]string{"config", "explain", "misspelt.yaml"}, []string{"misspelt.yaml:3:"}},
 		"unknown parameter": {[]string{"train", "run.yaml", "optimizer.yaml"}, []string{`optimizer.yaml:3: unknown key "optimizer.b3" of adamw`, `did you mean "b1"?`}},
@@ -69,37 +63,20 @@ func TestBadRunFilesAndFlags(t *testing.T) {
 		"unknown flag":      {[]string{"train", "--run-dri", "x"}, []string{"--run-dri", `did you mean "--run-dir"?`}},
 		"progress":          {[]string{"train", "run.yaml", "--progress", "loud"}, []string{"auto", "bar", "plain", "json", "none"}},
 		"set misspelt":      {set("train.stpes=3"), []string{`did you mean "train.steps"?`}},
-		"set nothing":       {set("train.steps"), []string{"found no '='"}},
 		"batch 0":           {set("train.batch=0"), []string{"train.batch (--set): found 0, wanted 1 or more"}},
-		"steps -1":          {set("train.steps=-1"), []string{"found -1, wanted 1 or more"}},
 		"rate 1e30":         {set("optimizer.learning_rate=1e30"), []string{"optimizer.learning_rate", "1e+30", "wanted 0 to 1e+06"}},
-		"rate NaN":          {set("optimizer.learning_rate=.nan"), []string{"found NaN"}},
 		"optimizer":         {set("optimizer.name=adamx"), []string{`did you mean "adamw"?`}},
-		"schedule":          {set("optimizer.schedule.type=cosin"), []string{`did you mean "cosine"?`}},
-		"warm-up too long":  {set("optimizer.schedule.warmup_steps=500"), []string{"warmup_steps 500", "found 80"}},
 		"decay of nothing":  {set("optimizer.decay_mask=[^nope]"), []string{`pattern "^nope": matches none of the`}},
-		"stacks of nothing": {set("optimizer.name=quad", "optimizer.scanned_layers=[^blocks]"), []string{"scanned_layers", `pattern "^blocks": matches none of the`}},
-		"unknown optimizer": {set("optimizer.name=quaad"), []string{`found "quaad"`, `did you mean "quad"?`}},
-		"block size":        {set("optimizer.name=skew", "optimizer.block_size=0"), []string{"block_size: found 0, wanted 1 to"}},
 		"odd heads":         {set("model.heads=3"), []string{"width: 32, want a multiple of heads 3"}},
-		"kind":              {set("model.kind=gtp2"), []string{`did you mean "gpt2"?`}},
-		"memory limit":      {set("train.memory_limit=lots"), []string{"train.memory_limit", "wanted bytes such as"}},
 		"no text":           {set("data.text=absent.txt"), []string{`"absent.txt"`, "does not exist"}},
-		"no match":          {set("data.text=books/*.md"), []string{`"books/*.md"`, "no file matches"}},
-		"empty text":        {set("data.text=empty.txt"), []string{"empty.txt: empty: 0 bytes"}},
 		"short text":        {set("data.text=short.txt", "data.validation=0"), []string{"short.txt: 22 bytes found, want at least 33"}},
-		"short validation":  {set("data.validation=0.001"), []string{"for validation, want at least 33"}},
-		"a folder":          {set("data.text=."), []string{"found a directory, wanted files"}},
-		"half a token":      {set("data.text=odd.bin", "data.tokens=u16"), []string{"odd.bin", "3 bytes"}},
 		"no model":          {set("model.from=absent"), []string{"absent", "config.json"}},
 		"eval of nothing":   {[]string{"eval", "."}, []string{"found neither config.json nor checkpoints"}},
-		"sample of nothing": {[]string{"sample", "."}, []string{"found neither config.json nor checkpoints"}},
 		"no directory":      {[]string{"train", "run.yaml", "--run-dir", ""}, []string{"--run-dir: found nothing, wanted a path"}},
 		"no list":           {[]string{"eval", ".", "--text", ""}, []string{"--text: found nothing, wanted GLOB"}},
 		"no text in bytes":  {[]string{"train", "run.yaml", "--run-dir", "caf\xe9"}, []string{`argument "caf\xe9": found bytes that are not UTF-8`}},
 		"chat with a name":  {[]string{"chat", "Qwen/Qwen3-0.6B"}, []string{hubName}},
 		"tune a name":       {[]string{"tune", "https://huggingface.co/Qwen/Qwen3-0.6B", "chats.jsonl"}, []string{hubName}},
-		"export a name":     {[]string{"export", "Qwen/Qwen3-0.6B", "--to", "x"}, []string{hubName}},
 		"show a name":       {[]string{"show", "Qwen/Qwen3-0.6B"}, []string{hubName}},
 		"train from a name": {set("model.from=Qwen/Qwen3-0.6B"), []string{hubName}},
 		"tokens by a name":  {[]string{"tokenize", "show", "Qwen/Qwen3-0.6B"}, []string{hubName}},
@@ -191,9 +168,8 @@ func TestModelsThatDoNotFit(t *testing.T) {
 	r := p.train("run", "--set", "train.memory_limit=2MiB", "--set", "train.batch=32").run(t)
 	lower := regexp.MustCompile(`lower batch from 32 to (\d+) \(and raise accumulate from 2 to (\d+).* and set train.accumulation to (sequence): `).FindStringSubmatch(r.err)
 	require.NotNil(t, lower, r.err)
-	r = p.train("run", "--set", "train.memory_limit=2MiB", "--set", "train.batch="+lower[1], "--set", "train.accumulate="+lower[2], "--set", "train.accumulation="+lower[3],
-		"--set", "train.steps=6", "--set", "train.sample_tokens=0").run(t)
-	assert.Zero(t, r.code, r.err)
+	ok(t, p.train("run", "--set", "train.memory_limit=2MiB", "--set", "train.batch="+lower[1], "--set", "train.accumulate="+lower[2], "--set", "train.accumulation="+lower[3],
+		"--set", "train.steps=6", "--set", "train.sample_tokens=0"))
 }
 
 // A run whose numbers are lost ends with code 4 after the patience, names the step and the first bad tensor, and saves none of it.
@@ -263,8 +239,7 @@ func TestWeightsThatAreNotFinite(t *testing.T) {
 func requireFinite(t *testing.T, p *place, dir string) {
 	t.Helper()
 	for _, of := range []string{dir, filepath.Join(dir, "optimizer.safetensors")} {
-		r := p.command("inspect", "--json", of).withoutAdapter().run(t)
-		require.Zero(t, r.code, r.err)
+		r := ok(t, p.command("inspect", "--json", of).withoutAdapter())
 		for _, l := range objects(t, r.out) {
 			require.EqualValues(t, 0, l["non_finite"], "%s: %v", dir, l["name"])
 		}
@@ -275,8 +250,7 @@ func TestRunDirectoryOfAnotherRun(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	short := []string{"--set", "train.steps=6"}
-	r := p.train("run", short...).run(t)
-	require.Zero(t, r.code, r.err)
+	ok(t, p.train("run", short...))
 	before := read(t, p.path("run", "checkpoints", "step-00000006", "model.safetensors")) + read(t, p.path("run", "metrics.jsonl"))
 
 	refused(t, p.train("run", append(short, "--set", "train.batch=1")...), 2, "train.batch: found 2, wanted 1", "--fresh", p.path("run"))
@@ -290,13 +264,11 @@ func TestRunDirectoryOfAnotherRun(t *testing.T) {
 		return
 	}
 	// What only says how often to save may change.
-	r = p.train("run", append(short, "--set", "train.save_every=1")...).run(t)
-	require.Zero(t, r.code, r.err)
+	r := ok(t, p.train("run", append(short, "--set", "train.save_every=1")...))
 	assert.Contains(t, r.err, "all 6 steps are made")
 
 	// A checkpoint of another model among the settings of this one.
-	r = p.train("other", append(short, "--set", "model.layers=1")...).run(t)
-	require.Zero(t, r.code, r.err)
+	ok(t, p.train("other", append(short, "--set", "model.layers=1")...))
 	require.NoError(t, os.RemoveAll(p.path("run", "checkpoints")))
 	require.NoError(t, os.Rename(p.path("other", "checkpoints"), p.path("run", "checkpoints")))
 	refused(t, p.train("run", short...), 6, "n_layer: found 1, wanted 2", "belongs to another run")
@@ -347,8 +319,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 
 	older := dirs[len(dirs)-2]
 	require.NoError(t, os.WriteFile(filepath.Join(older, "optimizer.safetensors"), []byte(whole[filepath.Join(older, "optimizer.safetensors")]), 0o666))
-	r = p.train("damaged").run(t)
-	require.Zero(t, r.code, r.err)
+	r = ok(t, p.train("damaged"))
 	assert.Contains(t, r.err, "warning: passed over "+last)
 	assert.Contains(t, r.err, "resumed from "+older)
 	requireSame(t, want, outcomeOf(t, runDir))

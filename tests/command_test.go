@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // patience bounds every wait for the program; it is only ever used up by a failure.
@@ -78,6 +78,12 @@ func ok(t *testing.T, c command) ended {
 	r := c.run(t)
 	require.Zero(t, r.code, r.err)
 	return r
+}
+
+// loss is what eval finds of a model.
+func (p *place) loss(t *testing.T, model string, more ...string) float64 {
+	t.Helper()
+	return objects(t, ok(t, p.command(append([]string{"eval", model, "--json"}, more...)...)).out)[0]["eval_loss"].(float64)
 }
 
 // process is a command under way.

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
+	"gputrain/run/fit"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
-	"gputrain/run/train"
 	"gputrain/state/checkpoint"
 )
 
@@ -178,7 +178,7 @@ func TestEvalAgreesWithTheRun(t *testing.T) {
 	planned, err := setup.Plan(cfg, io.Discard)
 	require.NoError(t, err)
 	c := planned.State
-	rows := train.EvaluationRows(t.Context(), c, cfg.Train.EvalTokens)
+	rows := fit.EvaluationRows(t.Context(), c, cfg.Train.EvalTokens)
 	require.Greater(t, rows, c.Batch)
 	same := eval("--batch", strconv.Itoa(rows), "--limit", "200")
 	assert.Equal(t, last["eval_loss"], same["eval_loss"])

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/run/train"
 )
 
@@ -99,12 +99,8 @@ func TestCompare(t *testing.T) {
 	}
 
 	// Other settings are another comparison.
-	changed := p.command(append(args, "--set", "train.batch=3")...).run(t)
-	assert.Equal(t, 2, changed.code)
-	assert.Contains(t, changed.err, "train.batch: found 2, wanted 3")
-	refused := p.command(append(args, "--set", "optimizer.learning_rate=3")...).withoutAdapter().run(t)
-	assert.Equal(t, 2, refused.code)
-	assert.Contains(t, refused.err, "is of one optimizer")
+	refused(t, p.command(append(args, "--set", "train.batch=3")...), 2, "train.batch: found 2, wanted 3")
+	refused(t, p.command(append(args, "--set", "optimizer.learning_rate=3")...).withoutAdapter(), 2, "is of one optimizer")
 }
 
 // A run that diverges is a result; the others are made.

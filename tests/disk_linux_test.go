@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/internal/system"
 )
 
@@ -114,8 +114,7 @@ func TestDiskFillsUp(t *testing.T) {
 
 	require.NoError(t, os.Remove(other.Name()))
 	resize(t, runDir, "64m")
-	r = p.train("full").run(t)
-	require.Zero(t, r.code, r.err)
+	r = ok(t, p.train("full"))
 	requireResumed(t, r.err, whole)
 	requireSame(t, want, outcomeOf(t, runDir))
 }
@@ -155,8 +154,7 @@ func TestDiskOfRanksFillsUp(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(r.err, "gputrain: "), r.err)
 
 	require.NoError(t, os.Remove(filepath.Join(runDir, "filler")))
-	r = ranks.run(t)
-	require.Zero(t, r.code, r.err)
+	r = ok(t, ranks)
 	requireResumed(t, r.err, reached)
 	requireSame(t, want, outcomeOf(t, runDir))
 }

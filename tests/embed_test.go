@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // embeddingPage shows the example.
@@ -22,9 +22,7 @@ const embeddingPage = "../docs/embedding.md"
 // quoted is the part of the example that the page shows: everything from main on.
 func quoted(t *testing.T) string {
 	t.Helper()
-	source, err := os.ReadFile("embedding/main.go")
-	require.NoError(t, err)
-	_, after, ok := strings.Cut(string(source), "\nfunc main() {\n")
+	_, after, ok := strings.Cut(read(t, "embedding/main.go"), "\nfunc main() {\n")
 	require.True(t, ok)
 	return "func main() {\n" + after
 }
@@ -36,18 +34,15 @@ func TestEmbeddingExample(t *testing.T) {
 	example := filepath.Join(p.dir, "embedding")
 	out, err := exec.Command("go", "build", "-o", example, "./embedding").CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.NoError(t, os.Mkdir(filepath.Join(p.dir, "books"), 0o777))
-	require.NoError(t, os.WriteFile(filepath.Join(p.dir, "books", "lines.txt"), []byte(lines(2000)), 0o666))
+	p.write(t, "books/lines.txt", lines(2000))
 
-	r := p.command().with(func(c *command) { c.program = example }).run(t)
-	require.Zero(t, r.code, r.err)
+	r := ok(t, p.command().with(func(c *command) { c.program = example }))
 	steps := regexp.MustCompile(`step (\d+): loss (\d+\.\d+)\n`).FindAllStringSubmatch(r.out, -1)
 	require.Greater(t, len(steps), 50)
 	assert.InDelta(t, 5.5, number(t, steps[0][2]), 0.2, "an untrained model knows nothing: ln 256")
 	assert.Less(t, number(t, steps[len(steps)-1][2]), 2.5)
 
-	r = p.command("inspect", "trained").run(t)
-	require.Zero(t, r.code, r.err)
+	r = ok(t, p.command("inspect", "trained"))
 	assert.Contains(t, r.out, "every checksum holds")
 }
 

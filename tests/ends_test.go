@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/run/setup"
 	"gputrain/state"
 	"gputrain/text/tokenizer"
@@ -26,9 +26,7 @@ type drawn struct {
 
 func readDrawn(t *testing.T, path string) (d drawn) {
 	t.Helper()
-	raw, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(raw, &d), string(raw))
+	require.NoError(t, json.Unmarshal([]byte(read(t, path)), &d))
 	return d
 }
 
@@ -93,9 +91,7 @@ train: {steps: 40, batch: 4, eval_every: 0, sample_every: 0, sample_tokens: 0}
 
 	p.write(t, "pairs.jsonl", strings.Repeat(`{"prompt": "Hi", "completion": " there"}`+"\n", 40)) // which the template does not write
 	ok(t, p.train("plain", "--set", "data.jsonl=pairs.jsonl", "--set", "data.template=chatml", "--set", "train.steps=1", "--set", "optimizer.schedule.warmup_steps=0"))
-	raw, err := os.ReadFile(p.path("plain", "checkpoints", "step-00000001", "generation_config.json"))
-	require.NoError(t, err)
-	assert.Equal(t, said, string(raw))
+	assert.Equal(t, said, read(t, p.path("plain", "checkpoints", "step-00000001", "generation_config.json")))
 	assert.Empty(t, readDrawn(t, p.path("plain", "checkpoints", "step-00000001", "config.json")).Ends)
 
 	p.write(t, "tuned.yaml", `{model: {from: plain}, lora: {rank: 2}, data: {jsonl: chats.jsonl, template: chatml, validation: 0}, train: {steps: 1, batch: 4, eval_every: 0, sample_every: 0}}`)

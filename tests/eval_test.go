@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // A run whose windows are shorter than its model's context is measured in its own windows: with the loss that it has recorded, and on a text that has no

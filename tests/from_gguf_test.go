@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
 	"gputrain/hub/gguf"
+	"gputrain/internal/gputest"
 	"gputrain/run/setup"
 	"gputrain/text/chat"
 	"gputrain/text/tokenizer"
@@ -29,11 +29,7 @@ func TestGGUFForAModel(t *testing.T) {
 	ok(t, p.command("export", p.path("made"), "--to", p.path("made.gguf"), "--type", "f32").withoutAdapter())
 	ok(t, p.command("export", p.path("made"), "--to", p.path("q8.gguf"), "--type", "q8_0").withoutAdapter())
 	loss := func(model string) float64 {
-		var figures struct {
-			Loss float64 `json:"eval_loss"`
-		}
-		require.NoError(t, json.Unmarshal([]byte(ok(t, p.command("eval", p.path(model), "--text", p.path("text.txt"), "--limit", "256", "--window", "32", "--json")).out), &figures))
-		return figures.Loss
+		return p.loss(t, model, "--text", "text.txt", "--limit", "256", "--window", "32")
 	}
 	assert.Equal(t, loss("made"), loss("made.gguf"))
 	assert.InDelta(t, loss("made"), loss("q8.gguf"), 1e-2)
@@ -48,12 +44,8 @@ func TestGGUFForAModel(t *testing.T) {
 
 	p.write(t, "merged/"+chat.File, `{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}`)
 	ok(t, p.command("export", p.path("merged"), "--to", p.path("ollama", "m.gguf"), "--ollama", "me/it").withoutAdapter())
-	modelfile, err := os.ReadFile(p.path("ollama", "Modelfile"))
-	require.NoError(t, err)
-	assert.Regexp(t, `^FROM ./m.gguf\nTEMPLATE """(.|\n)*"<assistant>"(.|\n)*PARAMETER stop "<.endoftext.>"\n`, string(modelfile))
-	again := p.command("export", p.path("merged"), "--to", p.path("ollama", "n.gguf"), "--ollama", "me/it").withoutAdapter().run(t)
-	assert.Equal(t, 2, again.code)
-	assert.Contains(t, again.err, "Modelfile: found something there, wanted a new file")
+	assert.Regexp(t, `^FROM ./m.gguf\nTEMPLATE """(.|\n)*"<assistant>"(.|\n)*PARAMETER stop "<.endoftext.>"\n`, read(t, p.path("ollama", "Modelfile")))
+	refused(t, p.command("export", p.path("merged"), "--to", p.path("ollama", "n.gguf"), "--ollama", "me/it").withoutAdapter(), 2, "Modelfile: found something there, wanted a new file")
 	assert.NoFileExists(t, p.path("ollama", "n.gguf"))
 
 	shown := ok(t, p.command("show", p.path("q8.gguf"), "--tensors").withoutAdapter()).out
@@ -62,9 +54,8 @@ func TestGGUFForAModel(t *testing.T) {
 	}
 	assert.Regexp(t, `family +llama(.|\n)*adapters +rank 2`, ok(t, p.command("show", p.path("tuned")).withoutAdapter()).out)
 
-	raw, err := os.ReadFile(p.path("q8.gguf"))
-	require.NoError(t, err)
-	p.write(t, "short.gguf", string(raw[:len(raw)/2]))
+	raw := read(t, p.path("q8.gguf"))
+	p.write(t, "short.gguf", raw[:len(raw)/2])
 	for model, says := range map[string]string{"short.gguf": "it is cut off, so download it again", "text.txt": "found a file, wanted a directory, or a GGUF file"} {
 		r := p.command("eval", p.path(model), "--text", p.path("text.txt")).run(t)
 		assert.Contains(t, r.err, says)
@@ -97,11 +88,7 @@ func TestGGUFAsLlamaCpp(t *testing.T) {
 
 		p := newPlace(t)
 		p.write(t, "passage.txt", said.Passage)
-		var figures struct {
-			Loss float64 `json:"eval_loss"`
-		}
-		require.NoError(t, json.Unmarshal([]byte(ok(t, p.command("eval", path, "--text", p.path("passage.txt"), "--window", "128", "--json")).out), &figures))
-		assert.InDelta(t, said.Loss, figures.Loss, within, name)
+		assert.InDelta(t, said.Loss, p.loss(t, path, "--text", "passage.txt", "--window", "128"), within, name)
 		drawn := ok(t, p.command("sample", path, "--prompt", said.Prompt, "--tokens", "20", "--temperature", "0")).out
 		assert.Equal(t, said.Prompt+text, strings.TrimSuffix(drawn, "\n"), name)
 

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers/safetensors"
-	"gputrain/gpu/gputest"
 	"gputrain/hub"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/state/checkpoint"
 )

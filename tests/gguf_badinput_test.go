@@ -3,88 +3,41 @@ package tests
 import (
 	"bytes"
 	"encoding/binary"
-	"io"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
-	"gputrain/hub/gguf"
+	"gputrain/internal/gputest"
 )
 
-// Whatever is wrong with a GGUF file, one line says what, and what helps; nothing is written.
+// Whatever is wrong with a GGUF file, one line says what, and what helps; nothing is written. What may be wrong tests of gguf and hub have.
 func TestGGUFBadInput(t *testing.T) {
 	t.Parallel()
-	gputest.Long(t, "TestGGUFBadPlaces, and tests of gguf")
+	gputest.Long(t, "TestGGUFBadPlaces, gguf.TestDamaged, hub.TestGGUFRefused")
 	p := newPlace(t)
 	whole, err := os.ReadFile("testdata/gguf/llama.gguf")
 	require.NoError(t, err)
-	after := func(text string) int { // where text ends in the file
-		at := bytes.Index(whole, []byte(text))
-		require.Positive(t, at, text)
-		return at + len(text)
-	}
 	with := func(at, size int, value uint64) []byte {
 		raw := bytes.Clone(whole)
 		copy(raw[at:at+size], binary.LittleEndian.AppendUint64(nil, value))
 		return raw
 	}
-	file, err := gguf.Open("testdata/gguf/llama.gguf")
-	require.NoError(t, err)
-	defer file.Close()
-	says := func(key, value string) []byte { // the file with another value of a key
-		keys, tensors := file.Keys(), []gguf.Tensor(nil)
-		at := slices.IndexFunc(keys, func(k gguf.Key) bool { return k.Name == key })
-		require.NotEqual(t, -1, at, key)
-		keys[at].Value = value
-		for _, info := range file.Tensors() {
-			tensors = append(tensors, gguf.Tensor{Name: info.Name, Type: info.Type, Shape: info.Shape, Write: func(w io.Writer) error {
-				_, err := w.Write(bytesOf(t, file, info.Name))
-				return err
-			}})
-		}
-		var b bytes.Buffer
-		require.NoError(t, gguf.Write(&b, keys, tensors))
-		return b.Bytes()
-	}
-	tensor := after("blk.0.ffn_down.weight") // dimensions: their number, two of 8 bytes; a type of 4 bytes; an offset
+	const name = "blk.0.ffn_down.weight"
+	tensor := bytes.Index(whole, []byte(name)) + len(name) // dimensions: their number, two of 8 bytes; a type of 4 bytes; an offset
 	kind := func(number uint64) []byte { return with(tensor+20, 4, number) }
 	for name, c := range map[string]struct {
 		raw  []byte
 		says []string
 	}{
-		"cut in the tensors":        {whole[:len(whole)/2], []string{`tensor "`, "found a file of 75728 bytes, wanted", "it is cut off, so download it again"}},
-		"cut in the keys":           {whole[:300], []string{"wanted at most 8 in the 284 bytes that follow: the file is cut off or damaged, so download it again"}},
-		"cut in the magic":          {whole[:3], []string{"found the end of the file, wanted 1 bytes more: it is cut off, so download it again"}},
-		"empty":                     {nil, []string{"found the end of the file, wanted 4 bytes more: it is cut off, so download it again"}},
-		"many tensors":              {with(8, 8, 1<<40), []string{"tensors: found a count of 1099511627776, wanted at most", "cut off or damaged"}},
-		"many keys":                 {with(16, 8, 1<<60), []string{"keys: found a count of 1152921504606846976, wanted at most", "cut off or damaged"}},
-		"many tokens":               {with(after("tokenizer.ggml.tokens")+8, 8, 1<<50), []string{`"tokenizer.ggml.tokens": an array: found a count of 1125899906842624`, "cut off or damaged"}},
-		"a long text":               {with(after("general.architecture")+4, 8, 1<<63), []string{`key 0, "general.architecture": a text: found a count of 9223372036854775808`, "cut off or damaged"}},
-		"a large dimension":         {with(tensor+4, 8, 1<<62), []string{`"blk.0.ffn_down.weight": found a dimension of 4611686018427387904`, "cut off or damaged"}},
-		"an offset beyond the file": {with(tensor+24, 8, 1<<40), []string{`"blk.0.ffn_down.weight": found a file of`, "wanted 10995116", "cut off, so download it again"}},
-		"an offset between":         {with(tensor+24, 8, 7), []string{"offset 7, wanted a multiple of 32", "cut off or damaged"}},
-		"an offset into another":    {with(tensor+24, 8, 0), []string{"lies in the tensor before", "cut off or damaged"}},
-		"an unknown type":           {kind(99), []string{`"blk.0.ffn_down.weight": type 99: found one that is not known, wanted one of f32, f16, q4_0`, "where a newer llama.cpp has made the file, llama-quantize --allow-requantize"}},
-		"a type given up":           {kind(31), []string{"type q4_0_4_4: llama.cpp has given it up, wanted one of", "take a newer file of the model"}},
-		"integers":                  {kind(26), []string{`"blk.0.ffn_down.weight": type i32: found one that is not read`}},
-		"rows of no whole blocks":   {kind(10), []string{`"blk.0.ffn_down.weight": type q2_k: found rows of 48 elements, wanted a multiple of 256`}},
-		"big-endian":                {with(4, 4, 3<<24), []string{"byte order: found a big-endian file, wanted a little-endian one: convert the model again without --bigendian"}},
-		"version 1":                 {with(4, 4, 1), []string{"version: found 1, wanted 2 or 3: convert the model again with a llama.cpp of 2024 or newer"}},
-		"version 4":                 {with(4, 4, 4), []string{"version: found 4, wanted 2 or 3"}},
-		"GGML":                      {with(0, 4, 0x67676a74), []string{`found a file of GGML's, which begins with "tjgg", wanted "GGUF": convert the model again`}},
-		"a web page":                {[]byte("<!DOCTYPE html>"), []string{"found a web page, wanted the file: download it anew"}},
-		"a pointer":                 {[]byte("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"), []string{"found a Git LFS pointer, wanted a file of 12345 bytes: git lfs pull"}},
-		"another format":            {[]byte("PK\x03\x04 and more"), []string{`found a file that begins with "PK\x03\x04", wanted "GGUF"`}},
-		"another architecture":      {says("general.architecture", "mamba"), []string{`key general.architecture: found "mamba", wanted one of gemma2, gemma3, gpt2, llama`}},
-		"adapters":                  {says("general.type", "adapter"), []string{`key general.type: found "adapter", wanted a model: these are low-rank adapters`, "gputrain takes adapters as a PEFT directory"}},
-		"eyes":                      {says("general.type", "mmproj"), []string{`key general.type: found "mmproj", wanted a model: this is the part of a model that sees images`}},
-		"statistics":                {says("general.type", "imatrix"), []string{`key general.type: found "imatrix", wanted a model: these are statistics`}},
-		"another way to split":      {says("tokenizer.ggml.pre", "mystery"), []string{`key tokenizer.ggml.pre: found "mystery", wanted one of gpt-2`}},
+		"cut in the tensors": {whole[:len(whole)/2], []string{`tensor "`, "found a file of 75728 bytes, wanted", "it is cut off, so download it again"}},
+		"an unknown type":    {kind(99), []string{`"blk.0.ffn_down.weight": type 99: found one that is not known, wanted one of f32, f16, q4_0`, "where a newer llama.cpp has made the file, llama-quantize --allow-requantize"}},
+		"a type given up":    {kind(31), []string{"type q4_0_4_4: llama.cpp has given it up, wanted one of", "take a newer file of the model"}},
+		"integers":           {kind(26), []string{`"blk.0.ffn_down.weight": type i32: found one that is not read`}},
+		"GGML":               {with(0, 4, 0x67676a74), []string{`found a file of GGML's, which begins with "tjgg", wanted "GGUF": convert the model again`}},
+		"another format":     {[]byte("PK\x03\x04 and more"), []string{`found a file that begins with "PK\x03\x04", wanted "GGUF"`}},
 	} {
 		path := p.path(name + ".gguf")
 		require.NoError(t, os.WriteFile(path, c.raw, 0o666))

@@ -20,8 +20,9 @@ import (
 // layers is the order of ARCHITECTURE.md, top first: a package imports from layers below its own only, or from its own.
 // A package is of the longest name here that it has as its beginning.
 var layers = []string{
-	"cmd", "run", "pipeline/ranks/cluster", "pipeline", "state", "state/checkpoint", "pipeline/ranks/mesh", "pipeline/ranks/transport",
-	"run/data/texts", "run/data", "text/chat", "text", "hub", "model", "graph", "optim", "kron", "buffers", "gpu", "shaders", "internal",
+	"cmd", "run", "internal/ranks/cluster", "pipeline", "state", "state/checkpoint", "internal/ranks/mesh", "internal/ranks/transport", "internal/timeline",
+	"internal/schedule", "run/data/texts", "run/data", "text/chat", "text", "hub", "model", "graph", "optim", "kron", "internal/histogram", "buffers",
+	"internal/gputest", "internal/trace", "gpu", "shaders", "internal",
 }
 
 // imported is what `go list -json` says of a package.
@@ -47,7 +48,7 @@ func TestImportsPointDown(t *testing.T) {
 		}
 		for _, to := range slices.Concat(p.TestImports, p.XTestImports) {
 			// Any test may open a device, and hold a parser to a bound.
-			if to != "gputrain/gpu/gputest" && to != "gputrain/tests/frugal" {
+			if to != "gputrain/internal/gputest" && to != "gputrain/tests/frugal" {
 				assert.NoError(t, edge(p.ImportPath, to))
 			}
 		}
@@ -70,7 +71,7 @@ func TestDescribedWithoutADevice(t *testing.T) {
 // TestTrainedWithoutReaders: what trains takes batches, and text from a tokenizer of its own words. Files of text, chat templates and tokenizers are for the one
 // that opens them.
 func TestTrainedWithoutReaders(t *testing.T) {
-	readers := []string{"gputrain/run/data/texts", "gputrain/text/parquet", "gputrain/text/chat", "gputrain/text/chat/template", "gputrain/text/tokenizer"}
+	readers := []string{"gputrain/run/data/texts", "gputrain/run/data/texts/internal/parquet", "gputrain/text/chat", "gputrain/text/chat/template", "gputrain/text/tokenizer"}
 	for _, trains := range []string{"gputrain/run/train", "gputrain/run/runfile"} {
 		out, err := exec.Command("go", "list", "-deps", trains).Output()
 		require.NoError(t, err)
@@ -159,7 +160,7 @@ func layer(path string) string {
 func TestEdgeRefusesWhatPointsUp(t *testing.T) {
 	assert.NoError(t, edge("gputrain/graph", "gputrain/buffers/prng"))
 	assert.NoError(t, edge("gputrain/cmd/gputrain", "gputrain/cmd/gputrain/doctor"))
-	assert.NoError(t, edge("gputrain/state", "gputrain/pipeline/ranks/mesh"))
+	assert.NoError(t, edge("gputrain/state", "gputrain/internal/ranks/mesh"))
 	assert.Error(t, edge("gputrain/gpu", "gputrain/buffers"))
 	assert.Error(t, edge("gputrain/state", "gputrain/run/train"))
 	assert.Error(t, edge("gputrain/state/checkpoint", "gputrain/state"))

@@ -16,7 +16,5 @@ func TestLicensesAreCurrent(t *testing.T) {
 	want, err := made.Output()
 	require.NoError(t, err)
 	require.NotEmpty(t, want)
-	kept, err := os.ReadFile("../cmd/gputrain/LICENSES")
-	require.NoError(t, err)
-	assert.True(t, string(want) == string(kept), "cmd/gputrain/LICENSES is of another module graph: make licenses")
+	assert.True(t, string(want) == read(t, "../cmd/gputrain/LICENSES"), "cmd/gputrain/LICENSES is of another module graph: make licenses")
 }

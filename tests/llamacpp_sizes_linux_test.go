@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -183,13 +182,6 @@ func TestLlamaCppTrueShapes(t *testing.T) {
 	ids := encode(text)
 	require.Greater(t, len(ids), 64)
 	require.LessOrEqual(t, len(ids), 512)
-	loss := func(model string) float64 {
-		var figures struct {
-			Loss float64 `json:"eval_loss"`
-		}
-		require.NoError(t, json.Unmarshal([]byte(ok(t, p.command("eval", p.path(model), "--text", p.path("passage.txt"), "--window", "512", "--json")).out), &figures))
-		return figures.Loss
-	}
 	quantize(t, folder, p.path("f16.gguf"), p.path("q4_k_m.gguf"), 15, false)
 	// Where matrices are quantized, llama.cpp multiplies them with activations in eight bits.
 	for kind, most := range map[string]float64{"f32": 1e-5, "f16": 2e-3, "q8_0": 5e-3, "q4_0": 5e-3, "q4_k_m": 5e-3} {
@@ -200,7 +192,7 @@ func TestLlamaCppTrueShapes(t *testing.T) {
 		if kind == "f32" || kind == "f16" {
 			from = "model"
 		}
-		own := loss(from)
+		own := p.loss(t, from, "--text", "passage.txt", "--window", "512")
 		t.Logf("%s: llama.cpp's loss %.7f, gputrain's %.7f", kind, theirs, own)
 		assert.False(t, !(math.Abs(theirs-own) <= most), "%s: found a loss of %.7f, wanted %.7f +- %g", kind, theirs, own, most)
 		if kind != "f32" {

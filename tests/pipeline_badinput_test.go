@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // staged is the command that trains run.yaml in stages, with values set.
@@ -24,29 +24,12 @@ func (p *place) staged(dir string, values ...string) command {
 func TestBadPipelines(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	rules := func(text string) []string { return []string{"pipeline.stages=2", "pipeline.rules=[" + text + "]"} }
 	for name, c := range map[string]struct{ set, says []string }{
-		"no stage":            {[]string{"pipeline.stages=0"}, []string{"pipeline.stages (--set): found 0, wanted 1 or more"}},
-		"too many stages":     {[]string{"pipeline.stages=9"}, []string{"pipeline.stages (--set)", "9 stages: the model has 4 pieces", "embedding, h.0, h.1, head", "lower pipeline.stages"}},
-		"too many chunks":     {[]string{"pipeline.stages=2", "pipeline.schedule=interleaved", "pipeline.chunks=3"}, []string{"2 stages of 3 parts", "wanted at least 6", "lower pipeline.stages or pipeline.chunks"}},
-		"no rule for one":     {rules(`{match: "^h|^wte", stage: 0}, {match: ^ln_f, stage: 1}`), []string{"pipeline.rules (--set)", `parameter "wpe.weight": no pattern matches it`, "add a rule"}},
-		"two rules for one":   {rules(`{match: "^h|^w", stage: 0}, {match: "^ln_f|^wte", stage: 1}`), []string{`parameter "wte.weight"`, "stage 0", "stage 1", "make one of the patterns narrower"}},
-		"half a layer":        {rules(`{match: "^w|^h.0|^h.1.attn|^h.1.ln", stage: 0}, {match: "^h.1.mlp|^ln_f", stage: 1}`), []string{`parameter "h.1.mlp`, `both are of "h.1", which is not cut`}},
-		"backwards":           {rules(`{match: "^w|^h.0|^ln_f", stage: 0}, {match: ^h.1, stage: 1}`), []string{`"head" on stage 0 comes back behind "h.1" on stage 1`, "move one of them"}},
-		"begins in the midst": {rules(`{match: "^w|^h.0", stage: 1}, {match: "^h.1|^ln_f", stage: 0}`), []string{`"embedding", where the forward pass begins, is on stage 1, wanted stage 0`}},
-		"rule of nothing":     {rules(`{match: "^w|^h.0", stage: 0}, {match: "^h.1|^ln_f", stage: 1}, {match: nope, stage: 1}`), []string{`pattern "nope" matches no parameter`, "drop the rule or mend it"}},
-		"rule for no stage":   {rules(`{match: "^w|^h", stage: 0}, {match: ^ln_f, stage: 2}`), []string{"pipeline.rules[1].stage (--set): found 2, wanted 0 to 1"}},
-		"nothing on a stage":  {rules(`{match: ., stage: 0}`), []string{"stage 1 has no parameters", "lower pipeline.stages"}},
-		"no expression":       {rules(`{match: "h(", stage: 0}`), []string{"pipeline.rules[0].match (--set)", "wanted a regular expression"}},
-		"microbatches":        {[]string{"pipeline.stages=2", "pipeline.microbatches=3"}, []string{"pipeline.microbatches (--set): found 3, wanted a divisor of the 2 sequences of train.batch"}},
-		"schedule":            {[]string{"pipeline.stages=2", "pipeline.schedule=1fb1"}, []string{`found "1fb1"`, `did you mean "1f1b"?`}},
-		"chunks":              {[]string{"pipeline.stages=2", "pipeline.chunks=2"}, []string{"pipeline.chunks (--set): found 2, wanted 1 with pipeline.schedule 1f1b"}},
-		"interleaved of one":  {[]string{"pipeline.stages=2", "pipeline.schedule=interleaved", "pipeline.chunks=1"}, []string{"pipeline.chunks (--set): found 1, wanted 2 or more"}},
-		"ahead":               {[]string{"pipeline.stages=2", "pipeline.schedule=gpipe", "pipeline.ahead=1"}, []string{"pipeline.ahead (--set): found 1, wanted 0 with pipeline.schedule gpipe"}},
-		"devices":             {[]string{"pipeline.stages=2", "pipeline.devices=stages"}, []string{`found "stages"`, `did you mean "stage"?`}},
-		"adapters, too many":  {[]string{"pipeline.stages=2", "pipeline.adapters=[0,0,0]"}, []string{"pipeline.adapters (--set): found [0 0 0], wanted one for each of the 2 stages"}},
-		"adapters, too few":   {[]string{"pipeline.stages=3", "pipeline.adapters=[0,0]"}, []string{"pipeline.adapters (--set): found [0 0], wanted one for each of the 3 stages"}},
-		"no such number":      {[]string{"pipeline.stages=2", "pipeline.adapters=[0,-1]"}, []string{"pipeline.adapters[1]: found -1", "0 or more"}},
+		"no stage":           {[]string{"pipeline.stages=0"}, []string{"pipeline.stages (--set): found 0, wanted 1 or more"}},
+		"too many stages":    {[]string{"pipeline.stages=9"}, []string{"pipeline.stages (--set)", "9 stages: the model has 4 pieces", "embedding, h.0, h.1, head", "lower pipeline.stages"}},
+		"no rule for one":    {[]string{"pipeline.stages=2", `pipeline.rules=[{match: "^h|^wte", stage: 0}, {match: ^ln_f, stage: 1}]`}, []string{"pipeline.rules (--set)", `parameter "wpe.weight": no pattern matches it`, "add a rule"}},
+		"microbatches":       {[]string{"pipeline.stages=2", "pipeline.microbatches=3"}, []string{"pipeline.microbatches (--set): found 3, wanted a divisor of the 2 sequences of train.batch"}},
+		"adapters, too many": {[]string{"pipeline.stages=2", "pipeline.adapters=[0,0,0]"}, []string{"pipeline.adapters (--set): found [0 0 0], wanted one for each of the 2 stages"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused(t, p.staged("run", c.set...).withoutAdapter(), 2, c.says...)

@@ -10,24 +10,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
+	"gputrain/internal/schedule"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/schedule"
 	"gputrain/run/data/texts"
 	"gputrain/run/train"
 	"gputrain/state/checkpoint"
 )
 
-// stagedRun is a run of a tiny model with everything on, for targets of several devices.
-func stagedRun(t *testing.T, p *place, dir string, steps int64) train.Config {
+// tinyConfig is a run of a tiny model with everything on.
+func tinyConfig(t *testing.T, p *place, dir string, layers int, steps int64) train.Config {
 	t.Helper()
 	corpus, err := texts.Open(t.Context(), texts.Config{Text: []string{p.path("text.txt")}, Validation: 0.1, Context: 16})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
-	def, err := model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 16, Vocab: 256, Context: 16, ResidualDropout: 0.1})
+	def, err := model.NewGPT2(model.GPT2Config{Layers: layers, Heads: 2, Width: 16, Vocab: 256, Context: 16, ResidualDropout: 0.1})
 	require.NoError(t, err)
 	clip := 1.0
 	c := train.Config{
@@ -60,11 +60,11 @@ func TestRunsGoOnAfterALostStage(t *testing.T) {
 	gputest.Long(t, "pipeline.TestDevicesLost")
 	p := newPlace(t)
 	const total = 30
-	whole := stagedRun(t, p, "whole", total)
+	whole := tinyConfig(t, p, "whole", 2, total)
 	_, err := train.Run(t.Context(), gputest.Device(t), whole)
 	require.NoError(t, err)
 
-	c := stagedRun(t, p, "lost", total)
+	c := tinyConfig(t, p, "lost", 2, total)
 	for i, kind := range []string{schedule.OneForwardOneBackward, schedule.GPipe} {
 		devices := gputest.Several(t, 3-i)
 		at := int64(8 + 9*i)
@@ -104,21 +104,12 @@ func TestSoakPipelineIsFlat(t *testing.T) {
 		total = 2000
 	}
 	p := newPlace(t)
-	c := stagedRun(t, p, "run", total)
+	c := tinyConfig(t, p, "run", 2, total)
 	devices := gputest.Several(t, 3)
-	var early, late footprint
-	c.Hooks = []train.Hook{train.HookFunc(func(_ context.Context, e train.Event) error {
-		switch {
-		case e.Kind == train.StepBegin && e.Step == total/10:
-			early = footprintOf(t, devices...)
-		case e.Kind == train.StepBegin && e.Step >= total-lastSteps:
-			late = late.orLess(footprintOf(t, devices...))
-		}
-		return nil
-	})}
+	flat := watchFlat(t, &c, devices...)
 	_, err := train.RunOn(t.Context(), stagesOn(t, c, schedule.OneForwardOneBackward, devices...), c)
 	require.NoError(t, err)
-	requireFlat(t, early, late)
+	flat()
 	for _, d := range devices {
 		assert.LessOrEqual(t, d.Counters().LiveBytes, uint64(64<<10), "the run has given everything back")
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // A pipelined run that is told to stop ends with code 3, saved, while it compiles as well as in the middle of its steps, and goes on exactly in

@@ -8,12 +8,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // twoRanks are the settings of two stages on ranks of their own.
@@ -25,14 +24,8 @@ func TestStagesOnRanksAreKilled(t *testing.T) {
 	gputest.Long(t, "TestKilledRanksAreLaunchedAgain kills ranks, pipeline.TestStagesOnRanks has stages on them")
 	p, want := undisturbedRun(t)
 	dir := p.runDir(t, "spread")
-	reached := func(run *process, step int64) {
-		for begin := time.Now(); savedStep(dir) < step; time.Sleep(5 * time.Millisecond) {
-			require.Less(t, time.Since(begin), patience)
-			require.True(t, run.running(), "ended too early: %s", run.err)
-		}
-	}
 	two := p.staged("spread", twoRanks...).onRanks(t, 2).start(t)
-	reached(two, 17) // behind a sample
+	two.reaches(t, dir, 17) // behind a sample
 	pids := children(t, fmt.Sprint(two.cmd.Process.Pid))
 	require.NoError(t, exec.Command("kill", "-9", pids[len(pids)-1]).Run())
 	ended := two.wait(t)
@@ -41,7 +34,7 @@ func TestStagesOnRanksAreKilled(t *testing.T) {
 	assert.Regexp(t, `process rank \d with PID`, ended.err, "who was killed, by mpirun")
 
 	four := p.staged("spread", append(twoRanks, "cluster.shard_optimizer=true")...).onRanks(t, 4).start(t)
-	reached(four, 33)
+	four.reaches(t, dir, 33)
 	require.NoError(t, four.cmd.Process.Signal(syscall.SIGUSR1)) // which mpirun hands on
 	ended = four.wait(t)
 	assert.Equal(t, 3, ended.code, ended.err)

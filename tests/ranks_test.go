@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/state/checkpoint"
 )
 
@@ -41,28 +41,26 @@ func savedStep(dir string) int64 {
 	return steps[0]
 }
 
+// reaches waits for a checkpoint of that step or a later one.
+func (p *process) reaches(t *testing.T, dir string, step int64) {
+	t.Helper()
+	require.True(t, p.until(t, "a checkpoint", func() bool { return savedStep(dir) >= step }), "ended too early: %s", p.err)
+}
+
 // A run on three ranks, of which one is killed, goes on with two, and ends as one that was never disturbed, on one.
 func TestRanksAreKilled(t *testing.T) {
 	gputest.Long(t, "TestKilledRanksAreLaunchedAgain")
 	p, want := undisturbedRun(t)
 	dir := p.runDir(t, "ranks")
 	three := p.train("ranks").onRanks(t, 3).start(t)
-	for begin := time.Now(); savedStep(dir) < 5; time.Sleep(10 * time.Millisecond) {
-		require.Less(t, time.Since(begin), patience)
-		select {
-		case <-three.over:
-			require.FailNow(t, "ended too early", three.err.String())
-		default:
-		}
-	}
+	three.reaches(t, dir, 5)
 	assert.Contains(t, three.err.String(), "warning: 1 of the ranks compute nothing: raise train.accumulate x pipeline.microbatches, 2, to 3\n")
 	pids := children(t, fmt.Sprint(three.cmd.Process.Pid))
 	require.NoError(t, exec.Command("kill", "-9", pids[len(pids)-1]).Run())
 	assert.NotZero(t, three.wait(t).code)
 	require.Less(t, savedStep(dir), int64(80))
 
-	r := p.train("ranks").onRanks(t, 2).run(t)
-	require.Zero(t, r.code, r.err)
+	r := ok(t, p.train("ranks").onRanks(t, 2))
 	assert.Contains(t, r.err, "2 ranks on ")
 	assert.Contains(t, r.err, "resumed from ")
 	requireSame(t, want, outcomeOf(t, dir))
@@ -89,14 +87,7 @@ func TestKilledRanksAreLaunchedAgain(t *testing.T) {
 	launched := c.start(t)
 	reached := int64(0)
 	for kill := range kills {
-		for begin := time.Now(); savedStep(dir) <= reached; time.Sleep(5 * time.Millisecond) {
-			require.Less(t, time.Since(begin), patience)
-			select {
-			case <-launched.over:
-				require.FailNow(t, "ended too early", "kill %d: %s", kill, launched.err.String())
-			default:
-			}
-		}
+		launched.reaches(t, dir, reached+1)
 		mpirun := children(t, fmt.Sprint(launched.cmd.Process.Pid))
 		ranks := children(t, mpirun[len(mpirun)-1])
 		require.NoError(t, exec.Command("kill", "-9", ranks[rand.IntN(len(ranks))]).Run())
@@ -120,7 +111,7 @@ func TestRankStandsStill(t *testing.T) {
 	p := newPlace(t)
 	dir := p.path("still")
 	three := p.train("still", "--set", "cluster.timeout=1s").onRanks(t, 3).start(t)
-	require.True(t, three.until(t, "a checkpoint", func() bool { return savedStep(dir) > 0 }), "%s", three.err)
+	three.reaches(t, dir, 1)
 	ranks := children(t, fmt.Sprint(three.cmd.Process.Pid))
 	require.Len(t, ranks, 3)
 	require.NoError(t, exec.Command("kill", "-STOP", ranks[1]).Run())
@@ -141,9 +132,7 @@ func TestRanksOfDifferentRuns(t *testing.T) {
 	p := newPlace(t)
 	p.write(t, "other.txt", lines(401))
 	other := p.path("program")
-	raw, err := os.ReadFile(program)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(other, append(raw, 0), 0o777)) // the same program, but for its bytes
+	require.NoError(t, os.WriteFile(other, []byte(read(t, program)+"\x00"), 0o777)) // the same program, but for its bytes
 	for _, of := range []struct{ name, program, set, says string }{
 		{"a setting", program, "train.seed=8", `cluster: rank 1 on host \S+: train\.seed: found 8, wanted that of rank 0 on host \S+, 7`},
 		{"the text", program, "data.text=other.txt", `cluster: rank 1 on host \S+: data \(fingerprint of the text\): found \w+, wanted that of rank 0 on host \S+, \w+`},

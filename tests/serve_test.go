@@ -124,9 +124,7 @@ func TestServe(t *testing.T) {
 	}
 	require.NoError(t, all.ask(t, "api/run?run=0", &papers))
 	assert.Contains(t, papers.Settings, struct{ Key, Origin string }{"train.steps", "run.yaml:6"})
-	report, err := os.ReadFile(p.path("run", "report.md"))
-	require.NoError(t, err)
-	assert.Equal(t, string(report), papers.Report)
+	assert.Equal(t, read(t, p.path("run", "report.md")), papers.Report)
 
 	require.NoError(t, all.cmd.Process.Signal(os.Interrupt))
 	end = all.wait(t)

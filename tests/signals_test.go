@@ -68,8 +68,7 @@ func TestSignalsStopAndSave(t *testing.T) {
 		assert.Empty(t, unfinished(t, runDir))
 		expected = reached
 	}
-	ended := p.train("stopped").run(t)
-	require.Zero(t, ended.code, ended.err)
+	ended := ok(t, p.train("stopped"))
 	require.Contains(t, ended.err, "resumed from")
 	requireResumed(t, ended.err, expected)
 	requireSame(t, want, outcomeOf(t, runDir))

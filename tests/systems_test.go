@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // The program's Go has no errors on any system that it is built for, as far as types tell. No C compiler for them is needed: what C declares may be

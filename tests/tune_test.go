@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
 	"gputrain/hub"
+	"gputrain/internal/gputest"
 	"gputrain/run/setup"
 	"gputrain/run/train"
 	"gputrain/state"
@@ -28,7 +28,7 @@ func rightOf(t *testing.T, dir, file, end string) (right, of int) {
 	defer m.Release()
 	tok, err := setup.OpenTokenizer(dir)
 	require.NoError(t, err)
-	speaks, err := chat.Open(hub.Open(dir), "")
+	speaks, err := chat.OpenTemplate(hub.Open(dir), "")
 	require.NoError(t, err)
 	encoder, err := chat.NewEncoder(tok, speaks, chat.Options{})
 	require.NoError(t, err)

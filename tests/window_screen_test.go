@@ -5,7 +5,6 @@ package tests
 import (
 	"image"
 	"image/color"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
@@ -56,10 +55,8 @@ func TestWindow(t *testing.T) {
 	screen.Keep(t, server.Picture(t), "train")
 	require.Zero(t, shown.wait(t).code, shown.err)
 	ok(t, p.train("plain", more...))
-	model := func(run string) []byte {
-		found, err := os.ReadFile(filepath.Join(p.dir, run, "checkpoints", "step-00000120", "model.safetensors"))
-		require.NoError(t, err)
-		return found
+	model := func(run string) string {
+		return read(t, p.path(run, "checkpoints", "step-00000120", "model.safetensors"))
 	}
 	assert.Equal(t, model("plain"), model("shown"))
 

@@ -16,9 +16,7 @@ func TestDefaultBuildHasNoWindow(t *testing.T) {
 	assert.NotContains(t, string(out), "cmd/gputrain/window")
 	p := newPlace(t)
 	for _, args := range [][]string{{"train", "--run-dir", "r", "run.yaml", "--window"}, {"watch", "r"}} {
-		r := p.command(args...).withoutAdapter().run(t)
-		assert.Equal(t, 2, r.code, args)
-		assert.Contains(t, r.err, "make window", args)
+		refused(t, p.command(args...).withoutAdapter(), 2, "make window")
 	}
 	help := ok(t, p.command("train", "--help").withoutAdapter())
 	assert.NotContains(t, help.out, "--window")

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"gputrain/buffers/nf4"
+	"gputrain/internal/nf4"
 )
 
 // Format is a way to keep numbers: DType counts those of storage, and Modes are what a network may be trained for.
@@ -22,23 +22,13 @@ type Format struct {
 	Pack   func(codes []byte, scales, x []float32)
 	Widen  func(dst []float32, codes []byte, scales []float32, first int) // the numbers of elements from first on
 	// Float is what elements of a mode are, times a power of two, or a number of Scale and a scale of the whole array.
-	Float, Scale Minifloat
+	Float, Scale minifloat
 	File         string // its type in checkpoints, of codes the type of their numbers; "": they cannot have it
 	Doc          string // of Bases: what the run file says
 }
 
-// Nested are scales in eight bits, which Nest makes.
+// Nested are scales in eight bits.
 type Nested = nf4.Nested
-
-var Nest = nf4.Nest
-
-// DynamicMap are the numbers of [-1, 1], unsigned of [0, 1], ascending, that U8 and nested scales stand for.
-func DynamicMap(unsigned bool) *[256]float32 {
-	if unsigned {
-		return &nf4.Unsigned
-	}
-	return &nf4.Map
-}
 
 // DType is the storage type of an array's elements: a Format. Arithmetic on the device is f32 whatever the storage.
 type DType uint8
@@ -86,9 +76,9 @@ var Bases = []DType{F32, BF16, NF4, NF4Nested}
 var Modes = []Format{
 	{Name: "affine", Block: 64},
 	formats[NF4],
-	{Name: "mxfp4", Bits: 4, Block: 32, Float: E2M1},
-	{Name: "mxfp8", Bits: 8, Block: 32, Float: E4M3},
-	{Name: "nvfp4", Bits: 4, Block: 16, Float: E2M1, Scale: E4M3},
+	{Name: "mxfp4", Bits: 4, Block: 32, Float: e2m1},
+	{Name: "mxfp8", Bits: 8, Block: 32, Float: e4m3},
+	{Name: "nvfp4", Bits: 4, Block: 16, Float: e2m1, Scale: e4m3},
 }
 
 // Valid is whether d is one of them.

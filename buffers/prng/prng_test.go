@@ -1,7 +1,9 @@
 package prng
 
 import (
+	"encoding/json"
 	"math"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -70,6 +72,17 @@ func TestNormalNoise(t *testing.T) {
 	for i, w := range []float32{-1.3515625, .703125, 2.015625, -.66796875, 2.515625, -.29296875, -1.734375, -1.1015625} {
 		assert.Equal(t, w, noise.NormalBF16(uint64(i)))
 	}
+}
+
+// The case that the doctor draws from allows a bf16 beside; here is none.
+func TestTableOfBF16(t *testing.T) {
+	text, err := os.ReadFile("../../cmd/gputrain/doctor/cases/prng/case.json")
+	require.NoError(t, err)
+	var c struct {
+		Table []float32 `json:"bf16_table"`
+	}
+	require.NoError(t, json.Unmarshal(text, &c))
+	assert.Equal(t, normalBF16[:], c.Table)
 }
 
 // TestErfinvAgainstFloat64 bounds the whole approximation; Giles gives about 2e-7 relative up to |x| = 1-2^-24.

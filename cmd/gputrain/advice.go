@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"regexp"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -14,6 +13,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/run/fit"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
 	"gputrain/state"
@@ -34,7 +34,7 @@ func (c *planCmd) advice(ctx context.Context, cfg *runfile.Config, st state.Conf
 		if n := len(out); n > 0 && out[n-1].means == way.means && out[n-1].Fits {
 			continue // a larger one of the kind fits
 		}
-		other, err := (&runFlags{Files: c.Files, Set: slices.Concat(c.Set, way.Set)}).load()
+		other, err := cfg.With(way.Set...)
 		if err != nil {
 			continue // the key is not one of this run's
 		}
@@ -44,14 +44,11 @@ func (c *planCmd) advice(ctx context.Context, cfg *runfile.Config, st state.Conf
 				return nil, err
 			}
 		}
-		memory, err := least(ctx, other, on)
+		takes, err := least(ctx, other, on)
 		if err != nil {
 			continue // such as adapters in a network that has no linear layers
 		}
-		for _, m := range memory {
-			way.Planned = max(way.Planned, m.Total())
-		}
-		way.Fits = state.FitsMemory(on, memory, 0)
+		way.Planned, way.Fits = takes.Most(), takes.Fits
 		if n := len(out); n > 0 && out[n-1].means == way.means && !out[n-1].Fits {
 			out = out[:n-1] // the larger one of the kind
 		}
@@ -157,26 +154,25 @@ func lastLayers(def model.Definition) string {
 }
 
 // least is what a run takes where as much is computed again as the run file allows.
-func least(ctx context.Context, cfg *runfile.Config, devices []*gpu.Device) ([]state.MemoryPlan, error) {
+func least(ctx context.Context, cfg *runfile.Config, devices []*gpu.Device) (t fit.Takes, err error) {
 	st, err := plannedState(ctx, cfg, io.Discard)
 	if err != nil {
-		return nil, err
+		return t, err
 	}
 	units, err := setup.Units(cfg, st)
 	if err != nil {
-		return nil, err
+		return t, err
 	}
 	cut, _, err := setup.Cut(ctx, cfg, st, units, devices)
 	if err != nil {
-		return nil, err
+		return t, err
 	}
 	j, err := state.NewJob(st)
 	if err != nil {
-		return nil, err
+		return t, err
 	}
-	run, choices := setup.Pipeline(cfg, cut), j.Choices()
-	run.State = choices[len(choices)-1].Config
-	return memoryOf(ctx, run, devices)
+	choices := j.Choices()
+	return fit.On{Config: setup.Pipeline(cfg, cut), Devices: devices}.Takes(ctx, choices[len(choices)-1])
 }
 
 // holding says which are the smallest cards that have as much memory as a run takes at least.
@@ -185,14 +181,11 @@ func holding(ctx context.Context, cfg *runfile.Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	memory, err := least(ctx, cfg, devices)
+	takes, err := least(ctx, cfg, devices)
 	if err != nil {
 		return "", err
 	}
-	most := uint64(0)
-	for _, m := range memory {
-		most = max(most, m.Total())
-	}
+	most := takes.Most()
 	least, names := uint64(math.MaxUint64), []string(nil)
 	for _, c := range cards {
 		if c.room() < most || c.memory > least {

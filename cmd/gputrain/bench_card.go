@@ -33,7 +33,7 @@ func (c *benchCmd) runCard(ctx context.Context) error {
 		return err
 	}
 	scale := bench.FullScale()
-	if a.Class() != gpu.Hardware {
+	if !a.Hardware() {
 		scale = bench.SmallScale()
 	}
 	ctx, stop := stopping(ctx)

@@ -17,7 +17,7 @@ import (
 
 	"gputrain/cmd/gputrain/lab/bench"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // cardRunner makes this test's file the program, for the part that starts it.

@@ -6,12 +6,12 @@ import (
 	"strings"
 
 	"gputrain/hub/gguf"
-	"gputrain/model"
+	"gputrain/internal/modelcard"
 	"gputrain/run/setup"
 )
 
 // modelCard is what is written beside a model, or into its file, of where it comes from.
-type modelCard struct{ model.Card }
+type modelCard struct{ modelcard.Card }
 
 // card is that of the model as it is written to a place; at is where its base was said to be, "": nowhere.
 func (s *storedModel) card(command, to, at string, merged bool) modelCard {

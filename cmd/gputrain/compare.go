@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"gputrain/cmd/gputrain/lab/compare"
@@ -40,11 +39,11 @@ func (c *compareCmd) Run(ctx context.Context) error {
 }
 
 func (c *compareCmd) run(ctx context.Context) error {
-	all, configs, err := c.entrants()
+	all, common, configs, err := c.entrants()
 	if err != nil {
 		return usageError{err}
 	}
-	result, err := c.comparison(ctx, all, configs)
+	result, err := c.comparison(ctx, all, common, configs)
 	if err != nil {
 		return err
 	}
@@ -83,35 +82,34 @@ func (c *compareCmd) run(ctx context.Context) error {
 }
 
 // entrants reads the command line: every run is checked, as far as it can be without a device, before the first begins.
-func (c *compareCmd) entrants() ([]entrant, []*runfile.Config, error) {
+func (c *compareCmd) entrants() (all []entrant, common *runfile.Config, configs []*runfile.Config, err error) {
 	if c.Seeds < 1 || c.Steps < 0 || c.EvalEvery < 0 {
-		return nil, nil, fmt.Errorf("compare: --seeds %d, --steps %d, --eval-every %d: wanted 1 seed or more, and nothing below 0", c.Seeds, c.Steps, c.EvalEvery)
+		return nil, nil, nil, fmt.Errorf("compare: --seeds %d, --steps %d, --eval-every %d: wanted 1 seed or more, and nothing below 0", c.Seeds, c.Steps, c.EvalEvery)
 	}
-	all, err := entrants(c.Optimizers, c.Rate)
-	if err != nil {
-		return nil, nil, err
+	if all, err = entrants(c.Optimizers, c.Rate); err != nil {
+		return nil, nil, nil, err
 	}
 	if len(all) == 0 {
-		return nil, nil, errNoOptimizers
+		return nil, nil, nil, errNoOptimizers
 	}
-	configs := make([]*runfile.Config, len(all))
-	for i, e := range all {
-		if configs[i], err = c.config(e); err != nil {
-			return nil, nil, err
-		}
-		if _, err := configs[i].OptimizerConfig(); err != nil {
-			return nil, nil, err
-		}
+	if common, err = c.common(); err != nil {
+		return nil, nil, nil, err
 	}
-	return all, configs, nil
+	for _, e := range all {
+		cfg, err := c.with(common, e)
+		if err == nil {
+			_, err = cfg.OptimizerConfig()
+		}
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		configs = append(configs, cfg)
+	}
+	return all, common, configs, nil
 }
 
 // comparison is the frame of the result, without runs.
-func (c *compareCmd) comparison(ctx context.Context, all []entrant, configs []*runfile.Config) (*compare.Comparison, error) {
-	common, err := c.common()
-	if err != nil {
-		return nil, usageError{err}
-	}
+func (c *compareCmd) comparison(ctx context.Context, all []entrant, common *runfile.Config, configs []*runfile.Config) (*compare.Comparison, error) {
 	run, release, err := setup.Train(ctx, configs[0], told)
 	if err != nil {
 		return nil, err
@@ -144,9 +142,7 @@ func (c *compareCmd) comparison(ctx context.Context, all []entrant, configs []*r
 
 // one makes one run, or what is left of it, and reads its curve. Divergence is a result.
 func (c *compareCmd) one(ctx context.Context, dev *gpu.Device, cfg *runfile.Config, dir string, seed uint64) (compare.Run, error) {
-	if err := cfg.Lay("train.seed", strconv.FormatUint(seed, 10), "--seeds"); err != nil {
-		return compare.Run{}, err
-	}
+	cfg.Put("train.seed", seed, "--seeds")
 	run, release, err := setup.Train(ctx, cfg, told)
 	if err != nil {
 		return compare.Run{}, err

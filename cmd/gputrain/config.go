@@ -13,9 +13,9 @@ import (
 	"gputrain/hub"
 	"gputrain/internal/suggest"
 	"gputrain/model"
+	"gputrain/run/record"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
-	"gputrain/run/train"
 )
 
 type configCmd struct {
@@ -96,7 +96,7 @@ func (c *configRecordCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	return train.WriteSettings(os.Stdout, run.Settings)
+	return record.Write(os.Stdout, run.Settings)
 }
 
 type configExplainCmd struct {

@@ -51,7 +51,7 @@ func (c *devicesCmd) Run() error {
 	for i, a := range adapters {
 		l := a.Limits
 		lines[i] = deviceLine{
-			Index: a.Index, Name: a.Name, Backend: a.Backend, Type: a.Type, Class: a.Class().String(), Driver: a.Driver,
+			Index: a.Index, Name: a.Name, Backend: a.Backend, Type: a.Type, Class: a.Class(), Driver: a.Driver,
 			Default:        bestErr == nil && best.Index == a.Index,
 			MaxBufferBytes: l.BufferBytes, MaxBindingBytes: l.BindingBytes, MaxStorageBuffers: l.StorageBuffers,
 			MaxInvocations: l.Invocations, MaxWorkgroupBytes: l.WorkgroupBytes, MaxWorkgroupsADim: l.Workgroups,

@@ -112,9 +112,7 @@ func (c *compareCmd) common() (*runfile.Config, error) {
 	// What a comparison does otherwise than a single run, unless the user has said how.
 	for key, value := range map[string]int64{"train.sample_tokens": 0, "train.keep": 1, "train.eval_every": max(1, cfg.Train.Steps/20)} {
 		if !cfg.Given(key) {
-			if err := cfg.Lay(key, strconv.FormatInt(value, 10), "compare"); err != nil {
-				return nil, err
-			}
+			cfg.Put(key, value, "compare")
 		}
 	}
 	if cfg.Train.LogEvery != 1 {
@@ -129,13 +127,10 @@ func (c *compareCmd) common() (*runfile.Config, error) {
 	return cfg, cfg.Validate()
 }
 
-// config is the common run with an entrant's own settings: those of its file, else those of the run files where they are of that
+// with is the common run with an entrant's own settings: those of its file, else those of the run files where they are of that
 // optimizer, else the built-in ones. Its rate ends where the common run's would, as a part of the peak.
-func (c *compareCmd) config(e entrant) (*runfile.Config, error) {
-	cfg, err := c.common()
-	if err != nil {
-		return nil, err
-	}
+func (c *compareCmd) with(common *runfile.Config, e entrant) (cfg *runfile.Config, err error) {
+	cfg = common.Clone()
 	theirs := cfg.Optimizer // of the run files
 	rated, part := cfg.Given("optimizer.learning_rate"), 0.0
 	if theirs.LearningRate > 0 {
@@ -143,10 +138,7 @@ func (c *compareCmd) config(e entrant) (*runfile.Config, error) {
 	}
 	name := e.name
 	if e.part < 1 {
-		steps := max(1, int(math.Round(e.part*float64(cfg.Train.Steps))))
-		if err := cfg.Lay("train.steps", strconv.Itoa(steps), "--optimizers"); err != nil {
-			return nil, err
-		}
+		cfg.Put("train.steps", max(1, int64(math.Round(e.part*float64(cfg.Train.Steps)))), "--optimizers")
 	}
 	if e.file != "" {
 		if name, err = optimizerIn(e); err != nil {
@@ -160,18 +152,14 @@ func (c *compareCmd) config(e entrant) (*runfile.Config, error) {
 	if name != theirs.Name {
 		cfg.ClearParameters()
 	}
-	if err := cfg.Lay("optimizer.name", name, "--optimizers"); err != nil {
-		return nil, err
-	}
+	cfg.Put("optimizer.name", name, "--optimizers")
 	if name != theirs.Name || !rated {
 		ok := row.Rate > 0
 		if !ok && e.rate == "" && e.file == "" {
 			return nil, fmt.Errorf("compare: %s has no built-in learning rate, wanted --rate %s=RATE", name, e.label)
 		}
 		if ok {
-			if err := cfg.Lay("optimizer.learning_rate", strconv.FormatFloat(row.Rate, 'g', -1, 64), "built-in"); err != nil {
-				return nil, err
-			}
+			cfg.Put("optimizer.learning_rate", row.Rate, "built-in")
 		}
 	}
 	ownEnd := false

@@ -33,7 +33,7 @@ func TestEntrantsHaveTheirOwnSettings(t *testing.T) {
 		runFlags: runFlags{Files: []string{path("run.yaml")}}, Seeds: 1, Steps: 60,
 		Optimizers: []string{"adamw", "slow=" + path("sgd.yaml"), "sgd=" + path("own.yaml"), "fast=" + path("sgd.yaml")}, Rate: []string{"fast=0.4"},
 	}
-	all, configs, err := c.entrants()
+	all, _, configs, err := c.entrants()
 	require.NoError(t, err)
 	require.Len(t, configs, 4)
 	for i, want := range []struct {
@@ -62,7 +62,7 @@ func TestEntrantsHaveTheirOwnSettings(t *testing.T) {
 	}
 
 	// Without a file that says it, each has the built-in rate, and ends at a tenth of it as the built-in run.
-	_, configs, err = (&compareCmd{Seeds: 1, Optimizers: []string{"adamw", "sgd"}}).entrants()
+	_, _, configs, err = (&compareCmd{Seeds: 1, Optimizers: []string{"adamw", "sgd"}}).entrants()
 	require.NoError(t, err)
 	for i, name := range []string{"adamw", "sgd"} {
 		assert.InDelta(t, rateOf(t, name), configs[i].Optimizer.LearningRate, 0)
@@ -118,7 +118,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 		if c.Seeds == 0 {
 			c.Seeds = 1
 		}
-		_, _, err := c.entrants()
+		_, _, _, err := c.entrants()
 		if assert.Error(t, err, want) {
 			assert.Contains(t, strings.ReplaceAll(err.Error(), `\"`, `"`), want)
 		}
@@ -128,7 +128,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{Seeds: 1, Optimizers: []string{"adamw"}, Steps: 8, runFlags: runFlags{Files: []string{path("run.yaml")}}},
 		{Seeds: 1, Optimizers: []string{"adamw"}, Steps: 8, runFlags: runFlags{Set: []string{"train.steps=8"}}},
 	} {
-		_, configs, err := c.entrants()
+		_, _, configs, err := c.entrants()
 		require.NoError(t, err)
 		assert.EqualValues(t, 8, configs[0].Train.Steps)
 	}
@@ -137,7 +137,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 func TestEntrantsWithAPartOfTheSteps(t *testing.T) {
 	path := files(t, map[string]string{"own.yaml": "optimizer: {name: sgd, learning_rate: 0.5}\n"})
 	c := &compareCmd{Seeds: 1, Steps: 50, Optimizers: []string{"sgd", "sgd@0.7", "own@0.01=" + path("own.yaml")}, Rate: []string{"sgd-0.7=0.4"}}
-	all, configs, err := c.entrants()
+	all, common, configs, err := c.entrants()
 	require.NoError(t, err)
 	for i, want := range []struct {
 		label string
@@ -151,7 +151,7 @@ func TestEntrantsWithAPartOfTheSteps(t *testing.T) {
 		assert.Equal(t, "sgd", configs[i].Optimizer.Name)
 		assert.EqualValues(t, want.steps, all[i].describe(configs[i]).Steps)
 	}
-	result, err := c.comparison(t.Context(), all[1:], configs[1:])
+	result, err := c.comparison(t.Context(), all[1:], common, configs[1:])
 	require.NoError(t, err)
 	assert.EqualValues(t, 50, result.Steps, "the comparison's, whatever its first entrant has")
 }

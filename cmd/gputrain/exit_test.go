@@ -14,11 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/internal/caught"
+	"gputrain/internal/gputest"
+	"gputrain/internal/ranks/transport"
 	"gputrain/model"
 	"gputrain/pipeline"
-	"gputrain/pipeline/ranks/transport"
 	"gputrain/run/setup"
 	"gputrain/run/train"
 	"gputrain/state"

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"gputrain/hub"
+	"gputrain/internal/modelcard"
 	"gputrain/model"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
@@ -95,7 +96,7 @@ func (c *exportCmd) Run(ctx context.Context) error {
 		like = m.weights
 	}
 	o.Like = like
-	o.Companions[model.CardFile] = m.card("export", c.To, c.Base, false).write
+	o.Companions[modelcard.File] = m.card("export", c.To, c.Base, false).write
 	if err := m.export(c.To, def, reading(ctx, m.weights), o); err != nil {
 		return err
 	}

@@ -165,7 +165,7 @@ func ggufModel(ctx context.Context, m *storedModel, kind gguf.Type) ([]gguf.Key,
 
 // answerEnds are the chat template of a model, nil if it has none, and the tokens that end an answer.
 func answerEnds(of *hub.Bundle, tok *tokenizer.Tokenizer) (*chat.Template, []int32, error) {
-	template, err := chat.Open(of, "")
+	template, err := chat.OpenTemplate(of, "")
 	if errors.Is(err, chat.ErrNone) {
 		return nil, tok.EndTokens(), nil
 	}

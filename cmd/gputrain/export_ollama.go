@@ -9,13 +9,13 @@ import (
 	"strconv"
 	"time"
 
+	"gputrain/cmd/gputrain/modelfile"
 	"gputrain/hub"
 	"gputrain/hub/gguf"
 	"gputrain/internal/atomicfile"
 	"gputrain/internal/stranger"
 	"gputrain/run/setup"
 	"gputrain/state/checkpoint"
-	"gputrain/text/chat/modelfile"
 	"gputrain/text/tokenizer"
 )
 

@@ -19,9 +19,9 @@ import (
 
 	"gputrain/hub"
 	"gputrain/internal/caught"
+	"gputrain/internal/ranks/mesh"
 	"gputrain/internal/stranger"
 	"gputrain/internal/terminal"
-	"gputrain/pipeline/ranks/mesh"
 	"gputrain/run/runfile"
 	"gputrain/run/train"
 )

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"gputrain/hub"
+	"gputrain/internal/modelcard"
 	"gputrain/model"
 	"gputrain/run/setup"
 	"gputrain/run/train"
@@ -49,7 +50,7 @@ func (c *mergeCmd) Run(ctx context.Context) error {
 		return err
 	}
 	dtype := o.Like.DType()
-	o.Companions[model.CardFile] = m.card("merge", c.To, c.Base, true).write
+	o.Companions[modelcard.File] = m.card("merge", c.To, c.Base, true).write
 	if err := m.export(c.To, merged, model.Merge(m.def, reading(ctx, m.weights)), o); err != nil {
 		return err
 	}

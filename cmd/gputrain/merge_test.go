@@ -16,8 +16,9 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
-	"gputrain/gpu/gputest"
 	"gputrain/hub"
+	"gputrain/internal/gputest"
+	"gputrain/internal/modelcard"
 	"gputrain/model"
 )
 
@@ -49,9 +50,9 @@ func TestMergeOfTheCommand(t *testing.T) {
 	to := func(name string) writeFlags {
 		return writeFlags{To: filepath.Join(t.TempDir(), name), DType: "auto", ShardSize: "5GB"}
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(base, model.CardFile), []byte("---\nlicense: mit\n---\n# base\n"), 0o666))
+	require.NoError(t, os.WriteFile(filepath.Join(base, modelcard.File), []byte("---\nlicense: mit\n---\n# base\n"), 0o666))
 	front := func(dir string) string {
-		text, err := os.ReadFile(filepath.Join(dir, model.CardFile))
+		text, err := os.ReadFile(filepath.Join(dir, modelcard.File))
 		require.NoError(t, err)
 		assert.NotContains(t, string(text), filepath.Dir(dir), "where it was")
 		head, _, _ := strings.Cut(string(text), "tags:")
@@ -97,7 +98,7 @@ func TestMergeOfTheCommand(t *testing.T) {
 
 // What a GGUF file says of where a model comes from is what its card says, under llama.cpp's names.
 func TestKeysOfACard(t *testing.T) {
-	keys := func(c model.Card) map[string]any {
+	keys := func(c modelcard.Card) map[string]any {
 		all := map[string]any{}
 		for _, k := range (modelCard{c}).keys() {
 			all[strings.TrimPrefix(k.Name, "general.")] = k.Value
@@ -107,12 +108,12 @@ func TestKeysOfACard(t *testing.T) {
 	assert.Equal(t, map[string]any{
 		"license": "other", "license.name": "n", "license.link": "https://l", "base_model.count": uint32(1), "base_model.0.name": "Model", "base_model.0.organization": "Org",
 		"base_model.0.repo_url": "https://huggingface.co/Org/Model", "tags": []string{"gputrain", "lora", "text-generation"},
-	}, keys(model.Card{
-		Base: "Org/Model", Relation: model.RelationAdapter, License: model.License{Names: []string{"other"}, Name: "n", Link: "https://l"},
+	}, keys(modelcard.Card{
+		Base: "Org/Model", Relation: modelcard.Adapter, License: modelcard.License{Names: []string{"other"}, Name: "n", Link: "https://l"},
 		Task: "text-generation", Tags: []string{"gputrain", "lora"},
 	}))
-	assert.Equal(t, map[string]any{"base_model.count": uint32(1), "base_model.0.name": "dir", "tags": []string{"a"}}, keys(model.Card{Base: "dir", Relation: model.RelationFinetune, Tags: []string{"a"}}))
-	assert.Equal(t, map[string]any{"tags": []string{"a"}}, keys(model.Card{Base: "same weights", License: model.License{Names: []string{"mit", "x"}}, Tags: []string{"a"}}))
+	assert.Equal(t, map[string]any{"base_model.count": uint32(1), "base_model.0.name": "dir", "tags": []string{"a"}}, keys(modelcard.Card{Base: "dir", Relation: modelcard.Finetune, Tags: []string{"a"}}))
+	assert.Equal(t, map[string]any{"tags": []string{"a"}}, keys(modelcard.Card{Base: "same weights", License: modelcard.License{Names: []string{"mit", "x"}}, Tags: []string{"a"}}))
 }
 
 // Exported adapters say what they were trained upon: another base of the same shapes is doubted by name, and so is one that nothing is known of.

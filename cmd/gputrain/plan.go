@@ -15,7 +15,8 @@ import (
 
 	"gputrain/cmd/gputrain/lab/scaling"
 	"gputrain/gpu"
-	"gputrain/pipeline/schedule"
+	"gputrain/internal/schedule"
+	"gputrain/run/fit"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
 	"gputrain/run/train"
@@ -134,7 +135,8 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 		return nil, usageError{err}
 	}
 	out := layOut(order, st, units, cut)
-	if err := out.addMemory(ctx, cfg, st, cut, devices); err != nil {
+	on := fit.On{Config: setup.Pipeline(cfg, cut), Devices: devices}
+	if err := out.addMemory(ctx, cfg, st, on); err != nil {
 		return nil, err
 	}
 	if c.Memory == "" {
@@ -158,8 +160,8 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 		return nil, usageError{err}
 	}
 	r := scaling.Run{
-		Config: setup.Pipeline(cfg, cut), Units: units, Cut: cut, Powers: powers, On: devices, Again: out.again,
-		Ranks: cfg.Pipeline.Ranks(), Each: cfg.Pipeline.PerReplica(), Memory: memoryOf,
+		Config: on.Config, Units: units, Cut: cut, Powers: powers, On: devices, Again: out.again,
+		Ranks: cfg.Pipeline.Ranks(), Each: cfg.Pipeline.PerReplica(),
 	}
 	r.Config.State = st
 	r.Config.State.Recompute = out.Recompute
@@ -182,10 +184,10 @@ func plannedState(ctx context.Context, cfg *runfile.Config, out io.Writer) (stat
 	if err != nil {
 		return state.Config{}, err
 	}
-	cfg, st := p.Spec, p.State
-	st.Sampling = cfg.Train.Sample.Tokens > 0
-	if cfg.Data.Validation > 0 && cfg.Train.EvalEvery > 0 {
-		st.Evaluation = train.EvaluationRows(ctx, st, cfg.Train.EvalTokens)
+	st, t := p.State, p.Spec.Train
+	st.Sampling = t.Sample.Tokens > 0
+	if p.Spec.Data.Validation > 0 && t.EvalEvery > 0 {
+		st.Evaluation = fit.EvaluationRows(ctx, st, t.EvalTokens)
 	}
 	return st, nil
 }

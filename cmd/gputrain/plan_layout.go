@@ -7,14 +7,13 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
+	"gputrain/internal/schedule"
 	"gputrain/kron"
 	"gputrain/model"
 	"gputrain/optim"
-	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/schedule"
+	"gputrain/run/fit"
 	"gputrain/run/runfile"
-	"gputrain/run/setup"
 	"gputrain/state"
 )
 
@@ -44,52 +43,46 @@ func layOut(order *schedule.Schedule, c state.Config, units []partition.Unit, cu
 
 // addMemory says where each stage lives, what training would take there with each choice of what is computed again, what there is, and how each is given
 // its work.
-func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Config, cut partition.Assignment, devices []*gpu.Device) error {
-	run, wanted := setup.Pipeline(cfg, cut), c.Recompute
-	run.State = c
-	var chosen []state.MemoryPlan
-	var copied uint64
-	fits := false
-	err := dryChoices(ctx, run, devices, func(c state.Job, s dryState) (err error) {
-		memory := s.Memory()
-		choice := plannedChoice{Recompute: c.Recompute, Fits: state.FitsMemory(devices, memory, 0)}
-		for _, m := range memory {
-			choice.Activations += m.Step + m.Activations + m.Scratch
-			choice.Planned += m.Total()
-		}
-		if choice.Again, err = c.Again(); err != nil {
+func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Config, on fit.On) error {
+	var choices []state.Job
+	wanted := c.Recompute
+	for _, c.Recompute = range model.Recomputes {
+		j, err := state.NewJob(c)
+		if err != nil {
 			return err
 		}
-		p.Choices = append(p.Choices, choice)
-		if wanted == choice.Recompute || wanted == state.RecomputeAuto && !fits {
-			p.Recompute, p.again, chosen, fits = choice.Recompute, choice.Again, memory, choice.Fits
-			p.addSubmits(s.Submits(), devices)
-			if copied, err = s.CopyBytes(); err != nil {
-				return err
-			}
+		choices = append(choices, j)
+	}
+	var chosen fit.Takes
+	err := on.Choices(ctx, choices, func(t fit.Takes) (more bool, err error) {
+		choice := plannedChoice{Recompute: t.Job.Recompute, Fits: t.Fits, Planned: t.Bytes()}
+		for _, m := range t.Memory {
+			choice.Activations += m.Step + m.Activations + m.Scratch
 		}
-		return nil
+		if choice.Again, err = t.Job.Again(); err != nil {
+			return false, err
+		}
+		p.Choices = append(p.Choices, choice)
+		if wanted == choice.Recompute || wanted == state.RecomputeAuto && !chosen.Fits {
+			p.Recompute, p.again, chosen = choice.Recompute, choice.Again, t
+		}
+		return true, nil
 	})
 	if err != nil {
 		return err
 	}
-	for i, m := range chosen {
-		s := &p.Stages[i]
-		s.Adapter, s.Index, s.Planned, s.Memory = devices[i].Adapter().String(), devices[i].Adapter().Index, m.Total(), m.String()
-		if bytes, _, known := devices[i].Available(); known {
+	p.addSubmits(chosen.Submits, on.Devices)
+	for i, m := range chosen.Memory {
+		s, d := &p.Stages[i], on.Devices[i]
+		s.Adapter, s.Index, s.Planned, s.Memory = d.Adapter().String(), d.Adapter().Index, m.Total(), m.String()
+		if bytes, _, known := d.Available(); known {
 			s.Available = &bytes
 		}
 	}
-	p.Host = hostOf(state.PlanHost(devices, chosen, copied), cfg.Train.SaveAsync)
-	c.Recompute = p.Recompute
-	j, err := state.NewJob(c)
-	if err != nil {
-		return err
-	}
-	p.refused = j.CheckMemory(devices, chosen, 0, func(smaller state.Job) ([]state.MemoryPlan, error) {
-		other := run
-		other.State = smaller.Config
-		return memoryOf(ctx, other, devices)
+	p.Host = hostOf(chosen.Host, cfg.Train.SaveAsync)
+	p.refused = chosen.Job.CheckMemory(on.Devices, chosen.Memory, 0, func(smaller state.Job) ([]state.MemoryPlan, error) {
+		t, err := on.Takes(ctx, smaller)
+		return t.Memory, err
 	})
 	return nil
 }
@@ -100,64 +93,6 @@ func (p *planned) onRanks(ranks []int, adapters []gpu.Adapter) {
 		p.Stages[i].Rank, p.Stages[i].Adapter, p.Stages[i].Index = rank, adapters[i].String(), adapters[i].Index
 		p.Note = "adapters of this machine stand for those of other ranks, by which the ranks cut the model, and what memory these have is not known here"
 	}
-}
-
-// dryState is a training state on devices without hardware.
-type dryState interface {
-	Memory() []state.MemoryPlan
-	Submits() [][]gpu.Planned
-	CopyBytes() (uint64, error)
-	Release()
-}
-
-// dry makes the state of a run as it would be on these devices.
-func dry(ctx context.Context, run pipeline.Config, devices []*gpu.Device) (dryState, error) {
-	if len(devices) > 1 {
-		return pipeline.Dry(ctx, run, devices)
-	}
-	j, err := state.NewJob(run.State)
-	if err != nil {
-		return nil, err
-	}
-	return state.Dry(ctx, j, devices[0].AsDry())
-}
-
-// dryChoices is dry with each choice of what is computed again in turn.
-func dryChoices(ctx context.Context, run pipeline.Config, devices []*gpu.Device, visit func(j state.Job, s dryState) error) error {
-	var choices []state.Job
-	for _, run.State.Recompute = range model.Recomputes {
-		j, err := state.NewJob(run.State)
-		if err != nil {
-			return err
-		}
-		choices = append(choices, j)
-	}
-	if len(devices) == 1 {
-		return state.DryChoices(ctx, choices, devices[0], func(j state.Job, s *state.TrainState) (bool, error) { return true, visit(j, s) })
-	}
-	for _, j := range choices {
-		run.State = j.Config
-		s, err := pipeline.Dry(ctx, run, devices)
-		if err != nil {
-			return err
-		}
-		err = visit(j, s)
-		s.Release()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// memoryOf is what each stage takes.
-func memoryOf(ctx context.Context, run pipeline.Config, devices []*gpu.Device) ([]state.MemoryPlan, error) {
-	s, err := dry(ctx, run, devices)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Release()
-	return s.Memory(), nil
 }
 
 // expect plays the schedule, to tell how busy the stages are.

@@ -10,8 +10,8 @@ import (
 
 	"gputrain/cmd/gputrain/lab/scaling"
 	"gputrain/gpu"
+	"gputrain/internal/ranks/cluster"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/ranks/cluster"
 	"gputrain/run/setup"
 	"gputrain/state"
 )
@@ -47,7 +47,7 @@ func manyRanks(b *testing.B, set []string, ranks int) (row string) {
 	require.NoError(b, err)
 	a, rated := someCard(), cards[0]
 	power := partition.Power{Speed: rated.Times(0.25)}
-	r := scaling.Run{Units: units, Each: 1, Memory: memoryOf}
+	r := scaling.Run{Units: units, Each: 1}
 	for range cfg.Pipeline.Stages {
 		a.Index--
 		on := gpu.DryOf(a, a.Limits)

@@ -8,7 +8,8 @@ import (
 	"slices"
 
 	"gputrain/gpu"
-	"gputrain/pipeline/timeline"
+	"gputrain/internal/timeline"
+	"gputrain/internal/trace"
 )
 
 // layersTogether gives spans of layers the names that they have without the layers' numbers: what a model does in all its layers is one group of the
@@ -26,10 +27,10 @@ var layerNumber = regexp.MustCompile(`\.\d+\.`)
 // writeProfile prints the time of each group of passes and writes the trace.
 func writeProfile(w io.Writer, dev *gpu.Device) error {
 	spans := dev.Profile()
-	if err := gpu.ProfileTable(os.Stderr, layersTogether(spans)); err != nil {
+	if err := trace.Table(os.Stderr, layersTogether(spans)); err != nil {
 		return err
 	}
-	return gpu.WriteTrace(w, spans)
+	return trace.Write(w, spans)
 }
 
 // writeTimeline prints the time of each group of passes of every device that tells it, and writes the trace of stages and links.
@@ -44,7 +45,7 @@ func writeTimeline(w io.Writer, r *timeline.Recorder, devices []*gpu.Device) err
 		spans := d.Profile()
 		passes = append(passes, timeline.Passes{Stage: stage, Spans: spans, Origin: d.ProfileOrigin()})
 		fmt.Fprintf(os.Stderr, "stage %d, %s\n", stage, d.Adapter())
-		if err := gpu.ProfileTable(os.Stderr, layersTogether(spans)); err != nil {
+		if err := trace.Table(os.Stderr, layersTogether(spans)); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
+	"gputrain/internal/trace"
 )
 
 // The table of a profile adds up what layers do alike; the spans that the trace is made of stay as they are.
@@ -20,7 +21,7 @@ func TestProfileOfLayers(t *testing.T) {
 	together := layersTogether(spans)
 	assert.Equal(t, "model.layers.0.mlp.up_proj", spans[0].Group)
 	var out bytes.Buffer
-	require.NoError(t, gpu.ProfileTable(&out, together))
+	require.NoError(t, trace.Table(&out, together))
 	assert.Regexp(t, `(?m)^model\.layers\.\*\.mlp\.up_proj +2 +5\.000`, out.String())
 	assert.Regexp(t, `(?m)^h\.\*\.ln_1 +1 +1\.000`, out.String())
 	assert.Regexp(t, `(?m)^lm_head +1 +4\.000`, out.String())

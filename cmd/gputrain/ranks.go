@@ -10,8 +10,8 @@ import (
 	"strconv"
 
 	"gputrain/gpu"
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport/mpi"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport/mpi"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
 	"gputrain/run/train"

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/run/train"
+	"gputrain/run/record"
 )
 
 // report writes a page or an object of a run's files, over an older one but over nothing else; what is no run is wrong usage.
@@ -19,9 +19,9 @@ func TestReport(t *testing.T) {
 	require.NoError(t, os.Mkdir(dir, 0o777))
 	at := func(name string) string { return filepath.Join(dir, name) }
 	write := func(name, text string) { require.NoError(t, os.WriteFile(at(name), []byte(text), 0o666)) }
-	var record bytes.Buffer
-	require.NoError(t, train.WriteSettings(&record, []train.Setting{train.NewSetting("train.steps", 7, "run.yaml:1")}))
-	write("run.yaml", record.String())
+	var begun bytes.Buffer
+	require.NoError(t, record.Write(&begun, []record.Setting{record.NewSetting("train.steps", 7, "run.yaml:1")}))
+	write("run.yaml", begun.String())
 	write("metrics.jsonl", `{"step":1,"loss":4.5}`+"\n"+`{"step":1,"eval_loss":"NaN","eval_tokens":9,"eval_ms":1}`+"\n"+`{"step":2,"loss":"NaN"}`+"\n"+`{"step":2,"eval_loss":3.25,"eval_tokens":9,"eval_ms":1}`+"\n")
 	write("sessions.jsonl", `{"step":0,"adapter":"a \u001b[31mcard","program":"old"}`+"\n")
 	write("mine.md", "# mine\n")

@@ -216,7 +216,7 @@ func (s *shownModel) describe(b *hub.Bundle) {
 	case tokenizer.Has(b):
 		s.Unread = append(s.Unread, err.Error())
 	}
-	switch t, err := chat.Open(b, ""); {
+	switch t, err := chat.OpenTemplate(b, ""); {
 	case err == nil:
 		s.Template = t.Source()
 	case !errors.Is(err, chat.ErrNone):

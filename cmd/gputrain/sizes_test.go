@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/hub"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/run/setup"
 	"gputrain/state"

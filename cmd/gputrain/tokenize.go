@@ -110,7 +110,7 @@ func (c *encodeCmd) Run(ctx context.Context) error {
 			return w.write(ids)
 		})
 	} else {
-		err = t.EncodeReader(ctx, in, tokenizer.StreamOptions{Options: tokenizer.Options{Special: c.Special}, Progress: toldBytes("tokenize: read")}, w.write)
+		err = t.EncodeReader(ctx, in, tokenizer.Options{Special: c.Special, Progress: toldBytes("tokenize: read")}, w.write)
 		if err == nil {
 			err = w.end()
 		}

@@ -16,9 +16,9 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/hub"
+	"gputrain/internal/timeline"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/timeline"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
 	"gputrain/run/tensorboard"

@@ -21,6 +21,7 @@ import (
 	"gputrain/internal/terminal"
 	"gputrain/model"
 	"gputrain/run/data"
+	"gputrain/run/fit"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
 	"gputrain/run/train"
@@ -34,12 +35,10 @@ type choosing struct {
 	given       tuning.Given
 	device      *gpu.Device
 	planned     state.Config // what was last asked about
-	memory      uint64       // that it takes of the device
-	host        uint64       // that it takes of the machine beside, where the device is a processor
-	submits     []gpu.Planned
+	takes       fit.Takes    // and what it takes
 	begun       time.Time
 	progress    train.Progress // nil: none is shown
-	takes       string         // how long, as far as is known
+	lasts       string         // how long, as far as is known
 	model       *hub.Bundle
 	definition  model.Definition
 	description string // of the conversations
@@ -61,7 +60,7 @@ func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string)
 	}
 	defer h.device.Release()
 	choices := recipe.Choices(cfg)
-	if err := h.tell(os.Stdout, c.Model, recipe, choices); err != nil || c.Memory != "" {
+	if err := h.tell(os.Stdout, c.Model, recipe, cfg, choices); err != nil || c.Memory != "" {
 		return nil, err
 	}
 	var file bytes.Buffer
@@ -122,7 +121,7 @@ func (h *choosing) chosen(ctx context.Context, sel string) (r tuning.Recipe, cfg
 			return r, nil, err
 		}
 	}
-	h.takes, err = h.expected(ctx, cfg, text, steps)
+	h.lasts, err = h.expected(ctx, cfg, text, steps)
 	return r, cfg, err
 }
 
@@ -215,7 +214,7 @@ func (h *choosing) open(ctx context.Context, sel string, f *tuning.Facts) error 
 		return err
 	}
 	f.Machine.Memory, _, _ = h.device.Available()
-	f.Machine.Software = h.device.Adapter().Class() != gpu.Hardware
+	f.Machine.Software = !h.device.Adapter().Hardware()
 	for _, base := range array.Names(array.Bases) {
 		if cfg.Set("model.base="+base) == nil && cfg.Validate() == nil {
 			f.Machine.Bases = append(f.Machine.Bases, base)
@@ -243,30 +242,25 @@ func (h *choosing) fits(ctx context.Context, r tuning.Recipe) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	c, err := plannedState(ctx, cfg, io.Discard)
+	if h.planned, err = plannedState(ctx, cfg, io.Discard); err != nil {
+		return false, err
+	}
+	j, err := state.NewJob(h.planned)
 	if err != nil {
 		return false, err
 	}
-	j, err := state.NewJob(c)
-	if err != nil {
-		return false, err
+	h.takes, err = fit.On{Devices: []*gpu.Device{h.device}}.Takes(ctx, j)
+	return h.takes.Fits, err
+}
+
+// memory is what was last asked about: of the device, and of the machine beside where the device is a processor.
+func (h *choosing) memory(cfg *runfile.Config) (device, host uint64) {
+	if device = h.takes.Bytes(); h.device.Adapter().Hardware() {
+		return device, 0
 	}
-	dry, err := state.Dry(ctx, j, h.device.AsDry())
-	if err != nil {
-		return false, err
+	of := h.takes.Host
+	if host = of.Program + of.Staging; of.Copies(cfg.Train.SaveAsync) {
+		host += of.Copy
 	}
-	defer dry.Release()
-	devices, memory := []*gpu.Device{h.device}, dry.Memory()
-	h.planned, h.memory, h.host, h.submits = c, memory[0].Total(), 0, dry.Submits()[0]
-	if h.device.Adapter().Class() != gpu.Hardware {
-		copied, err := dry.CopyBytes()
-		if err != nil {
-			return false, err
-		}
-		host := state.PlanHost(devices, memory, copied)
-		if h.host = host.Program + host.Staging; host.Copies(cfg.Train.SaveAsync) {
-			h.host += host.Copy
-		}
-	}
-	return state.FitsMemory(devices, memory, 0), nil
+	return device, host
 }

@@ -54,11 +54,11 @@ func (h *choosing) expected(ctx context.Context, cfg *runfile.Config, text *text
 	if run.Steps = steps; run.Validation != nil && run.Sample.Tokens > 0 {
 		run.Answers = asked
 	}
-	return train.Expected(run, time.Since(h.begun), h.device.Adapter(), peak, h.submits)
+	return train.Expected(run, time.Since(h.begun), h.device.Adapter(), peak, h.takes.Submits[0])
 }
 
 // tell says what was chosen, and how long it takes.
-func (h *choosing) tell(out io.Writer, name string, r tuning.Recipe, choices []tuning.Choice) error {
+func (h *choosing) tell(out io.Writer, name string, r tuning.Recipe, cfg *runfile.Config, choices []tuning.Choice) error {
 	of := "unknown"
 	if bytes, _, known := h.device.Available(); known {
 		of = gpu.SizeText(bytes)
@@ -73,11 +73,12 @@ func (h *choosing) tell(out io.Writer, name string, r tuning.Recipe, choices []t
 			lines = append(lines, c.Text)
 		}
 	}
-	takes := fmt.Sprintf("takes      %s of %s memory", gpu.SizeText(h.memory+h.host), of)
-	if h.host > 0 {
-		takes += fmt.Sprintf(": buffers %s, program and checkpoints %s", gpu.SizeText(h.memory), gpu.SizeText(h.host))
+	device, host := h.memory(cfg)
+	takes := fmt.Sprintf("takes      %s of %s memory", gpu.SizeText(device+host), of)
+	if host > 0 {
+		takes += fmt.Sprintf(": buffers %s, program and checkpoints %s", gpu.SizeText(device), gpu.SizeText(host))
 	}
-	lines = append(lines, takes, fmt.Sprintf("time       at least %s at half of the adapter's peak; what its driver has yet to compile is not in it", h.takes))
+	lines = append(lines, takes, fmt.Sprintf("time       at least %s at half of the adapter's peak; what its driver has yet to compile is not in it", h.lasts))
 	for _, line := range lines {
 		text := []rune(terminal.Text(line))
 		if len(text) > widest {
@@ -98,7 +99,7 @@ func (h *choosing) peak(ctx context.Context) (float64, error) {
 	if c, ok := namedCard(h.card); ok && c.FLOPS > 0 {
 		return c.FLOPS, nil
 	}
-	return gpu.Typical(h.device.Adapter()).FLOPS, nil
+	return h.device.Adapter().Typical().FLOPS, nil
 }
 
 // widest is how many characters a line of choices has at most.

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/cmd/gputrain/tuning"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/internal/system"
 	"gputrain/model"
 	"gputrain/run/data/texts"
@@ -145,18 +145,18 @@ func TestTuneAdvises(t *testing.T) {
 	h := &choosing{card: "1GiB", given: tuning.Given{Model: speaker(t), Rows: []string{chatsFile(t, 30)}}}
 	r, _, err := h.chosen(t.Context(), "")
 	require.NoError(t, err)
-	with := h.memory
+	with := h.takes.Bytes()
 	h.set = []string{noSamples}
 	fits, err := h.fits(t.Context(), r)
 	require.NoError(t, err)
 	assert.True(t, fits)
-	assert.Less(t, h.memory, with)
-	h.device.AssumeMemory(h.memory)
+	assert.Less(t, h.takes.Bytes(), with)
+	h.device.AssumeMemory(h.takes.Bytes())
 	h.set = nil
 	large := &tuning.TooLargeError{Least: r}
 	require.NoError(t, h.advise(t.Context(), large))
 	assert.Regexp(t, "^it fits with --set train.sample_tokens=0; the smallest cards", large.Advice)
-	h.device.AssumeMemory(h.memory / 2)
+	h.device.AssumeMemory(h.takes.Bytes() / 2)
 	require.NoError(t, h.advise(t.Context(), large))
 	assert.Regexp(t, "^the smallest cards", large.Advice)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 )
 
 // attentionTolerance covers sums of head dim and t terms and the exponential function, which software adapters approximate

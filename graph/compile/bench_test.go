@@ -10,7 +10,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // benchmarkProgram submits a program once an iteration and waits; flops is what one run computes.

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 )
 
 // layerOf is a layer of that many rows and heads of that width, its loss and the gradients of its parameters, by path.

@@ -8,8 +8,8 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 )
 
 // Two programs that read and write one buffer of the caller's, over one arena, compute what one program does.

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 )
 
 // epilogueCases build values of which every elementwise one follows a product or a norm's gradient.

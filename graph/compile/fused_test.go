@@ -9,8 +9,8 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 )
 
 func inferred(op graph.Op, args []*graph.Value) bool {

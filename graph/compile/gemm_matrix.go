@@ -90,7 +90,7 @@ func (v gemmVariant) sharedQuads() int {
 
 // specialise gives a variant of the shader its geometry.
 func (t matrixTile) specialise(v gemmVariant, variant shaders.Variant) {
-	gpu.MatrixVariant(t.unit, t.lanes, variant)
+	t.unit.Specialise(t.lanes, variant)
 	columns := v.tileN / (t.across * t.unit.N) // subgroups side by side
 	subgroups := v.subgroups()
 	invocations := subgroups * t.lanes

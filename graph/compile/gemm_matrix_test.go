@@ -10,8 +10,8 @@ import (
 
 	"gputrain/buffers/array"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 )
 
 // halfOf is a number rounded to f16.

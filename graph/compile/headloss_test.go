@@ -9,8 +9,8 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 )
 
 // lossTolerance covers logits that are sums of d products, and the sum of n losses.

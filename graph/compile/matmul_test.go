@@ -9,8 +9,8 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 )
 
 // matmulTolerance bounds the error of a sum of k products of normal numbers in f32: each addition errs by eps/2 of a sum

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 )
 
 // rotatedNorm is a norm over rows of a width, and the rotation of heads of tokens [2, time, heads HeadDim] behind it.

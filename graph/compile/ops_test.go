@@ -9,8 +9,8 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 )
 
 // opCase builds one operation over inputs and params of its own.

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
 	"gputrain/graph/compile"
+	"gputrain/internal/gputest"
 )
 
 // Cumsum is an operation of another program's: y[i] is the sum of x[0] to x[i] along the last axis, with Reverse of x[i] and all behind it.

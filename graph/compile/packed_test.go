@@ -12,8 +12,8 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/array"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 )
 
 // keptProducts are a program of what reads matrices [n, k] of a tree: of a layer's w the products x w^T of m rows and dy w, and its sum; of a table the rows

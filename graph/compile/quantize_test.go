@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 )
 
 // TestQuantizeOnDevice holds every mode against Eval at widths around a group, and the gradient of a quantized parameter.

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 )
 
 // randomGraph grows a graph of elementwise operations, moves and reductions from a seed, so that every value stays of the

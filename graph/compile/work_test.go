@@ -8,8 +8,8 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 )
 
 // The bytes of looked-up rows, a product and what follows it are those of the arrays that each reads and writes.

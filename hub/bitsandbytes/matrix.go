@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"gputrain/buffers/array"
-	"gputrain/buffers/nf4"
 	"gputrain/buffers/safetensors"
+	"gputrain/internal/nf4"
 	"gputrain/internal/stranger"
 	"gputrain/internal/suggest"
 )
@@ -30,7 +30,7 @@ const (
 type Matrix struct {
 	Shape []int
 	Block int    // elements that have a maximum in common: 32 to 4096, a power of two
-	DType string // what its numbers are rounded to: one of DTypes
+	DType string // what its numbers are rounded to: one of dtypes
 
 	codes  *io.SectionReader
 	levels [16]float32
@@ -47,8 +47,8 @@ type nested struct {
 	offset float32
 }
 
-// DTypes are what the numbers of a matrix may be rounded to.
-var DTypes = []string{"float32", "bfloat16", "float16"}
+// dtypes are what the numbers of a matrix may be rounded to.
+var dtypes = []string{"float32", "bfloat16", "float16"}
 
 // state is the text beside a matrix.
 type state struct {
@@ -154,8 +154,8 @@ func readState(find func(tensor string) *safetensors.File, name string) (s state
 		return s, fmt.Errorf("quant_state: quant_type: found %q, wanted nf4", s.Type)
 	case !power(s.Block, 32, 4096):
 		return s, fmt.Errorf("quant_state: blocksize: found %d, wanted a power of two from 32 to 4096", s.Block)
-	case !slices.Contains(DTypes, s.DType):
-		return s, fmt.Errorf("quant_state: dtype: found %q, wanted one of %s%s", s.DType, strings.Join(DTypes, ", "), suggest.DidYouMean(s.DType, DTypes))
+	case !slices.Contains(dtypes, s.DType):
+		return s, fmt.Errorf("quant_state: dtype: found %q, wanted one of %s%s", s.DType, strings.Join(dtypes, ", "), suggest.DidYouMean(s.DType, dtypes))
 	case len(s.Shape) == 0:
 		return s, errors.New("quant_state: shape: found none, wanted that of the matrix")
 	case s.NestedOffset == nil && (s.NestedGroup != 0 || s.NestedDType != ""):
@@ -312,27 +312,13 @@ func (m *Matrix) readSome(dst []float32, first int) error {
 	return nil
 }
 
-// Round takes a number to the nearest of a type that DTypes names, of two to the even one.
+// Round takes a number to the nearest of a type that dtypes names, of two to the even one.
 func Round(dtype string, v float32) float32 {
 	switch dtype {
 	case "bfloat16":
 		return array.DecodeBF16(array.EncodeBF16(v))
 	case "float16":
-		return roundHalf(v)
+		return array.DecodeF16(array.EncodeF16(v))
 	}
 	return v
-}
-
-// roundHalf keeps 11 bits, or what f16 has of a number below 2^-14; what is beyond its largest is infinite.
-func roundHalf(v float32) float32 {
-	x := math.Abs(float64(v))
-	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
-		return v
-	}
-	ulp := math.Ldexp(1, max(math.Ilogb(x), -14)-10)
-	x = math.RoundToEven(x/ulp) * ulp
-	if x > 65504 {
-		x = math.Inf(1)
-	}
-	return float32(math.Copysign(x, float64(v)))
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/buffers/nf4"
 	"gputrain/buffers/safetensors"
+	"gputrain/internal/nf4"
 	"gputrain/tests/frugal"
 )
 

@@ -25,7 +25,7 @@ func TestBlocks(t *testing.T) {
 		require.NoError(t, err)
 		want := floats(t, c.Values)
 		got := make([]float32, len(want))
-		require.NoError(t, Decode(kind, got, blocks))
+		types[kind].decode(got, blocks)
 		for i := range want {
 			require.Equal(t, math.Float32bits(want[i]), math.Float32bits(got[i]), "%s: element %d: found %g, wanted %g", c.Type, i, got[i], want[i])
 		}
@@ -47,8 +47,8 @@ func floats(t *testing.T, text string) []float32 {
 }
 
 func TestConvertRefuses(t *testing.T) {
-	assert.EqualError(t, Decode(Q8_0, make([]float32, 33), make([]byte, 34)), "gguf: decode: type q8_0: found rows of 33 elements, wanted a multiple of 32")
-	assert.EqualError(t, Decode(Q8_0, make([]float32, 32), make([]byte, 33)), "gguf: decode: q8_0: found 33 bytes for 32 elements, wanted 34")
+	assert.EqualError(t, Encode(Q8_0, make([]byte, 34), make([]float32, 33)), "gguf: encode: type q8_0: found rows of 33 elements, wanted a multiple of 32")
+	assert.EqualError(t, Encode(Q8_0, make([]byte, 33), make([]float32, 32)), "gguf: encode: q8_0: found 33 bytes for 32 elements, wanted 34")
 	assert.EqualError(t, Encode(Q4_K, make([]byte, 144), make([]float32, 256)), "gguf: encode: found q4_k, wanted another type")
 	_, err := ParseType("q9")
 	assert.EqualError(t, err, `gguf: type: found "q9", wanted one of f32, f16, q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q5_k, q6_k, iq4_nl, bf16`)

@@ -102,7 +102,7 @@ func readable() (names []string) {
 	return names
 }
 
-// Readable says whether Decode has the type.
+// Readable says whether tensors of the type are read.
 func (t Type) Readable() bool { return types[t].decode != nil }
 
 // Writable says whether Encode has the type.
@@ -139,29 +139,20 @@ func (t Type) RowBytes(n int) (int64, error) {
 	return int64(n/elements) * int64(bytes), nil
 }
 
-// Decode widens whole blocks, with the bits of ggml's dequantization. dst has an element for each of theirs.
-func Decode(t Type, dst []float32, src []byte) error {
-	return t.convert(len(dst), len(src), "decode", t.Readable(), func() { types[t].decode(dst, src) })
-}
-
 // Encode stores floats in whole blocks, with the bytes of ggml's reference quantization: F32, F16, BF16, Q8_0 and Q4_0. Numbers that do not fit F16 become
 // infinite. What is not finite has no blocks in Q8_0 and Q4_0: callers check for it.
 func Encode(t Type, dst []byte, src []float32) error {
-	return t.convert(len(src), len(dst), "encode", t.Writable(), func() { types[t].encode(dst, src) })
-}
-
-func (t Type) convert(floats, bytes int, what string, can bool, do func()) error {
-	if !can {
-		return fmt.Errorf("gguf: %s: found %s, wanted another type", what, t)
+	if !t.Writable() {
+		return fmt.Errorf("gguf: encode: found %s, wanted another type", t)
 	}
-	want, err := t.RowBytes(floats)
+	want, err := t.RowBytes(len(src))
 	if err != nil {
-		return fmt.Errorf("gguf: %s: %w", what, err)
+		return fmt.Errorf("gguf: encode: %w", err)
 	}
-	if int64(bytes) != want {
-		return fmt.Errorf("gguf: %s: %s: found %d bytes for %d elements, wanted %d", what, t, bytes, floats, want)
+	if int64(len(dst)) != want {
+		return fmt.Errorf("gguf: encode: %s: found %d bytes for %d elements, wanted %d", t, len(dst), len(src), want)
 	}
-	do()
+	types[t].encode(dst, src)
 	return nil
 }
 

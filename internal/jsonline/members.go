@@ -1,5 +1,5 @@
-// Package jsonline goes over a line of JSON once, without making values of it: a log has a million lines, and encoding/json takes most of the time
-// that there is to read them.
+// Package jsonline goes over JSON once, without making values of it: a log has a million lines, and encoding/json takes most of the time that there is to
+// read them.
 package jsonline
 
 import (
@@ -10,7 +10,12 @@ import (
 
 // Members gives the members of an object with their keys, or the elements of an array without, as they stand in the text. It returns whether the text
 // is such JSON; where it is not, members may have been given.
-func Members(text []byte, use func(key, value []byte)) bool {
+func Members(text []byte, use func(key, value []byte)) bool { return each(text, false, use) }
+
+// Known is Members of a text that is known to be JSON.
+func Known(text []byte, use func(key, value []byte)) { each(text, true, use) }
+
+func each(text []byte, known bool, use func(key, value []byte)) bool {
 	rest := skip(text)
 	if len(rest) == 0 || rest[0] != '{' && rest[0] != '[' {
 		return false
@@ -34,7 +39,7 @@ func Members(text []byte, use func(key, value []byte)) bool {
 			}
 			rest = skip(rest[1:])
 		}
-		n := length(rest)
+		n := length(rest, known)
 		if n == 0 {
 			return false
 		}
@@ -57,7 +62,7 @@ func skip(text []byte) []byte {
 }
 
 // length is the length of the value that a text begins with; 0: there is none.
-func length(text []byte) int {
+func length(text []byte, known bool) int {
 	if len(text) == 0 {
 		return 0
 	}
@@ -65,7 +70,7 @@ func length(text []byte) int {
 	case c == '"':
 		return quoted(text)
 	case c == '{' || c == '[':
-		return nested(text)
+		return nested(text, known)
 	case c == '-' || c >= '0' && c <= '9':
 		return number(text)
 	}
@@ -131,7 +136,7 @@ func quoted(text []byte) int {
 }
 
 // nested is the length of an object or an array.
-func nested(text []byte) int {
+func nested(text []byte, known bool) int {
 	depth := 0
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -145,7 +150,7 @@ func nested(text []byte) int {
 			depth++
 		case '}', ']':
 			if depth--; depth == 0 {
-				if !json.Valid(text[:i+1]) {
+				if !known && !json.Valid(text[:i+1]) {
 					return 0
 				}
 				return i + 1

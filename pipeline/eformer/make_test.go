@@ -13,7 +13,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/optim"
 	"gputrain/pipeline/eformer"
 	"gputrain/state"

@@ -1,7 +1,6 @@
 package eformer_test
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -11,25 +10,14 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/optim"
 	"gputrain/pipeline/eformer"
 	"gputrain/state"
 )
 
-// The parameters with which optimizers go through their paths on small leaves, and those that store moments in bf16; both are those of its row
-// for what is registered besides.
-var stageLocalOptimizers = map[string][2]string{
-	"adafactor": {`{"min_dim_size_to_factor":16,"momentum":0.9}`, `{"min_dim_size_to_factor":16,"momentum":0.9,"dtype_momentum":"bf16"}`},
-	"adamw":     {`{}`, `{"mu_dtype":"bf16"}`},
-	"lion":      {`{}`, `{"mu_dtype":"bf16"}`},
-	"mars":      {`{}`, `{"mu_dtype":"bf16"}`},
-	"muon":      {`{}`, `{"mu_dtype":"bf16","adaptive":true}`},
-	"quad":      {`{"block_size":32,"max_size_dense":100,"refresh":{"every":2}}`, `{"block_size":16,"dtype":"bf16"}`},
-	"rmsprop":   {`{"momentum":0.9}`, `{"centered":true}`},
-	"sgd":       {`{"momentum":0.9}`, `{"momentum":0.9,"nesterov":true}`},
-	"skew":      {`{"block_size":32,"max_size_dense":100,"refresh":{"every":2}}`, `{"block_size":16,"dtype":"bf16"}`},
-}
+// quad are parameters with which Quad goes through its paths on small leaves.
+const quad = `{"block_size":32,"max_size_dense":100,"refresh":{"every":2}}`
 
 // stageLocalModel has equal shapes that lie apart, a leaf that is split over slabs, and leaves of one element and none.
 var stageLocalModel = []buffers.Spec{
@@ -41,15 +29,6 @@ var stageLocalModel = []buffers.Spec{
 	{Path: "f.weight", Shape: []int{40, 33}},
 	{Path: "g.tall", Shape: []int{250, 9}},
 	{Path: "h.four", Shape: []int{2, 3, 4, 5}},
-}
-
-// divisions give the stage of each leaf of the model.
-var divisions = map[string][]int{
-	"one stage":         {0, 0, 0, 0, 0, 0, 0, 0},
-	"two, uneven":       {0, 0, 0, 0, 0, 0, 1, 1},
-	"three, mixed":      {2, 0, 1, 2, 0, 0, 1, 2},
-	"one leaf of one":   {1, 1, 1, 0, 1, 1, 1, 1},
-	"the last has none": {0, 0, 0, 0, 1, 0, 0, 0},
 }
 
 // stageLocalLimits make several slabs of the model.
@@ -214,17 +193,4 @@ func several(t testing.TB, n int) []*gpu.Device {
 		out = append(out, gputest.Device(t, stageLocalLimits))
 	}
 	return out
-}
-
-func eachStageLocalOptimizer(t *testing.T, test func(t *testing.T, name string, parameters [2]string)) {
-	for _, name := range optim.Names() {
-		parameters, known := stageLocalOptimizers[name]
-		if !known {
-			o, err := optim.Find(name)
-			require.NoError(t, err)
-			small := cmp.Or(o.Small, "{}")
-			parameters = [2]string{small, small}
-		}
-		t.Run(name, func(t *testing.T) { test(t, name, parameters) })
-	}
 }

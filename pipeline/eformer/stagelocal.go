@@ -1,5 +1,5 @@
-// Package eformer spells the stage-local updates of eformer over a [state.Updater], for programs that come from there. If you begin here, place a
-// [state.Value] on your devices, or call the Updater yourself.
+// Package eformer spells the stage-local updates of eformer over [state.NewUpdater], for programs that come from there. If you begin here, place a
+// [state.Value] on your devices, or make an updater yourself.
 package eformer
 
 import (

@@ -1,7 +1,7 @@
 package partition
 
 import (
-	"gputrain/pipeline/schedule"
+	"gputrain/internal/schedule"
 )
 
 // Expect plays a schedule with the times that units and powers tell: a forward takes that of a part's FLOPs and a backward that of the rest of its

@@ -10,9 +10,9 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
+	"gputrain/internal/schedule"
 	"gputrain/model"
 	"gputrain/optim"
-	"gputrain/pipeline/schedule"
 )
 
 // Two parts of 100 operations on stages of 100 and 50 a second: a microbatch takes 1 s forward and 2 s backward on the first, 2 s and 4 s on

@@ -10,8 +10,8 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/graph"
+	"gputrain/internal/schedule"
 	"gputrain/model"
-	"gputrain/pipeline/schedule"
 )
 
 // The work of a unit's backward pass is what frozen parameters leave of it: as the products of the graph of gradients tell, which are nearly all

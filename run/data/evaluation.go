@@ -43,7 +43,7 @@ func NewEvaluation(source Source, context, batch, limit int) (*Evaluation, error
 // window is which of the whole is the one at i.
 func (e *Evaluation) window(i int64) int64 {
 	n, used := uint64(e.shelf.Windows()/e.group), uint64(e.used/e.group)
-	return int64(InGroups(uint64(i), uint64(e.group), func(group uint64) uint64 { return group * n / used }))
+	return int64(inGroups(uint64(i), uint64(e.group), func(group uint64) uint64 { return group * n / used }))
 }
 
 // Windows is the number of windows of the whole that are read.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"gputrain/text/chat/formats"
+	"gputrain/internal/formats"
 )
 
 // Names of the formats of rows that name their fields, or are told by their keys.

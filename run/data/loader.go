@@ -37,9 +37,6 @@ type LoaderConfig struct {
 // Share is a range of the rows of a batch.
 type Share struct{ First, Rows int }
 
-// within tells whether the range is one of a batch of so many rows.
-func (s Share) within(rows int) bool { return s.First >= 0 && s.Rows >= 0 && s.First+s.Rows <= rows }
-
 // errNone is what stands for a source that is not there.
 var errNone = errors.New("found none, wanted one, such as a corpus has")
 
@@ -78,8 +75,8 @@ func NewLoader(source Source, config LoaderConfig) (*Loader, error) {
 	if config.Share == nil {
 		config.Share = &Share{Rows: config.Batch}
 	}
-	if !config.Share.within(config.Batch) {
-		return nil, fmt.Errorf("data: loader: share: %d rows from row %d on, want a range of the %d of a batch", config.Share.Rows, config.Share.First, config.Batch)
+	if s := config.Share; s.First < 0 || s.Rows < 0 || s.First+s.Rows > config.Batch {
+		return nil, fmt.Errorf("data: loader: share: %d rows from row %d on, want a range of the %d of a batch", s.Rows, s.First, config.Batch)
 	}
 	walk, err := source.Walk(config.Context, config.Seed)
 	if err != nil {

@@ -41,11 +41,11 @@ func batches(t *testing.T, tokens Source, c LoaderConfig, n int) []Batch {
 func TestOrderIsAPermutation(t *testing.T) {
 	for _, n := range []uint64{1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 1000, 4097} {
 		for key := range uint64(3) {
-			o := NewOrder(n, 42+key, key)
+			o := newOrder(n, 42+key, key)
 			seen := make([]bool, n)
 			moved := 0
 			for i := range n {
-				j := o.At(i)
+				j := o.at(i)
 				require.Less(t, j, n)
 				require.False(t, seen[j], "n %d: %d comes twice", n, j)
 				seen[j] = true
@@ -58,8 +58,8 @@ func TestOrderIsAPermutation(t *testing.T) {
 			}
 		}
 	}
-	huge := NewOrder(1<<62+12345, 1, 0)
-	assert.Less(t, huge.At(1<<62), uint64(1<<62+12345))
+	huge := newOrder(1<<62+12345, 1, 0)
+	assert.Less(t, huge.at(1<<62), uint64(1<<62+12345))
 }
 
 // The first windows of many orders must be spread evenly: a mean and a variance
@@ -69,7 +69,7 @@ func TestOrderIsSpread(t *testing.T) {
 	for _, position := range []uint64{0, 1, n - 1} {
 		sum, square := 0.0, 0.0
 		for seed := range uint64(draws) {
-			x := float64(NewOrder(n, seed, 0).At(position)) / n
+			x := float64(newOrder(n, seed, 0).at(position)) / n
 			sum, square = sum+x, square+x*x
 		}
 		mean := sum / draws

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -8,13 +9,13 @@ import (
 
 // When an epoch of a mixture is over: never, as each source begins again when it is used up, or with the first or the last that is used up.
 const (
-	EndRestart        = "restart"
-	EndFirstExhausted = "first_exhausted"
-	EndAllExhausted   = "all_exhausted"
+	endRestart        = "restart"
+	endFirstExhausted = "first_exhausted"
+	endAllExhausted   = "all_exhausted"
 )
 
-// Ends are all of them.
-var Ends = []string{EndRestart, EndFirstExhausted, EndAllExhausted}
+// Ends are all of them; the first is the one that is meant where none is named.
+var Ends = []string{endRestart, endFirstExhausted, endAllExhausted}
 
 // blockSize is the number of windows in which the shares of a mixture are exact.
 const blockSize = 1000
@@ -61,15 +62,7 @@ func shares(weights []float64, sum float64) []int {
 		rest[i] = exact - float64(counts[i])
 		left -= counts[i]
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch {
-		case rest[a] > rest[b]:
-			return -1
-		case rest[a] < rest[b]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rest[b], rest[a]) })
 	for i := range left {
 		counts[order[i%len(order)]]++
 	}
@@ -116,11 +109,11 @@ func (w *mixtureWalk) turns(epoch, number uint64) []turn {
 			sources = append(sources, source)
 		}
 	}
-	order := NewOrder(blockSize, mix(w.seed^mix(epoch)), number)
+	order := newOrder(blockSize, mix(w.seed^mix(epoch)), number)
 	seen := make([]int, len(w.counts))
 	w.block = make([]turn, blockSize)
 	for i := range w.block {
-		source := sources[order.At(uint64(i))]
+		source := sources[order.at(uint64(i))]
 		w.block[i] = turn{source, seen[source]}
 		seen[source]++
 	}
@@ -131,7 +124,7 @@ func (w *mixtureWalk) turns(epoch, number uint64) []turn {
 // length is how many windows come until the first source is used up, or the last. A mixture that restarts its sources has one epoch
 // without an end.
 func (w *mixtureWalk) Length(epoch uint64) uint64 {
-	if w.end == EndRestart {
+	if w.end == endRestart {
 		return math.MaxUint64
 	}
 	if w.size > 0 && w.ended == epoch {
@@ -142,7 +135,7 @@ func (w *mixtureWalk) Length(epoch uint64) uint64 {
 		last := one.Length(0) - 1 // an epoch of a source always has as many
 		block, before := last/uint64(w.counts[source]), int(last%uint64(w.counts[source]))
 		n := block*blockSize + uint64(slices.Index(w.turns(epoch, block), turn{source, before})) + 1
-		if size == 0 || (w.end == EndFirstExhausted) == (n < size) {
+		if size == 0 || (w.end == endFirstExhausted) == (n < size) {
 			size = n
 		}
 	}

@@ -20,7 +20,7 @@ func TestSharesOfAMixture(t *testing.T) {
 		{[]float64{999, 1}, []int{999, 1}},
 		{[]float64{5}, []int{1000}},
 	} {
-		m, err := NewMixture(make3(len(c.weights)), c.weights, EndRestart)
+		m, err := NewMixture(make3(len(c.weights)), c.weights, endRestart)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, m.counts)
 	}
@@ -30,7 +30,7 @@ func TestSharesOfAMixture(t *testing.T) {
 		"source 0: weight +Inf, want more":                    {math.Inf(1), 1},
 		"source 1: weight 0.0001 of 1.0001: less than one of": {1, 0.0001},
 	} {
-		_, err := NewMixture(make3(2), weights, EndRestart)
+		_, err := NewMixture(make3(2), weights, endRestart)
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -44,7 +44,7 @@ func make3(n int) (out []Source) {
 
 // Blocks take their sources in an order of their own, which differs from epoch to epoch and from seed to seed, and every block has each as often.
 func TestOrdersOfAMixture(t *testing.T) {
-	m, err := NewMixture(make3(2), []float64{3, 1}, EndRestart)
+	m, err := NewMixture(make3(2), []float64{3, 1}, endRestart)
 	require.NoError(t, err)
 	order := func(seed, epoch, block uint64) []turn {
 		w, err := m.Walk(8, seed)

@@ -6,10 +6,10 @@ import (
 	"math/bits"
 )
 
-// Order is a keyed permutation of [0, n): a Feistel network over the next even
+// order is a keyed permutation of [0, n): a Feistel network over the next even
 // number of bits, walked until it lands inside. It needs no memory and any
 // position is found directly.
-type Order struct {
+type order struct {
 	n    uint64
 	half uint   // bits of each half
 	key  uint64 // of seed and epoch
@@ -17,15 +17,15 @@ type Order struct {
 
 const feistelRounds = 6
 
-// NewOrder is the order of n windows in an epoch.
-func NewOrder(n, seed, epoch uint64) Order {
+// newOrder is the order of n windows in an epoch.
+func newOrder(n, seed, epoch uint64) order {
 	half := uint(bits.Len64(n-1)+1) / 2
-	return Order{n: n, half: max(1, half), key: mix(mix(seed+0x9e3779b97f4a7c15) ^ epoch)}
+	return order{n: n, half: max(1, half), key: mix(mix(seed+0x9e3779b97f4a7c15) ^ epoch)}
 }
 
-// At returns the index that stands at position i < n. A walk takes less than
+// at returns the index that stands at position i < n. A walk takes less than
 // four steps on average, as the network's domain is less than 4n.
-func (o Order) At(i uint64) uint64 {
+func (o order) at(i uint64) uint64 {
 	mask := uint64(1)<<o.half - 1
 	for {
 		left, right := i>>o.half, i&mask
@@ -61,12 +61,17 @@ func Steps(source Source, context, batch int, seed uint64, epochs int) (int64, e
 	for epoch := range uint64(epochs) {
 		n := walk.Length(epoch)
 		if n > math.MaxInt64-windows {
-			return 0, fmt.Errorf("data: epochs: %d: without an end where a mixture restarts its sources, want %q or %q", epochs, EndFirstExhausted, EndAllExhausted)
+			return 0, fmt.Errorf("data: epochs: %d: without an end where a mixture restarts its sources, want %q or %q", epochs, endFirstExhausted, endAllExhausted)
 		}
 		windows += n
 	}
 	return int64((windows + uint64(batch) - 1) / uint64(batch)), nil
 }
 
-// InGroups is where window i lies, of which every n stay together, with the order of the groups.
-func InGroups(i, n uint64, at func(group uint64) uint64) uint64 { return n*at(i/n) + i%n }
+// Shuffled is the window at a state of so many windows, of which every n stay together, in the order that a seed gives to an epoch.
+func Shuffled(s State, windows, n int64, seed uint64) int64 {
+	return int64(inGroups(s.Position, uint64(n), newOrder(uint64(windows/n), seed, s.Epoch).at))
+}
+
+// inGroups is where window i lies, of which every n stay together, with the order of the groups.
+func inGroups(i, n uint64, at func(group uint64) uint64) uint64 { return n*at(i/n) + i%n }

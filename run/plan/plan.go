@@ -53,9 +53,7 @@ type Plan struct {
 // Resolve decides. An error is a mistake in the run file, or in what it names.
 func Resolve(spec *runfile.Config, w World) (*Plan, error) {
 	p := &Plan{Spec: spec.Clone()}
-	if err := p.layTokens(w.Tokens); err != nil {
-		return nil, err
-	}
+	p.layTokens(w.Tokens)
 	if w.Text != nil {
 		if err := p.laySteps(w.Text.Steps); err != nil {
 			return nil, err
@@ -71,9 +69,9 @@ func Resolve(spec *runfile.Config, w World) (*Plan, error) {
 	p.tell("optimizer.learning_rate", p.Spec.Optimizer.LearningRate)
 	p.tell("model.context", p.State.Sequence)
 	if p.Spec.Data.Epochs == 0 || w.Text != nil { // else the text says how many steps there are
-		err = p.layEvaluations()
+		p.layEvaluations()
 	}
-	return p, err
+	return p, nil
 }
 
 // tell tells of a default that is made for other values.

@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gputrain/buffers/array"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/run/runfile"
-	"gputrain/run/train"
 	"gputrain/state"
 )
 
@@ -215,20 +213,18 @@ func (p *Plan) laySteps(steps int64) error {
 		return fmt.Errorf("run file: %s: found %d, wanted nothing beside %s: %d epochs are %d steps",
 			spec.At("train.steps"), spec.Train.Steps, spec.At("data.epochs"), spec.Data.Epochs, steps)
 	}
-	return spec.Lay("train.steps", strconv.FormatInt(steps, 10), "data.epochs")
+	spec.Put("train.steps", steps, "data.epochs")
+	return nil
 }
 
 // layEvaluations lays the tokens of an evaluation that suit the length of the run, unless somebody has said them, or
 // the run has begun.
-func (p *Plan) layEvaluations() error {
+func (p *Plan) layEvaluations() {
 	const key = "train.eval_tokens"
 	t := p.Spec.Train
-	n := train.EvaluationTokens(p.State, t.Steps, t.EvalEvery, t.EvalTokens)
+	n := evaluationTokens(p.State, t.Steps, t.EvalEvery, t.EvalTokens)
 	if p.Spec.IsDefault(key) && p.Spec.Data.Validation > 0 && n > 0 && n < t.EvalTokens {
-		if err := p.Spec.Lay(key, strconv.FormatInt(n, 10), "default: all evaluations together read at most half of what training reads"); err != nil {
-			return err
-		}
+		p.Spec.Put(key, n, "default: all evaluations together read at most half of what training reads")
 	}
 	p.tell(key, p.Spec.Train.EvalTokens)
-	return nil
 }

@@ -49,9 +49,9 @@ func TokensOf(spec *runfile.Config, own string) (t Tokens, err error) {
 }
 
 // layTokens lays what was found over data.tokens and data.tokenizer_fingerprint: a run records it, and is held to it.
-func (p *Plan) layTokens(t Tokens) error {
+func (p *Plan) layTokens(t Tokens) {
 	if t.Kind == "" {
-		return nil
+		return
 	}
 	from := p.Spec.Origin("data.tokens")
 	if p.Spec.Data.Tokens == AutoTokens && t.Kind == TokenizerTokens {
@@ -60,11 +60,10 @@ func (p *Plan) layTokens(t Tokens) error {
 			from = "data.tokenizer"
 		}
 	}
-	err := p.Spec.Lay("data.tokens", t.Kind, from)
-	if t.Tokenizer != nil && err == nil {
-		err = p.Spec.Lay("data.tokenizer_fingerprint", t.Tokenizer.Fingerprint(), "data.tokenizer")
+	p.Spec.Put("data.tokens", t.Kind, from)
+	if t.Tokenizer != nil {
+		p.Spec.Put("data.tokenizer_fingerprint", t.Tokenizer.Fingerprint(), "data.tokenizer")
 	}
-	return err
 }
 
 // vocabStep is what a new model's vocabulary is a multiple of: kernels work in such steps, and rows of no token cost

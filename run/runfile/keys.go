@@ -17,7 +17,7 @@ type field struct {
 	key    string // "train.steps"
 	doc    string
 	plain  any // the default as decode gives it; "": the zero value
-	resume Resume
+	resume resume
 	index  []int
 	typ    reflect.Type
 }

@@ -3,6 +3,7 @@ package runfile
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -186,7 +187,7 @@ func (c *Config) assign(key string, node ast.Node, from Origin) error {
 	if !ok {
 		return mismatch(key, key, node, f.typ)
 	}
-	reflect.ValueOf(&c.Run).Elem().FieldByIndex(f.index).Set(value)
+	c.at(f).Set(value)
 	c.origin[key] = from
 	return nil
 }
@@ -306,7 +307,7 @@ func (c *Config) set(key, value string, from Origin) error {
 	if (ok && f.typ.Kind() == reflect.String || texts) && !strings.HasPrefix(value, `"`) {
 		// Plain text, also where YAML would read something else into it
 		// ('*.txt' is an alias there).
-		v := reflect.ValueOf(&c.Run).Elem().FieldByIndex(f.index)
+		v := c.at(f)
 		if f.typ.Kind() == reflect.String {
 			v.SetString(value)
 		} else if value == "" {
@@ -342,7 +343,7 @@ func (c *Config) Values() iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		for _, f := range fields {
 			if f.key == "optimizer.parameters" {
-				for _, name := range sortedKeys(c.Optimizer.Parameters) {
+				for _, name := range slices.Sorted(maps.Keys(c.Optimizer.Parameters)) {
 					if !yield(f.key+"."+name, c.Optimizer.Parameters[name]) {
 						return
 					}
@@ -356,7 +357,7 @@ func (c *Config) Values() iter.Seq2[string, any] {
 	}
 }
 
-func (c *Config) value(f field) any { return reflect.ValueOf(c.Run).FieldByIndex(f.index).Interface() }
+func (c *Config) value(f field) any { return c.at(f).Interface() }
 
 // Apart lists key=value for what neither the defaults nor one of files say, as far as it tells two runs of the same files apart: values that a run
 // may change as it resumes do not. Paths are spelt in one way.

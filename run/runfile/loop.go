@@ -14,7 +14,7 @@ type Loop struct {
 	EvalEvery      int64     `yaml:"eval_every" default:"400" range:"0.." doc:"updates between evaluations, with one at the end; 0: none at all"`
 	EvalTokens     int64     `yaml:"eval_tokens" default:"32768" range:"0.." doc:"most validation tokens that an evaluation reads; 0: all of them. By default fewer in a short run: all evaluations together read at most half of what training reads"`
 	SaveEvery      Intervals `yaml:"save_every" default:"200" resume:"free" doc:"updates between permanent checkpoints: a number, or a list such as [{every: 100, until: 1000}, {every: 1000}]; 0: only at the end"`
-	SaveInterval   Duration  `yaml:"save_interval" range:"duration" resume:"free" doc:"time between temporary checkpoints, such as 15m. Each is removed once there is a newer one. Empty: none"`
+	SaveInterval   duration  `yaml:"save_interval" range:"duration" resume:"free" doc:"time between temporary checkpoints, such as 15m. Each is removed once there is a newer one. Empty: none"`
 	SaveAsync      bool      `yaml:"save_async" default:"true" resume:"free" doc:"keep training while a checkpoint is written, from a copy in host memory where there is room for one; false: training waits, and no copy is taken"`
 	Keep           int       `yaml:"keep" default:"3" range:"1.." resume:"free" doc:"permanent checkpoints to keep, besides the best"`
 	KeepBest       int       `yaml:"keep_best" default:"1" range:"1.." resume:"free" doc:"checkpoints with the lowest validation losses to keep as well"`
@@ -25,7 +25,7 @@ type Loop struct {
 	LogEvery       int64     `yaml:"log_every" default:"1" range:"1.." resume:"free" doc:"updates between lines of metrics.jsonl"`
 	NaNPatience    int64     `yaml:"nan_patience" default:"3" range:"1.." resume:"free" doc:"consecutive updates with a non-finite loss or gradient after which the run stops as diverged"`
 	Spikes         Spikes    `yaml:",inline"`
-	TimeLimit      Duration  `yaml:"time_limit" range:"duration" resume:"free" doc:"time after which the run stops and saves, such as 1d2h30m, counted from the start of the command. The same command resumes it. Empty: none"`
+	TimeLimit      duration  `yaml:"time_limit" range:"duration" resume:"free" doc:"time after which the run stops and saves, such as 1d2h30m, counted from the start of the command. The same command resumes it. Empty: none"`
 }
 
 // Sample says how text is drawn from a model.

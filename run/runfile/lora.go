@@ -7,15 +7,15 @@ import (
 	"gputrain/model"
 )
 
-// LoRA is the section of the adapters that are trained in place of the model.
-type LoRA struct {
+// loRA is the section of the adapters that are trained in place of the model.
+type loRA struct {
 	From string `yaml:"from" resume:"directory" doc:"directory of an adapter (adapter_config.json, adapter_model.safetensors), such as a checkpoint of another run, that training goes on with. Its adapter_config.json then says what the keys below say otherwise, except lora.b_rate. Empty: a new adapter, if lora.rank is above 0"`
 	model.LoRA
 	BRate float64 `yaml:"b_rate" default:"1" range:">0" doc:"LoRA+: learning rate of the matrices B, and of dora's lengths, as a multiple of the others'. A parameter that optimizer.rates matches has its rate from there alone"`
 }
 
 // On tells whether the run trains adapters.
-func (l LoRA) On() bool { return l.Rank > 0 || l.From != "" }
+func (l loRA) On() bool { return l.Rank > 0 || l.From != "" }
 
 // validateLoRA refuses adapters without a model that they belong to, and keys that have no effect.
 func (c *Config) validateLoRA() error {

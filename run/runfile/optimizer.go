@@ -54,7 +54,7 @@ func (c *Config) OptimizerConfig() (optim.Config, error) {
 }
 
 // Warmup is the number of updates from almost 0 to the peak, of so many.
-func (s Schedule) Warmup(steps int64) int64 {
+func (s schedule) Warmup(steps int64) int64 {
 	if s.WarmupSteps < 0 {
 		return min(steps/12, 50)
 	}
@@ -82,8 +82,8 @@ func (c *Config) validateOptimizer() error {
 		t, known := types[name]
 		if !known {
 			names := sortedKeys(types)
-			for i := range reflect.TypeFor[Optimizer]().NumField() {
-				names = append(names, keyOf(reflect.TypeFor[Optimizer]().Field(i)))
+			for i := range reflect.TypeFor[optimizer]().NumField() {
+				names = append(names, keyOf(reflect.TypeFor[optimizer]().Field(i)))
 			}
 			return fmt.Errorf("run file: %s: unknown key %q of %s%s (gputrain optimizers %s lists its parameters)",
 				c.Origin(key), "optimizer."+name, d.Name, suggest.DidYouMean(name, names), d.Name)

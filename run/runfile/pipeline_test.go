@@ -17,8 +17,8 @@ func TestPipelineKeys(t *testing.T) {
 		"pipeline.devices=stage",
 	})
 	require.NoError(t, err)
-	assert.Equal(t, Pipeline{
-		Stages: 3, Adapters: []Adapter{{AnyRank, 0}, {AnyRank, 1}, {AnyRank, 2}}, Schedule: "interleaved", Microbatches: 4, Devices: "stage",
+	assert.Equal(t, pipeline{
+		Stages: 3, Adapters: []adapter{{anyRank, 0}, {anyRank, 1}, {anyRank, 2}}, Schedule: "interleaved", Microbatches: 4, Devices: "stage",
 	}, c.Pipeline)
 	assert.Equal(t, 2, c.Pipeline.PartsPerStage())
 	require.NoError(t, c.Set("pipeline.chunks=3"))
@@ -61,7 +61,7 @@ func TestAdaptersOfRanks(t *testing.T) {
 			assert.Equal(t, c.Pipeline.Adapters, read.Pipeline.Adapters, x.text)
 		}
 	}
-	assert.Equal(t, Adapter{AnyRank, 3}, Pipeline{Adapters: []Adapter{{AnyRank, 3}}}.AdapterOf(1))
+	assert.Equal(t, adapter{anyRank, 3}, pipeline{Adapters: []adapter{{anyRank, 3}}}.AdapterOf(1))
 	assert.Nil(t, New().Pipeline.Ranks())
 }
 

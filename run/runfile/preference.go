@@ -7,8 +7,8 @@ import (
 	"gputrain/model"
 )
 
-// Preference is the section of the objective on pairs of completions.
-type Preference struct {
+// preference is the section of the objective on pairs of completions.
+type preference struct {
 	Loss           string  `yaml:"loss" default:"none" range:"preferences" doc:"objective on rows of data.jsonl with a prompt, a chosen and a rejected completion: DPO, whose reference is the model without its adapters (sigmoid), ORPO (orpo) or SimPO (simpo). none: the loss is that of the tokens"`
 	Beta           float64 `yaml:"beta" default:"0.1" range:">0" doc:"sigmoid, simpo: rewards are log-probabilities, less the reference's, times this; SimPO is published with 2 and more"`
 	LabelSmoothing float64 `yaml:"label_smoothing" range:"0..0.5" doc:"sigmoid, simpo: probability that a row has its completions the wrong way round"`

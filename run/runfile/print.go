@@ -61,7 +61,7 @@ func inline(v any) string {
 		if len(v) == 0 {
 			return "[]"
 		}
-	case []Adapter:
+	case []adapter:
 		return adaptersText(v)
 	case []partition.Rule:
 		if len(v) == 0 {

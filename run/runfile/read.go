@@ -3,7 +3,6 @@ package runfile
 import (
 	"cmp"
 	"fmt"
-	"reflect"
 	"strconv"
 
 	"gputrain/optim"
@@ -56,7 +55,7 @@ func decimal(v float64, digits int) float64 {
 }
 
 // RateEnd is the learning rate at the end of the schedule.
-func (o Optimizer) RateEnd() float64 {
+func (o optimizer) RateEnd() float64 {
 	if end := o.Schedule.LearningRateEnd; end != nil {
 		return *end
 	}
@@ -88,7 +87,7 @@ func (c *Config) AsBegun(dir string, reschedule bool) error {
 			continue
 		}
 		f, _ := find(key)
-		reflect.ValueOf(&c.Run).Elem().FieldByIndex(f.index).Set(reflect.ValueOf(was.Run).FieldByIndex(f.index))
+		c.at(f).Set(was.at(f))
 		c.origin[key] = was.origin[key]
 	}
 	if c.IsDefault(evalTokensKey) { // however long the run is to be now

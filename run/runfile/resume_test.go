@@ -9,11 +9,11 @@ import (
 
 // What a run computes may not change when it goes on; where it is computed, and what is told of it besides, may.
 func TestResumeOfKeys(t *testing.T) {
-	for key, want := range map[string]Resume{
+	for key, want := range map[string]resume{
 		"pipeline.stages": Free, "pipeline.adapters": Free, "pipeline.rules": Free, "device.texels": Free, "device.submit_limit": Free, "train.keep": Free, "data.prefetch": Free,
-		"pipeline.microbatches": Fixed, "train.batch": Fixed, "train.accumulate": Fixed, "train.seed": Fixed, "train.eval_every": Fixed,
+		"pipeline.microbatches": fixed, "train.batch": fixed, "train.accumulate": fixed, "train.seed": fixed, "train.eval_every": fixed,
 		"train.sample_every": Free, "train.sample_tokens": Free, "train.prompt": Free, "train.temperature": Free, "train.top_k": Free, "train.top_p": Free, "train.min_p": Free, "train.repetition_penalty": Free,
-		"train.steps": Scheduled, "optimizer.schedule.type": Scheduled, "data.text": ByContent, "model.from": ByPlace, "optimizer.parameters.b1": Fixed,
+		"train.steps": Scheduled, "optimizer.schedule.type": Scheduled, "data.text": ByContent, "model.from": ByPlace, "optimizer.parameters.b1": fixed,
 	} {
 		assert.Equal(t, want, ResumeOf(key), key)
 	}

@@ -22,14 +22,14 @@ import (
 //	doc      what it means, as `gputrain config template` prints above it and docs/run-file.md says it (make pages); {families}, {bases}: all of them
 type Run struct {
 	Model      Model      `yaml:"model" doc:"the network"`
-	LoRA       LoRA       `yaml:"lora" doc:"adapters, which are trained in place of the model"`
+	LoRA       loRA       `yaml:"lora" doc:"adapters, which are trained in place of the model"`
 	Data       Data       `yaml:"data" doc:"the text to learn from"`
-	Preference Preference `yaml:"preference" doc:"learning from pairs of completions, of which one is preferred"`
-	Optimizer  Optimizer  `yaml:"optimizer" doc:"how the model learns"`
-	Train      Train      `yaml:"train" doc:"how long to train, how often to report and save"`
-	Pipeline   Pipeline   `yaml:"pipeline" doc:"stages and adapters"`
-	Device     Device     `yaml:"device" doc:"how adapters are used"`
-	Cluster    Cluster    `yaml:"cluster" doc:"how several ranks, started by mpirun or srun, train one model"`
+	Preference preference `yaml:"preference" doc:"learning from pairs of completions, of which one is preferred"`
+	Optimizer  optimizer  `yaml:"optimizer" doc:"how the model learns"`
+	Train      train      `yaml:"train" doc:"how long to train, how often to report and save"`
+	Pipeline   pipeline   `yaml:"pipeline" doc:"stages and adapters"`
+	Device     device     `yaml:"device" doc:"how adapters are used"`
+	Cluster    cluster    `yaml:"cluster" doc:"how several ranks, started by mpirun or srun, train one model"`
 }
 
 // Model chooses a network by kind and size, or takes one from a directory.
@@ -66,31 +66,31 @@ type Data struct {
 	Epochs               int         `yaml:"epochs" range:"0..1000000" resume:"reschedule" doc:"passes over the training data, which then determine train.steps; 0: train.steps says how long to train"`
 	Prefetch             int         `yaml:"prefetch" default:"4" range:"prefetch" resume:"free" doc:"batches prepared ahead in the background"`
 	// Timeout is also that of opening the text.
-	Timeout Duration `yaml:"timeout" default:"10m" range:"duration" resume:"free" doc:"time that reading a batch may take before the run ends with an error; empty: no limit"`
+	Timeout duration `yaml:"timeout" default:"10m" range:"duration" resume:"free" doc:"time that reading a batch may take before the run ends with an error; empty: no limit"`
 }
 
-// Optimizer names an optimizer and what all of them share; its own parameters
+// optimizer names an optimizer and what all of them share; its own parameters
 // stand beside, as `gputrain optimizers NAME` lists them.
-type Optimizer struct {
+type optimizer struct {
 	Name         string         `yaml:"name" default:"adamw" range:"optimizers" doc:"the optimizer; gputrain optimizers lists all"`
 	LearningRate float64        `yaml:"learning_rate" default:"0.0015" range:"0..1e6" resume:"reschedule" doc:"peak learning rate. With model.from the default is a thirtieth of the optimizer's rate for a new model (gputrain optimizers), and a tenth for adapters: 0.00005 and 0.00015 for adamw; with preference.loss a tenth of these"`
-	Schedule     Schedule       `yaml:"schedule" doc:"the rate over the run"`
+	Schedule     schedule       `yaml:"schedule" doc:"the rate over the run"`
 	WeightDecay  float64        `yaml:"weight_decay" default:"0.1" range:"0..1e6" doc:"decoupled weight decay, scaled by the learning rate"`
 	DecayMask    []string       `yaml:"decay_mask" range:"pattern" doc:"regular expressions of the parameter paths that decay; empty: all matrices, no vectors"`
-	Rates        []Rate         `yaml:"rates" doc:"multipliers of the learning rate by parameter path, such as [{match: '^wte|^wpe', multiplier: 0.1}, {match: '^h\\.[01]\\.', multiplier: 0}]; the first match holds. 0 freezes a parameter: it is read but not trained, and has no gradient, no share in the norm and no optimizer state"`
+	Rates        []rate         `yaml:"rates" doc:"multipliers of the learning rate by parameter path, such as [{match: '^wte|^wpe', multiplier: 0.1}, {match: '^h\\.[01]\\.', multiplier: 0}]; the first match holds. 0 freezes a parameter: it is read but not trained, and has no gradient, no share in the norm and no optimizer state"`
 	ClipGrad     *float64       `yaml:"clip_grad" default:"1" range:">0" doc:"largest global gradient norm; null: no clipping"`
 	Numerics     string         `yaml:"numerics" default:"stable" range:"numerics" doc:"stable or eformer"`
 	Parameters   map[string]any `yaml:"parameters" doc:"the optimizer's own parameters, by name"`
 }
 
-// Rate multiplies the learning rate of parameters.
-type Rate struct {
+// rate multiplies the learning rate of parameters.
+type rate struct {
 	Match      string  `yaml:"match" json:"match" range:"pattern"` // regular expression on parameter paths
 	Multiplier float64 `yaml:"multiplier" json:"multiplier" range:"0..1e6"`
 }
 
-// Schedule is the learning rate as a function of the update.
-type Schedule struct {
+// schedule is the learning rate as a function of the update.
+type schedule struct {
 	Type                 string   `yaml:"type" default:"cosine" range:"schedules" resume:"reschedule" doc:"constant, linear, cosine or polynomial"`
 	WarmupSteps          int      `yaml:"warmup_steps" default:"-1" range:"-1.." resume:"reschedule" doc:"updates from almost 0 to the peak; -1: a twelfth of the steps, at most 50"`
 	Steps                int      `yaml:"steps" range:"0.." resume:"reschedule" doc:"updates until the end value; 0: train.steps"`
@@ -99,8 +99,8 @@ type Schedule struct {
 	Exponent             float64  `yaml:"exponent" default:"1" range:"0..100" resume:"reschedule" doc:"cosine, polynomial: exponent of the decay"`
 }
 
-// Train is the section of the loop. Its keys stand in the order of Loop; one that is for another package stands after the key that its tag names.
-type Train struct {
+// train is the section of the loop. Its keys stand in the order of Loop; one that is for another package stands after the key that its tag names.
+type train struct {
 	Loop
 	Batch        int    `after:"steps" yaml:"batch" default:"2" range:"1.." doc:"sequences in a batch; pipeline.microbatches cuts it further"`
 	Accumulate   int    `after:"batch" yaml:"accumulate" default:"1" range:"1.." doc:"batches in an update"`
@@ -115,10 +115,10 @@ type Train struct {
 	MemoryLimit  string `yaml:"memory_limit" range:"size" resume:"free" doc:"most device memory to use on one adapter, such as 6GiB, however many stages it has; empty: all it has"`
 }
 
-// Pipeline cuts the model into stages and binds them to adapters.
-type Pipeline struct {
+// pipeline cuts the model into stages and binds them to adapters.
+type pipeline struct {
 	Stages       int              `yaml:"stages" default:"1" range:"1.." resume:"free" doc:"stages that the model is cut into, each on its own device; 1: not cut"`
-	Adapters     []Adapter        `yaml:"adapters" resume:"free" doc:"adapter of each stage, numbered as by gputrain devices, or one for all; with rank:adapter, such as ['0:0', '1:0'], the stages are on several ranks, counted within one pipeline, and auto is the adapter that a rank would take by itself. Empty: --adapter, or the fastest"`
+	Adapters     []adapter        `yaml:"adapters" resume:"free" doc:"adapter of each stage, numbered as by gputrain devices, or one for all; with rank:adapter, such as ['0:0', '1:0'], the stages are on several ranks, counted within one pipeline, and auto is the adapter that a rank would take by itself. Empty: --adapter, or the fastest"`
 	Schedule     string           `yaml:"schedule" default:"1f1b" range:"gpipe|1f1b|interleaved" resume:"free" doc:"order of microbatches: gpipe (all forwards, then all backwards), 1f1b (in turn, less memory) or interleaved (1f1b over several parts a stage, less waiting)"`
 	Microbatches int              `yaml:"microbatches" default:"1" range:"1.." doc:"pieces that a batch is cut into so that stages work at the same time; a divisor of train.batch. It changes the rounding, so a resumed run keeps it"`
 	Chunks       int              `yaml:"chunks" range:"0.." resume:"free" doc:"interleaved: parts of the model on each stage; 0: 2 (other schedules: 1)"`
@@ -127,30 +127,30 @@ type Pipeline struct {
 	Rules        []partition.Rule `yaml:"rules" resume:"free" doc:"stage of parameters by path, such as [{match: '^wte|^wpe|^h\\.[01]\\.', stage: 0}, {match: '^h\\.[23]\\.|^ln_f', stage: 1}]; each parameter must have exactly one stage. Empty: a cut that makes the slowest stage as fast as possible"`
 }
 
-// Device is how adapters are used; nothing of it changes what a run computes.
-type Device struct {
-	SubmitLimit Duration `yaml:"submit_limit" default:"0.5s" range:"duration" resume:"free" doc:"longest time that one submit to an adapter is expected to take. A longer step is cut into several submits, to the same bits. Windows resets a driver after two seconds of one submit. Empty or 0s: never cut"`
+// device is how adapters are used; nothing of it changes what a run computes.
+type device struct {
+	SubmitLimit duration `yaml:"submit_limit" default:"0.5s" range:"duration" resume:"free" doc:"longest time that one submit to an adapter is expected to take. A longer step is cut into several submits, to the same bits. Windows resets a driver after two seconds of one submit. Empty or 0s: never cut"`
 	Texels      string   `yaml:"texels" default:"auto" range:"auto|off|reuse|all|force" resume:"free" doc:"software adapters: which kernels read their operands from textures, which take extra memory: none (off), kernels that read each element many times (reuse), all that gain by it (all), or as a measurement of the adapter says (auto). force is for tests"`
 	Matrix      string   `yaml:"matrix" default:"off" range:"off|auto" resume:"free" doc:"matrix units of the adapter, which make products of f16 (train.products): used where Linux's Vulkan driver has them and they compute rightly (auto), or not (off). A run does not resume on another kind of unit"`
 }
 
-// Cluster is how ranks train one model.
-type Cluster struct {
+// cluster is how ranks train one model.
+type cluster struct {
 	ShardOptimizer bool     `yaml:"shard_optimizer" resume:"free" doc:"divide the optimizer's state and the update over the ranks, with the same bits: each rank keeps its part of the state, and sends the others the parameters that it updates"`
 	Wire           string   `yaml:"wire" default:"f32" range:"f32|bf16" doc:"how gradients travel between ranks: unchanged (f32), or rounded, with half the bytes (bf16); the bits then depend on the number of ranks"`
 	Bucket         string   `yaml:"bucket" range:"size" resume:"free" doc:"gradients that travel together, such as 4MiB, while the next ones are read from the device. Empty: 4 MiB, or 256 KiB for each rank if that is more"`
-	Timeout        Duration `yaml:"timeout" default:"5m" range:"duration" resume:"free" doc:"how long to wait for another rank, on top of 20 times its expected work, before the run ends with an error that names it"`
+	Timeout        duration `yaml:"timeout" default:"5m" range:"duration" resume:"free" doc:"how long to wait for another rank, on top of 20 times its expected work, before the run ends with an error that names it"`
 }
 
-// Interleaved is the schedule in which a stage has several parts of the model.
-const Interleaved = "interleaved"
+// interleaved is the schedule in which a stage has several parts of the model.
+const interleaved = "interleaved"
 
 // PartsPerStage is Chunks in force.
-func (p Pipeline) PartsPerStage() int {
+func (p pipeline) PartsPerStage() int {
 	switch {
 	case p.Chunks > 0:
 		return p.Chunks
-	case p.Schedule == Interleaved:
+	case p.Schedule == interleaved:
 		return 2
 	}
 	return 1

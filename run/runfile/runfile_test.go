@@ -83,13 +83,13 @@ data: {text: "books/*.txt"}
 func TestEveryKeyCanBeSet(t *testing.T) {
 	values := map[reflect.Type]string{
 		reflect.TypeFor[int](): "7", reflect.TypeFor[uint64](): "7", reflect.TypeFor[float64](): "0.25", reflect.TypeFor[bool](): "true",
-		reflect.TypeFor[string](): "some text", reflect.TypeFor[[]string](): "[a, b]", reflect.TypeFor[[]Adapter](): "[1, 2]",
+		reflect.TypeFor[string](): "some text", reflect.TypeFor[[]string](): "[a, b]", reflect.TypeFor[[]adapter](): "[1, 2]",
 		reflect.TypeFor[*float64](): "2.5", reflect.TypeFor[map[string]any](): "{b1: 0.5}",
 		reflect.TypeFor[map[string]int](): "{a: 3}", reflect.TypeFor[map[string]float64](): "{a: 2.5}", reflect.TypeFor[[]int](): "[1, 2]",
 		reflect.TypeFor[[]partition.Rule](): "[{match: a, stage: 1}]",
-		reflect.TypeFor[[]Rate]():           "[{match: a, multiplier: 2}]", reflect.TypeFor[*int](): "3", reflect.TypeFor[[]Source](): "[{text: a, weight: 1}]",
+		reflect.TypeFor[[]rate]():           "[{match: a, multiplier: 2}]", reflect.TypeFor[*int](): "3", reflect.TypeFor[[]Source](): "[{text: a, weight: 1}]",
 		reflect.TypeFor[Intervals](): "[{every: 3, until: 9}]",
-		reflect.TypeFor[int64]():     "7", reflect.TypeFor[Duration](): "some text",
+		reflect.TypeFor[int64]():     "7", reflect.TypeFor[duration](): "some text",
 	}
 	for _, f := range fields {
 		c := New()

@@ -11,11 +11,11 @@ import (
 // durations are numbers with units, each unit once and from the longest to the shortest.
 var durations = regexp.MustCompile(`^(?:([0-9]+(?:\.[0-9]+)?)d)?(?:([0-9]+(?:\.[0-9]+)?)h)?(?:([0-9]+(?:\.[0-9]+)?)m)?(?:([0-9]+(?:\.[0-9]+)?)s)?$`)
 
-// Duration is a time as a run file spells it: "90s", "15m" or "1d2h30m"; "" is none.
-type Duration string
+// duration is a time as a run file spells it: "90s", "15m" or "1d2h30m"; "" is none.
+type duration string
 
 // Time is how long it is; 0 where it is none, and where Validate refuses it.
-func (d Duration) Time() time.Duration {
+func (d duration) Time() time.Duration {
 	t, _ := parseDuration(string(d))
 	return t
 }

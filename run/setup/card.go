@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"gputrain/hub"
+	"gputrain/internal/modelcard"
 	"gputrain/model"
 	"gputrain/run/runfile"
 	"gputrain/run/train"
@@ -29,11 +30,11 @@ type Exporting struct {
 }
 
 // Card is what is known of it, from its directory, the record of its run and the cards of what that began with. What cannot be read is told.
-func Card(e Exporting, tell func(string)) model.Card {
+func Card(e Exporting, tell func(string)) modelcard.Card {
 	run := runOf(e.From.Path("."), tell)
 	models, last := e.bases()
 	defer closeAll(models)
-	c := model.Card{Title: modelName(e.To), Tags: []string{"gputrain"}}
+	c := modelcard.Card{Title: modelName(e.To), Tags: []string{"gputrain"}}
 	if e.Def.Vocab() > 0 {
 		c.Task = "text-generation"
 	}
@@ -65,7 +66,7 @@ func runOf(dir string, tell func(string)) *train.Summary {
 	}
 	s, err := train.ReadSummaryAt(filepath.Dir(filepath.Dir(abs)), record.Step)
 	if err != nil {
-		tell(fmt.Sprintf("%s has nothing of the run: %v", model.CardFile, err))
+		tell(fmt.Sprintf("%s has nothing of the run: %v", modelcard.File, err))
 		return nil
 	}
 	return s
@@ -105,7 +106,7 @@ func closeAll(models []*hub.Bundle) {
 }
 
 // relate says what the model is, and what of.
-func (e Exporting) relate(c *model.Card, run *train.Summary, last string) {
+func (e Exporting) relate(c *modelcard.Card, run *train.Summary, last string) {
 	adapters := len(model.AdapterParams(e.Def)) > 0
 	if last != "" {
 		c.Base = modelName(last)
@@ -116,11 +117,11 @@ func (e Exporting) relate(c *model.Card, run *train.Summary, last string) {
 	of := cmp.Or(c.Base, "its base")
 	switch {
 	case e.Merged:
-		c.About, c.Relation = fmt.Sprintf("%s with low-rank adapters merged into it.", of), model.RelationFinetune
+		c.About, c.Relation = fmt.Sprintf("%s with low-rank adapters merged into it.", of), modelcard.Finetune
 	case adapters:
-		c.About, c.Relation = fmt.Sprintf("Low-rank adapters for %s.", of), model.RelationAdapter
+		c.About, c.Relation = fmt.Sprintf("Low-rank adapters for %s.", of), modelcard.Adapter
 	case c.Base != "":
-		c.About, c.Relation = fmt.Sprintf("%s, trained further.", of), model.RelationFinetune
+		c.About, c.Relation = fmt.Sprintf("%s, trained further.", of), modelcard.Finetune
 	case run != nil:
 		c.About = "A model trained from scratch."
 	default:
@@ -131,14 +132,14 @@ func (e Exporting) relate(c *model.Card, run *train.Summary, last string) {
 	case adapters && !e.Merged:
 		c.Library = "peft"
 		c.Tags = append(c.Tags, adapterKind(e.Def))
-		c.Use = append(c.Use, model.CardUse{With: "PEFT", Language: "python", Code: peftUse},
-			model.CardUse{With: "gputrain, and the base in BASE", Language: "sh", Code: "gputrain sample DIR --base BASE\ngputrain merge BASE DIR --to MERGED"})
+		c.Use = append(c.Use, modelcard.Use{With: "PEFT", Language: "python", Code: peftUse},
+			modelcard.Use{With: "gputrain, and the base in BASE", Language: "sh", Code: "gputrain sample DIR --base BASE\ngputrain merge BASE DIR --to MERGED"})
 	default:
 		if _, known := model.BaseOf(e.Def).Settings()["architectures"]; known {
 			c.Library = "transformers"
-			c.Use = append(c.Use, model.CardUse{With: "transformers", Language: "python", Code: transformersUse})
+			c.Use = append(c.Use, modelcard.Use{With: "transformers", Language: "python", Code: transformersUse})
 		}
-		c.Use = append(c.Use, model.CardUse{With: "gputrain", Language: "sh", Code: "gputrain sample DIR"})
+		c.Use = append(c.Use, modelcard.Use{With: "gputrain", Language: "sh", Code: "gputrain sample DIR"})
 	}
 }
 
@@ -159,7 +160,7 @@ func adapterKind(def model.Definition) string {
 }
 
 // describe adds what the directory itself tells.
-func (e Exporting) describe(c *model.Card, run *train.Summary) {
+func (e Exporting) describe(c *modelcard.Card, run *train.Summary) {
 	base := model.BaseOf(e.Def)
 	c.Add("model", fmt.Sprintf("%s, %d parameters", base.Kind(), model.Parameters(base)))
 	c.Add("adapters", model.DescribeLoRA(e.Def))
@@ -180,7 +181,7 @@ func (e Exporting) describe(c *model.Card, run *train.Summary) {
 }
 
 // describeRun adds what the run tells.
-func describeRun(c *model.Card, s *train.Summary) {
+func describeRun(c *modelcard.Card, s *train.Summary) {
 	values := map[string]runfile.Recorded{}
 	for _, r := range s.Settings {
 		values[r.Key] = r
@@ -203,7 +204,7 @@ func describeRun(c *model.Card, s *train.Summary) {
 		if tellsSetting(r) {
 			var value bytes.Buffer
 			if json.Compact(&value, r.Value) == nil {
-				c.Settings = append(c.Settings, model.CardRow{Name: r.Key, Value: value.String()})
+				c.Settings = append(c.Settings, modelcard.Row{Name: r.Key, Value: value.String()})
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"gputrain/hub"
 	"gputrain/hub/gguf"
+	"gputrain/internal/modelcard"
 	"gputrain/model"
 	"gputrain/run/runfile"
 	"gputrain/run/train"
@@ -39,9 +40,9 @@ func TestCardOfARun(t *testing.T) {
 	} {
 		s.Settings = append(s.Settings, runfile.Recorded{Key: r[0], Value: json.RawMessage(r[1]), Origin: r[2]})
 	}
-	var c model.Card
+	var c modelcard.Card
 	describeRun(&c, s)
-	assert.Equal(t, []model.CardRow{
+	assert.Equal(t, []modelcard.Row{
 		{Name: "data", Value: "chats.jsonl, *.parquet; 2 files; 7 pairs; 900 tokens; fingerprint f00"},
 		{Name: "steps", Value: "20 of 30"},
 		{Name: "pairs in the loss", Value: "512"},
@@ -50,7 +51,7 @@ func TestCardOfARun(t *testing.T) {
 		{Name: "trained with", Value: "gputrain 9"},
 		{Name: "trained on", Value: "a card"},
 	}, c.Rows)
-	assert.Equal(t, []model.CardRow{
+	assert.Equal(t, []modelcard.Row{
 		{Name: "lora.rank", Value: "8"},
 		{Name: "preference.loss", Value: `"sigmoid"`},
 		{Name: "optimizer.learning_rate", Value: "0.0015"},
@@ -62,8 +63,8 @@ func TestCardOfARun(t *testing.T) {
 
 // A licence is what a card says, or a GGUF file, and nothing where neither does.
 func TestLicense(t *testing.T) {
-	mit := model.License{Names: []string{"mit"}}
-	for text, want := range map[string]model.License{
+	mit := modelcard.License{Names: []string{"mit"}}
+	for text, want := range map[string]modelcard.License{
 		"---\nlicense: mit\n---\n":                                             mit,
 		"\ufeff---\r\nlicense: \"mit\" # of the base\r\n---\r\n":               mit,
 		"---\nmodel-index: {{ broken\ntags:\n- a\nlicense:\n- mit\n---":        mit,
@@ -81,14 +82,14 @@ func TestLicense(t *testing.T) {
 		"":                                                                     {},
 	} {
 		dir := t.TempDir()
-		require.NoError(t, os.WriteFile(filepath.Join(dir, model.CardFile), []byte(text), 0o666))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, modelcard.File), []byte(text), 0o666))
 		got, err := license(hub.Open(dir))
 		require.NoError(t, err, text)
 		assert.Equal(t, want, got, text)
 	}
 	none, err := license(hub.Open(t.TempDir()))
 	require.NoError(t, err)
-	assert.Equal(t, model.License{}, none)
+	assert.Equal(t, modelcard.License{}, none)
 	_, err = frontLicense([]byte("---\nlicense: &a mit\n---\n"))
 	require.Error(t, err, "an anchor")
 
@@ -98,11 +99,11 @@ func TestLicense(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(out.String()), 0o666))
 	got, err := license(hub.Open(file))
 	require.NoError(t, err)
-	assert.Equal(t, model.License{Names: []string{"mit"}, Link: "https://x"}, got)
+	assert.Equal(t, modelcard.License{Names: []string{"mit"}, Link: "https://x"}, got)
 
 	var told []string
 	bad := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(bad, model.CardFile), 0o777))
+	require.NoError(t, os.Mkdir(filepath.Join(bad, modelcard.File), 0o777))
 	assert.Equal(t, got, foundLicense([]*hub.Bundle{hub.Open(bad), hub.Open(t.TempDir()), hub.Open(file)}, func(s string) { told = append(told, s) }))
 	require.Len(t, told, 1)
 	assert.Contains(t, told[0], "the licence of "+bad+" is not known: ")
@@ -137,7 +138,7 @@ func TestCardOfRunsOnRuns(t *testing.T) {
 	config, err := model.ConfigJSON(def, "F32")
 	require.NoError(t, err)
 	base := write(string(config), "base", "config.json")
-	write("---\nlicense: mit\n---\n", "base", model.CardFile)
+	write("---\nlicense: mit\n---\n", "base", modelcard.File)
 	begun := func(run, from string) string {
 		write("model:\n  from: \""+from+"\"\n", run, "run.yaml")
 		return write(string(config), run, "checkpoints", "step-00000003", "config.json")
@@ -149,13 +150,13 @@ func TestCardOfRunsOnRuns(t *testing.T) {
 	require.Len(t, models, 2)
 	assert.Equal(t, []string{one, base, base}, []string{models[0].Path("."), models[1].Path("."), last})
 	c := Card(e, func(s string) { assert.Fail(t, s) })
-	assert.Equal(t, []any{"out", "base", model.RelationFinetune, []string{"mit"}}, []any{c.Title, c.Base, c.Relation, c.License.Names})
+	assert.Equal(t, []any{"out", "base", modelcard.Finetune, []string{"mit"}}, []any{c.Title, c.Base, c.Relation, c.License.Names})
 
 	require.NoError(t, os.Rename(base, filepath.Join(root, "moved")))
 	c = Card(e, func(s string) { assert.Fail(t, s) })
 	assert.Equal(t, "base", c.Base)
 	assert.Empty(t, c.License)
-	assert.Contains(t, c.Rows, model.CardRow{Name: "licence of the base", Value: "not known"})
+	assert.Contains(t, c.Rows, modelcard.Row{Name: "licence of the base", Value: "not known"})
 	c = Card(Exporting{From: hub.Open(one), At: filepath.Join(root, "moved"), Def: def, To: "out"}, func(s string) { assert.Fail(t, s) })
 	assert.Equal(t, []any{"moved", []string{"mit"}}, []any{c.Base, c.License.Names})
 }

@@ -31,7 +31,7 @@ func (t Tokens) chatsBy(cfg *runfile.Config, from *hub.Bundle, what string) (tex
 		c.Options.Learn = d.Roles
 	}
 	var err error
-	if c.Options.Now, err = time.Parse(time.DateOnly, d.Date); err != nil {
+	if c.Options.Now, err = time.ParseInLocation(time.DateOnly, d.Date, time.UTC); err != nil {
 		return c, fmt.Errorf("run file: data.date: %w", err)
 	}
 	if t.Tokenizer == nil {
@@ -41,10 +41,10 @@ func (t Tokens) chatsBy(cfg *runfile.Config, from *hub.Bundle, what string) (tex
 		return c, nil
 	}
 	beside := t.files.Directory()
-	c.Template, c.Lacking = chat.Open(beside, what)
+	c.Template, c.Lacking = chat.OpenTemplate(beside, what)
 	if errors.Is(c.Lacking, chat.ErrNone) && from != nil && from != beside {
 		beside = from
-		c.Template, c.Lacking = chat.Open(beside, what)
+		c.Template, c.Lacking = chat.OpenTemplate(beside, what)
 	}
 	if c.Lacking != nil {
 		c.Template = nil

@@ -9,13 +9,13 @@ import (
 	"strings"
 
 	"gputrain/hub"
-	"gputrain/model"
+	"gputrain/internal/modelcard"
 	"gputrain/run/runfile"
 )
 
 // license is what the card of a model says of its licence. It is never guessed: where nothing is said it is none.
-func license(b *hub.Bundle) (l model.License, err error) {
-	text, err := b.ReadFile(model.CardFile)
+func license(b *hub.Bundle) (l modelcard.License, err error) {
+	text, err := b.ReadFile(modelcard.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return l, nil
 	}
@@ -32,7 +32,7 @@ var (
 )
 
 // frontLicense reads it from the YAML at the head of a card. Of that only the lines of the licence are read: all else is not ours to understand.
-func frontLicense(card []byte) (l model.License, err error) {
+func frontLicense(card []byte) (l modelcard.License, err error) {
 	text := strings.ReplaceAll(strings.TrimPrefix(string(card), "\ufeff"), "\r\n", "\n")
 	head, ok := strings.CutPrefix(text, "---\n")
 	if !ok {
@@ -73,7 +73,7 @@ func frontLicense(card []byte) (l model.License, err error) {
 		}
 	}
 	if len(l.Names) == 0 {
-		return model.License{}, nil
+		return modelcard.License{}, nil
 	}
 	return l, nil
 }
@@ -83,7 +83,7 @@ func isLink(s string) bool {
 }
 
 // foundLicense is that of the first of the models that says one.
-func foundLicense(models []*hub.Bundle, tell func(string)) model.License {
+func foundLicense(models []*hub.Bundle, tell func(string)) modelcard.License {
 	for _, b := range models {
 		l, err := license(b)
 		if err != nil {
@@ -92,5 +92,5 @@ func foundLicense(models []*hub.Bundle, tell func(string)) model.License {
 			return l
 		}
 	}
-	return model.License{}
+	return modelcard.License{}
 }

@@ -67,7 +67,7 @@ func OpenTokenizer(path string) (*tokenizer.Tokenizer, error) {
 // OpenTemplate opens the chat template of the directory at a path.
 func OpenTemplate(path string) (*chat.Template, error) {
 	b := hub.Open(path)
-	t, err := chat.Open(b, "")
+	t, err := chat.OpenTemplate(b, "")
 	return t, errors.Join(err, b.Close())
 }
 

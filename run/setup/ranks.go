@@ -6,10 +6,10 @@ import (
 	"fmt"
 
 	"gputrain/gpu"
+	"gputrain/internal/ranks/cluster"
+	"gputrain/internal/ranks/mesh"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/ranks/cluster"
-	"gputrain/pipeline/ranks/mesh"
 	"gputrain/run/runfile"
 	"gputrain/state"
 )
@@ -121,35 +121,13 @@ func seats(m *mesh.Mesh, replica int, told [][]seat) (out []seat) {
 
 // Cut is the cut of a model for these stages; see the function Cut.
 func (s OnRanks) Cut(ctx context.Context, cfg *runfile.Config, c state.Config, units []partition.Unit) (partition.Assignment, error) {
-	powers, err := s.powers(ctx)
-	if err != nil {
-		return partition.Assignment{}, err
-	}
-	return cutBy(cfg, c, units, s.first[0].Limits, powers)
-}
-
-// powers are those of the first replica's stages.
-func (s OnRanks) powers(ctx context.Context) ([]partition.Power, error) {
 	var sites []pipeline.Site
 	for _, at := range s.first {
 		sites = append(sites, at.Site)
 	}
-	var told [][]gpu.Speed
-	if !pipeline.Alike(sites) {
-		own := make([]gpu.Speed, len(sites))
-		for stage := range sites {
-			if !s.mesh.Has(0, stage) {
-				continue
-			}
-			var err error
-			if own[stage], err = pipeline.MeasuredPower(ctx, sites[stage].Adapter); err != nil {
-				return nil, err
-			}
-		}
-		var err error
-		if told, err = mesh.Tell(ctx, s.mesh, "powers of the stages", own); err != nil {
-			return nil, err
-		}
+	powers, err := pipeline.PowersAt(ctx, s.mesh, sites)
+	if err != nil {
+		return partition.Assignment{}, err
 	}
-	return pipeline.PowersAt(sites, func(stage int) (gpu.Speed, error) { return told[s.mesh.RankOf(0, stage)][stage], nil })
+	return cutBy(cfg, c, units, s.first[0].Limits, powers)
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"gputrain/model"
+	"gputrain/run/record"
 	"gputrain/run/runfile"
-	"gputrain/run/train"
 )
 
 // ofModel is where values come from that a model has which was read.
@@ -15,7 +15,7 @@ const ofModel = "default: of model.from"
 
 // Settings are the values that a resumed run must share, and those it may change. Of a model that was read they are the model's own: the run compares
 // what that is by its parameters.
-func Settings(cfg *runfile.Config, def model.Definition) []train.Setting {
+func Settings(cfg *runfile.Config, def model.Definition) []record.Setting {
 	var own map[string]any
 	if cfg.Model.From != "" && def != nil {
 		k := model.KeysOf(def)
@@ -25,7 +25,7 @@ func Settings(cfg *runfile.Config, def model.Definition) []train.Setting {
 			"model.rope_theta": k.RopeTheta,
 		}
 	}
-	var out []train.Setting
+	var out []record.Setting
 	for key, value := range cfg.Values() {
 		path, text := value.(string)
 		file := slices.Contains([]string{"model.from", "lora.from", "data.tokenizer"}, key) || key == "data.template" && strings.HasSuffix(path, ".jinja")
@@ -34,7 +34,7 @@ func Settings(cfg *runfile.Config, def model.Definition) []train.Setting {
 				value = abs
 			}
 		}
-		s := train.NewSetting(key, value, string(cfg.Origin(key)))
+		s := record.NewSetting(key, value, string(cfg.Origin(key)))
 		if v, read := own[key]; read {
 			s.Value, s.Origin, s.Free = v, ofModel, true // an earlier program recorded the defaults of a new model
 		}

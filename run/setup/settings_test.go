@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/model"
+	"gputrain/run/record"
 	"gputrain/run/runfile"
-	"gputrain/run/train"
 )
 
 // The settings of a model that was read are the model's and not the defaults of a new one, which an earlier program recorded; their record is a run file too.
@@ -32,7 +32,7 @@ func TestSettingsOfAModelThatWasRead(t *testing.T) {
 	} {
 		cfg, err := runfile.ReadAll(nil, nil, []string{"model.from=" + c.from, "model.context=32"})
 		require.NoError(t, err)
-		found := map[string]train.Setting{}
+		found := map[string]record.Setting{}
 		settings := Settings(cfg, c.def)
 		for _, s := range settings {
 			found[s.Key] = s
@@ -46,7 +46,7 @@ func TestSettingsOfAModelThatWasRead(t *testing.T) {
 			}
 		}
 		var text strings.Builder
-		require.NoError(t, train.WriteSettings(&text, settings))
+		require.NoError(t, record.Write(&text, settings))
 		path := filepath.Join(t.TempDir(), "run.yaml")
 		require.NoError(t, os.WriteFile(path, []byte(text.String()), 0o666))
 		again, err := runfile.ReadAll([]string{path}, nil, nil)

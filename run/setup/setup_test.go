@@ -14,9 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/cache"
+	"gputrain/internal/gputest"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
+	"gputrain/run/record"
 	"gputrain/run/runfile"
 	"gputrain/run/train"
 )
@@ -56,7 +58,7 @@ func TestDataConfig(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, c.vocab, def.Vocab())
 		got := Data(cfg, begin.Tokens, def, 32)
-		c.want.Validation, c.want.Context, c.want.Invalid, c.want.Cache = 0.25, 32, "error", filepath.Join(gpu.CacheDir(), "tokens")
+		c.want.Validation, c.want.Context, c.want.Invalid, c.want.Cache = 0.25, 32, "error", filepath.Join(cache.Dir(), "tokens")
 		c.want.Format, c.want.Chats.Options.Now = "auto", time.Date(2024, 7, 26, 0, 0, 0, 0, time.UTC)
 		if c.want.MixtureEnd == "" {
 			c.want.MixtureEnd = "restart"
@@ -78,7 +80,7 @@ func TestEpochsGiveTheSteps(t *testing.T) {
 	release()
 	assert.EqualValues(t, 8, run.Steps, "30 windows, 4 a step")
 	assert.EqualValues(t, 8, run.State.Optimizer.Options.Schedule.Steps, "and the rate ends with them")
-	i := slices.IndexFunc(run.Settings, func(s train.Setting) bool { return s.Key == "train.steps" })
+	i := slices.IndexFunc(run.Settings, func(s record.Setting) bool { return s.Key == "train.steps" })
 	assert.Equal(t, "data.epochs", run.Settings[i].Origin)
 	cfg, err = runfile.ReadAll(nil, nil, append(sets, "train.steps=9"))
 	require.NoError(t, err)

@@ -8,11 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 
-	"gputrain/gpu"
 	"gputrain/hub"
+	"gputrain/internal/cache"
 	"gputrain/model"
 	"gputrain/run/data/texts"
 	"gputrain/run/plan"
+	"gputrain/run/record"
 	"gputrain/run/runfile"
 	"gputrain/run/train"
 	"gputrain/state/checkpoint"
@@ -102,7 +103,7 @@ func since(tok *tokenizer.Tokenizer, fingerprint string) string {
 }
 
 // explain makes the settings say why a run that was begun has another fingerprint of the same tokenizer.
-func (t Tokens) explain(settings []train.Setting) []train.Setting {
+func (t Tokens) explain(settings []record.Setting) []record.Setting {
 	for i, s := range settings {
 		if s.Key == "data.tokenizer_fingerprint" && t.Tokenizer != nil {
 			settings[i].Why = func(found string) string { return since(t.Tokenizer, strings.Trim(found, `"`)) }
@@ -144,7 +145,7 @@ func (t Tokens) Text() train.Tokenizer {
 }
 
 // Template is a chat template beside the tokenizer, which has to be there, as chat.Open names it.
-func (t Tokens) Template(what string) (*chat.Template, error) { return chat.Open(t.files, what) }
+func (t Tokens) Template(what string) (*chat.Template, error) { return chat.OpenTemplate(t.files, what) }
 
 // Ends are the tokens that end a text.
 func (t Tokens) Ends() []int32 {
@@ -206,7 +207,7 @@ func cacheOf(cfg *runfile.Config) string {
 	if cfg.Data.Cache != "" {
 		return cfg.Data.Cache
 	}
-	dir := gpu.CacheDir()
+	dir := cache.Dir()
 	if dir == "" {
 		return ""
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"gputrain/pipeline/ranks/cluster"
+	"gputrain/internal/ranks/cluster"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
 	"gputrain/run/plan"

@@ -17,18 +17,18 @@ type Event struct {
 // Value is a figure under a tag, such as train/loss.
 type Value struct {
 	Tag       string
-	Kind      Kind
+	Kind      kind
 	Scalar    float32
 	Histogram *Histogram
 	Text      string // Markdown
 }
 
-// Kind says which field of a Value is its own.
-type Kind int
+// kind says which field of a Value is its own.
+type kind int
 
 // The kinds of values.
 const (
-	Scalar Kind = iota + 1
+	Scalar kind = iota + 1
 	Distribution
 	Text
 )

@@ -18,7 +18,7 @@ func NewHook(runDir string) train.Hook {
 
 type hook struct {
 	dir    string
-	writer *Writer // of a run that has started
+	writer *writer // of a run that has started
 }
 
 // Event writes what belongs to an event.

@@ -32,9 +32,9 @@ func Files(dir string) ([]string, error) {
 // IsEventFile tells whether a path has the name of an event file.
 func IsEventFile(path string) bool { return strings.HasPrefix(filepath.Base(path), prefix) }
 
-// Writer writes an event file. Every call of Write hands whole records to the system: what has been written is there also when the process is
+// writer writes an event file. Every call of Write hands whole records to the system: what has been written is there also when the process is
 // killed.
-type Writer struct {
+type writer struct {
 	file   *os.File
 	failed error // of a write, after which the file may end within a record
 }
@@ -42,7 +42,7 @@ type Writer struct {
 // Create begins an event file in a directory, which it makes if need be, for a process that makes step first: readers forget what earlier
 // files hold of that step and of those after it. Its name sorts behind those of the files that are there, as readers expect of newer ones, also
 // where the clock says otherwise.
-func Create(dir string, first int64) (*Writer, error) {
+func Create(dir string, first int64) (*writer, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, fmt.Errorf("tensorboard: %w", err)
 	}
@@ -66,7 +66,7 @@ func Create(dir string, first int64) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tensorboard: %w", err)
 	}
-	w := &Writer{file: f}
+	w := &writer{file: f}
 	if err := w.Write(Event{WallTime: now(), Version: fileVersion}, Event{WallTime: now(), Step: first, Start: true}); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -76,7 +76,7 @@ func Create(dir string, first int64) (*Writer, error) {
 func now() float64 { return float64(time.Now().UnixMicro()) / 1e6 }
 
 // Write appends events. Nothing is written after an error, which comes again.
-func (w *Writer) Write(events ...Event) error {
+func (w *writer) Write(events ...Event) error {
 	if w.failed != nil {
 		return w.failed
 	}
@@ -95,7 +95,7 @@ func (w *Writer) Write(events ...Event) error {
 }
 
 // Sync makes durable what has been written.
-func (w *Writer) Sync() error {
+func (w *writer) Sync() error {
 	if err := w.file.Sync(); err != nil {
 		return fmt.Errorf("tensorboard: %w", err)
 	}
@@ -103,7 +103,7 @@ func (w *Writer) Sync() error {
 }
 
 // Close ends the file.
-func (w *Writer) Close() error {
+func (w *writer) Close() error {
 	if err := w.file.Close(); err != nil {
 		return fmt.Errorf("tensorboard: %w", err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
@@ -41,7 +41,7 @@ func documents(t *testing.T, mixed bool) *texts.Corpus {
 	c := texts.Config{JSONL: []string{filepath.Join(dir, "a.jsonl")}, Fields: data.Fields{Prompt: "question"}, Validation: 0.2, Context: 16}
 	if mixed {
 		c.Mixture = []texts.Part{{JSONL: c.JSONL, Fields: c.Fields, Weight: 2}, {Text: []string{filepath.Join(dir, "b.txt")}, Weight: 1}}
-		c.JSONL, c.MixtureEnd = nil, data.EndFirstExhausted
+		c.JSONL, c.MixtureEnd = nil, "first_exhausted"
 	}
 	corpus, err := texts.Open(t.Context(), c)
 	require.NoError(t, err)

@@ -9,7 +9,7 @@ import (
 )
 
 // saveDueAt tells whether intervals have step.
-func saveDueAt(v Intervals, step int64) bool {
+func saveDueAt(v intervals, step int64) bool {
 	for _, i := range v {
 		if i.Until == 0 || step <= i.Until {
 			return step > 0 && step%i.Every == 0

@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
 
 func TestIntervals(t *testing.T) {
-	due := func(v Intervals, last int64) (steps []int64) {
+	due := func(v intervals, last int64) (steps []int64) {
 		for step := range last + 1 {
 			if saveDueAt(v, step) {
 				steps = append(steps, step)
@@ -29,10 +29,10 @@ func TestIntervals(t *testing.T) {
 	}
 	assert.Empty(t, due(Every(0), 20), "at the end only, which is the run's to know")
 	assert.Equal(t, []int64{7, 14}, due(Every(7), 20))
-	assert.Equal(t, []int64{2, 4, 6, 10, 15, 20}, due(Intervals{{Every: 2, Until: 7}, {Every: 5}}, 21), "up to its end an interval decides alone")
-	assert.Equal(t, []int64{3, 6, 8, 10}, due(Intervals{{Every: 3, Until: 6}, {Every: 2, Until: 10}}, 30), "nothing beyond the last end")
+	assert.Equal(t, []int64{2, 4, 6, 10, 15, 20}, due(intervals{{Every: 2, Until: 7}, {Every: 5}}, 21), "up to its end an interval decides alone")
+	assert.Equal(t, []int64{3, 6, 8, 10}, due(intervals{{Every: 3, Until: 6}, {Every: 2, Until: 10}}, 30), "nothing beyond the last end")
 	c := tinyRun(t, t.TempDir())
-	c.SaveEvery = Intervals{{Every: 5}, {Every: 6}}
+	c.SaveEvery = intervals{{Every: 5}, {Every: 6}}
 	assert.ErrorContains(t, c.Validate(), "train: config: train.save_every: found [{every: 5}, {every: 6}], wanted an until in each interval but the last")
 }
 
@@ -53,7 +53,7 @@ func TestStopsLeaveNoCheckpoints(t *testing.T) {
 	dev := gputest.Device(t)
 	config := func(dir string) Config {
 		c := tinyRun(t, dir)
-		c.Keep, c.SaveEvery = 100, Intervals{{Every: 2, Until: 4}, {Every: 4}}
+		c.Keep, c.SaveEvery = 100, intervals{{Every: 2, Until: 4}, {Every: 4}}
 		return c
 	}
 	whole := t.TempDir()
@@ -188,7 +188,7 @@ func TestErrorsOfSavesAreNotLost(t *testing.T) {
 		c.State.FS = failing{checkpoint.OS, checkpoint.DirName(step)}
 		result, err := Run(t.Context(), dev, c)
 		require.ErrorContains(t, err, "the disk is gone", name)
-		assert.Equal(t, KindCheckpoint, result.Reason, name)
+		assert.Equal(t, kindCheckpoint, result.Reason, name)
 		assert.Equal(t, 6, result.Reason.ExitCode(), name)
 		assert.EqualValues(t, step-3, newestStep(t, c.Dir), name)
 	}
@@ -198,7 +198,7 @@ func TestErrorsOfSavesAreNotLost(t *testing.T) {
 	c.State.FS, c.Hooks = failing{failing{checkpoint.OS, checkpoint.DirName(4)}, checkpoint.DirName(5)}, []Hook{hook}
 	result, err := Run(stopping, dev, c)
 	require.ErrorContains(t, err, "the disk is gone")
-	assert.Equal(t, KindCheckpoint, result.Reason)
+	assert.Equal(t, kindCheckpoint, result.Reason)
 	assert.EqualValues(t, 3, newestStep(t, c.Dir))
 	for name, hook := range map[string]func(cancel context.CancelCauseFunc) error{
 		"a stop":          func(cancel context.CancelCauseFunc) error { cancel(errors.New("enough")); return nil },
@@ -230,13 +230,13 @@ func TestWhatIsNotFiniteIsNotSavedLater(t *testing.T) {
 	c.Hooks = []Hook{poison(8)} // step 9 is saved
 	c.NaNPatience = 100
 	result, err := Run(t.Context(), gputest.Device(t), c)
-	require.ErrorIs(t, err, ErrDiverged)
+	require.ErrorIs(t, err, errDiverged)
 	require.ErrorIs(t, err, checkpoint.ErrNonFinite)
 	var diverged *DivergedError
 	require.ErrorAs(t, err, &diverged)
 	assert.Equal(t, "params/h.0.mlp.c_proj.bias", diverged.Tensor)
 	assert.EqualValues(t, 9, diverged.Step)
-	assert.Equal(t, KindDiverged, result.Reason)
+	assert.Equal(t, kindDiverged, result.Reason)
 	assert.EqualValues(t, 6, newestStep(t, c.Dir))
 }
 

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"gputrain/buffers"
+	"gputrain/internal/ranks/cluster"
+	"gputrain/internal/ranks/mesh"
 	"gputrain/model"
-	"gputrain/pipeline/ranks/cluster"
-	"gputrain/pipeline/ranks/mesh"
 	"gputrain/run/data"
+	"gputrain/run/record"
 	"gputrain/run/runfile"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
@@ -67,7 +68,7 @@ type Config struct {
 	// reached on it goes on with these. Every other difference is refused as ever.
 	Reschedule bool
 	// Settings is what run.yaml records and a resumed run compares; default: what State and this configuration say.
-	Settings []Setting
+	Settings []record.Setting
 	Given    []Given // the files that settings came from, which are kept beside run.yaml as they were
 	Files    []File  // are written into Dir before run.yaml, so that a run that is refused leaves none
 	// Peak tells how many operations a second all devices together make at best, as pipeline.Peak does; nil: lines of metrics have no MFU, nor
@@ -89,22 +90,21 @@ type Config struct {
 	Answers  int // that hooks draw of the model before the first step, and again after the last, each about as long as a sample: for the forecast
 }
 
-// Options are those of a run file's section train that the loop goes by, SampleConfig how text is drawn, SpikeConfig which updates are left out, and
-// Intervals of which steps permanent checkpoints are made.
+// Options are those of a run file's section train that the loop goes by, SampleConfig how text is drawn, and SpikeConfig which updates are left
+// out.
 type (
 	Options      = runfile.Loop
 	SampleConfig = runfile.Sample
 	SpikeConfig  = runfile.Spikes
-	Intervals    = runfile.Intervals
-	Interval     = runfile.Interval
+	intervals    = runfile.Intervals
 )
 
 // Every is one interval for the whole run; none for 0.
-func Every(n int64) Intervals {
+func Every(n int64) intervals {
 	if n == 0 {
 		return nil
 	}
-	return Intervals{{Every: n}}
+	return intervals{{Every: n}}
 }
 
 // Amounts are how much text a run has. What was not counted is 0.
@@ -220,31 +220,31 @@ func (c Config) Validate() error {
 }
 
 // settings describes a configuration that came without Settings.
-func (c Config) settings() []Setting {
+func (c Config) settings() []record.Setting {
 	if c.State.Definition == nil {
 		return nil
 	}
 	const origin = "program"
-	s := []Setting{
-		NewSetting("model.kind", c.State.Definition.Kind(), origin),
-		NewSetting("model.params", len(c.State.Definition.Params()), origin),
+	s := []record.Setting{
+		record.NewSetting("model.kind", c.State.Definition.Kind(), origin),
+		record.NewSetting("model.params", len(c.State.Definition.Params()), origin),
 	}
 	if len(c.State.Frozen) > 0 {
-		s = append(s, NewSetting("model.frozen", slices.Sorted(slices.Values(c.State.Frozen)), origin))
+		s = append(s, record.NewSetting("model.frozen", slices.Sorted(slices.Values(c.State.Frozen)), origin))
 	}
 	s = append(s, optimizerSettings(c.State.Optimizer)...)
 	s = append(
-		s, NewSetting("state.batch", c.State.Batch, origin), NewSetting("state.microbatches", c.State.Microbatches, origin),
-		NewSetting("state.sequence", c.State.Sequence, origin), NewSetting("train.seed", c.State.Seed, origin),
-		NewSetting(recomputeKey, cmp.Or(c.State.Recompute, model.RecomputeNone), origin),
+		s, record.NewSetting("state.batch", c.State.Batch, origin), record.NewSetting("state.microbatches", c.State.Microbatches, origin),
+		record.NewSetting("state.sequence", c.State.Sequence, origin), record.NewSetting("train.seed", c.State.Seed, origin),
+		record.NewSetting(recomputeKey, cmp.Or(c.State.Recompute, model.RecomputeNone), origin),
 	)
-	accumulation := NewSetting(accumulationKey, cmp.Or(c.State.Accumulation, state.AccumulateTree), origin)
+	accumulation := record.NewSetting(accumulationKey, cmp.Or(c.State.Accumulation, state.AccumulateTree), origin)
 	if c.State.Accumulation == "" {
-		accumulation.Origin = defaultOrigin
+		accumulation.Origin = record.Default
 	}
 	s = append(s, accumulation)
 	for key, value := range runfile.LoopValues(c.Options) {
-		s = append(s, NewSetting(key, value, origin))
+		s = append(s, record.NewSetting(key, value, origin))
 	}
 	return s
 }

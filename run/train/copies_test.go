@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
+	"gputrain/run/fit"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
@@ -23,10 +24,22 @@ type countedTarget struct {
 	held  *int // copies that are not released
 }
 
-func (c countedTarget) Plan(ctx context.Context, s state.Config) (Planned, error) {
-	p, err := c.oneDevice.Plan(ctx, s)
-	p.Host.Free = c.free
-	return p, err
+func (c countedTarget) Plan(ctx context.Context, choices []state.Job, visit func(fit.Takes) (bool, error)) error {
+	return c.oneDevice.Plan(ctx, choices, func(t fit.Takes) (bool, error) {
+		t.Host.Free = c.free
+		return visit(t)
+	})
+}
+
+// takesOf is what a target plans for a run.
+func takesOf(t *testing.T, on Target, c state.Config) (out fit.Takes) {
+	job, err := state.NewJob(c)
+	require.NoError(t, err)
+	require.NoError(t, on.Plan(t.Context(), []state.Job{job}, func(found fit.Takes) (bool, error) {
+		out = found
+		return false, nil
+	}))
+	return out
 }
 
 func (c countedTarget) Create(ctx context.Context, s state.Config, params []buffers.Host) (State, error) {
@@ -63,9 +76,7 @@ func (c countedState) Stream(ctx context.Context, run checkpoint.Run, write func
 func TestCopiesAreTakenWhereTheyFit(t *testing.T) {
 	dev := gputest.Device(t)
 	c := tinyRun(t, "")
-	planned, err := oneDevice{device: dev}.Plan(t.Context(), c.withDefaults().withRows(t.Context()).State)
-	require.NoError(t, err)
-	wanted := planned.Host.Copy
+	wanted := takesOf(t, oneDevice{device: dev}, c.withDefaults().withRows(t.Context()).State).Host.Copy
 	require.Greater(t, wanted, uint64(1000))
 	var files []string
 	for name, k := range map[string]struct {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"gputrain/gpu"
+	"gputrain/internal/system"
 	"gputrain/state"
 )
 
@@ -31,11 +31,11 @@ type Cost struct {
 	Bubble    Number   `json:"bubble,omitempty"`     // in which stages had nothing to do: 1 - the mean of StageBusy
 	Transfer  Number   `json:"transfer,omitempty"`   // in which something was under way between stages
 
-	Cluster *ClusterCost `json:"cluster,omitempty"` // where several ranks train the model
+	Cluster *clusterCost `json:"cluster,omitempty"` // where several ranks train the model
 }
 
-// ClusterCost is what a step has taken of several ranks.
-type ClusterCost struct {
+// clusterCost is what a step has taken of several ranks.
+type clusterCost struct {
 	PassesMS []Number `json:"passes_ms"` // of each rank
 	Slowest  int      `json:"slowest"`   // the rank whose passes took longest
 	Transfer Number   `json:"transfer"`  // share of the step in which gradients, or waits for them, were under way between ranks; the mean of all
@@ -110,7 +110,7 @@ func (m *meter) cost(s State, of state.Metrics, g given, took, worked time.Durat
 		counted := d.Counters()
 		c.DeviceBytes, c.DevicePeakBytes = c.DeviceBytes+counted.LiveBytes, c.DevicePeakBytes+counted.PeakBytes
 	}
-	c.HostBytes = gpu.HostBytes()
+	c.HostBytes = system.ResidentMemory()
 	c.Cluster = m.team.cost(took)
 	if use := useOf(s); use != nil {
 		c.put(*use)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 func status(step int64) Status {
@@ -99,7 +99,7 @@ func TestStatusFits(t *testing.T) {
 }
 
 func TestProgressKinds(t *testing.T) {
-	for _, kind := range append(ProgressKinds, "") {
+	for _, kind := range append(progressKinds, "") {
 		p, err := NewProgress(kind, io.Discard, time.Second)
 		require.NoError(t, err, kind)
 		p.Step(status(1))
@@ -147,7 +147,7 @@ func (l lost) Write([]byte) (int, error) {
 
 // Output that cannot be written ends nothing and holds up nothing, in every form of it: it is tried, and what follows is tried again.
 func TestOutputThatCannotBeWritten(t *testing.T) {
-	for _, kind := range ProgressKinds {
+	for _, kind := range progressKinds {
 		l := lost{make(chan struct{}, 1)}
 		p, err := NewProgress(kind, l, time.Nanosecond)
 		require.NoError(t, err)

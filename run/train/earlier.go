@@ -9,28 +9,28 @@ import (
 	"slices"
 
 	"gputrain/internal/stranger"
+	"gputrain/run/record"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
 
-// earlier is what a run directory says of the run in it, by its record.
+// earlier is what a run directory says of the run in it, by its record; where there is none, it is empty.
 type earlier struct {
-	dir      string
-	record   []byte            // run.yaml; nil: there is none
-	settings map[string]string // in JSON by their keys
+	dir string
+	record.Record
 }
 
-// readEarlier reads the record of a run directory; where there is none, it is empty.
+// readEarlier reads the record of a run directory.
 func readEarlier(dir string) (e earlier, err error) {
 	e.dir = dir
-	e.record, err = stranger.Read(filepath.Join(dir, runFile))
+	text, err := stranger.Read(filepath.Join(dir, runFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return e, nil
 	case err != nil:
 		return e, fmt.Errorf("train: run directory: %w", err)
 	}
-	if e.settings, err = flatten(e.record); err != nil {
+	if e.Record, err = record.Read(text); err != nil {
 		err = fmt.Errorf("train: run directory %q: %s: %w", dir, runFile, err)
 	}
 	return e, err
@@ -50,7 +50,7 @@ func (t *opening) earlierRecord() (earlier, error) {
 
 // text is a setting that is a text; "": there is none.
 func (e earlier) text(key string) (text string) {
-	_ = json.Unmarshal([]byte(e.settings[key]), &text) // of another type it is none
+	_ = json.Unmarshal([]byte(e.Values[key]), &text) // of another type it is none
 	return text
 }
 
@@ -60,11 +60,11 @@ const accumulationKey = "train.accumulation"
 // accumulatingAs is the configuration with gradients added up as the run of the directory did, where the run file does not say how. said is what there is
 // to say of that. A record without the key is of an older program, which did it in sequence and differed otherwise, too: it is refused.
 func (c Config) accumulatingAs(e earlier) (_ Config, said string, err error) {
-	i := slices.IndexFunc(c.Settings, func(s Setting) bool { return s.Key == accumulationKey && s.Origin == defaultOrigin })
-	if i < 0 || len(e.settings) == 0 {
+	i := slices.IndexFunc(c.Settings, func(s record.Setting) bool { return s.Key == accumulationKey && s.Origin == record.Default })
+	if i < 0 || len(e.Values) == 0 {
 		return c, "", nil
 	}
-	if _, known := e.settings[accumulationKey]; !known {
+	if _, known := e.Values[accumulationKey]; !known {
 		return c, "", &DirError{e.dir, fmt.Errorf("%s: found no %s, wanted one: an older program made this run; finish it with that program, or start over with --fresh", runFile, accumulationKey)}
 	}
 	as := e.text(accumulationKey)

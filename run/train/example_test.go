@@ -10,7 +10,6 @@ import (
 	"gputrain/optim"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/schedule"
 	"gputrain/run/data/texts"
 	"gputrain/run/train"
 	"gputrain/state"
@@ -110,7 +109,7 @@ func ExampleRunOn() {
 	check(err)
 	cut, err := partition.Auto(units, len(devices), 1, powers)
 	check(err)
-	target := train.Pipelined(devices, pipeline.Config{Assignment: cut, Schedule: schedule.OneForwardOneBackward})
+	target := train.Pipelined(devices, pipeline.Config{Assignment: cut})
 	result, err := train.RunOn(ctx, target, train.Config{State: c, Train: text.Train, Options: train.Options{Steps: 600}, Dir: "runs/books"})
 	fmt.Println(result.Reason, result.Step, result.Loss, err)
 }

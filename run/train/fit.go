@@ -7,6 +7,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/model"
+	"gputrain/run/fit"
 	"gputrain/state"
 )
 
@@ -29,19 +30,16 @@ func (t *opening) fit(ctx context.Context) error {
 		}
 		had = e.text(recomputeKey)
 	}
-	var kept, takes uint64
-	for i := max(0, slices.Index(model.Recomputes, had)); i < len(choices); i++ {
-		planned, err := t.team.target.Plan(ctx, choices[i].Config)
-		if err != nil {
-			return err
+	kept := uint64(0) // by the first choice of all
+	from := max(0, slices.Index(model.Recomputes, had))
+	err = t.team.target.Plan(ctx, choices[from:], func(found fit.Takes) (more bool, err error) {
+		if c.State, t.reporter.takes = found.Job.Config, found; kept == 0 && from == 0 {
+			kept = found.Bytes()
 		}
-		c.State, t.reporter.planned, takes = choices[i].Config, planned, planned.bytes()
-		if i == 0 {
-			kept = takes
-		}
-		if t.fits = planned.Fits; planned.Fits {
-			break
-		}
+		return !found.Fits, nil
+	})
+	if err != nil {
+		return err
 	}
 	t.planCopy()
 	if len(choices) == 1 {
@@ -57,14 +55,16 @@ func (t *opening) fit(ctx context.Context) error {
 	if what == model.RecomputeNone {
 		return nil
 	}
-	if kept == 0 { // the run has begun with less
-		planned, err := t.team.target.Plan(ctx, choices[0].Config)
+	if from > 0 { // the run has begun with less
+		err := t.team.target.Plan(ctx, choices[:1], func(found fit.Takes) (more bool, err error) {
+			kept = found.Bytes()
+			return false, nil
+		})
 		if err != nil {
 			return err
 		}
-		kept = planned.bytes()
 	}
-	text := fmt.Sprintf("%s, which takes %s instead of %s", what, gpu.SizeText(takes), gpu.SizeText(kept))
+	text := fmt.Sprintf("%s, which takes %s instead of %s", what, gpu.SizeText(t.reporter.takes.Bytes()), gpu.SizeText(kept))
 	if what == had {
 		text += ", as before"
 	}
@@ -75,7 +75,7 @@ func (t *opening) fit(ctx context.Context) error {
 
 // planCopy decides whether training goes on while a checkpoint is written: where there is room for a copy of it.
 func (t *opening) planCopy() {
-	h := t.reporter.planned.Host
+	h := t.reporter.takes.Host
 	t.saves.copies = h.Copies(t.config.SaveAsync)
 	if !t.saves.copies {
 		h.Copy = 0
@@ -83,7 +83,7 @@ func (t *opening) planCopy() {
 	t.reporter.facts.add("host memory planned", "%s", h)
 	if !t.saves.copies && t.config.SaveAsync && t.config.leads() {
 		text := fmt.Sprintf("a copy of a checkpoint takes %s, the host has %s left: training waits while a checkpoint is written",
-			gpu.SizeText(t.reporter.planned.Host.Copy), gpu.SizeText(h.Free))
+			gpu.SizeText(t.reporter.takes.Host.Copy), gpu.SizeText(h.Free))
 		t.say("train.save_async: %s", text)
 		t.reporter.facts.add("checkpoints", "%s", text)
 	}

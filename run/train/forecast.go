@@ -107,7 +107,7 @@ func (f *forecast) count(c Config, from int64) {
 }
 
 // savesDue is the number of checkpoints after step from up to step steps, which is saved in any case.
-func savesDue(v Intervals, from, steps int64) (n int64) {
+func savesDue(v intervals, from, steps int64) (n int64) {
 	if from >= steps {
 		return 0
 	}
@@ -132,7 +132,7 @@ const copiedASecond = 5e8
 
 // paced is what a typical adapter of that kind would do if it made so many operations a second.
 func paced(a gpu.Adapter, flops float64) gpu.Speed {
-	s := gpu.Typical(a)
+	s := a.Typical()
 	return s.Times(flops / s.FLOPS)
 }
 
@@ -154,7 +154,7 @@ func Expected(c Config, spent time.Duration, a gpu.Adapter, peak float64, submit
 	for _, n := range flops {
 		all += float64(n)
 	}
-	f, err := guessed(c, 0, all, commandsOf(submits), paced(a, peak*ofPeak))
+	f, err := guessed(c, 0, all, commandsOf([][]gpu.Planned{submits}), paced(a, peak*ofPeak))
 	f.spent = spent
 	return f.whole(), err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 )
 
@@ -37,7 +37,7 @@ func forecastTakesCompilingApart(t *testing.T) {
 
 // What is due is counted as the loop finds it due, step by step.
 func TestForecastCountsWhatIsDue(t *testing.T) {
-	intervals := []Intervals{nil, Every(3), Every(4), {{Every: 2, Until: 5}, {Every: 3}}, {{Every: 1, Until: 3}}, {{Every: 5, Until: 7}, {Every: 2, Until: 9}}}
+	intervals := []intervals{nil, Every(3), Every(4), {{Every: 2, Until: 5}, {Every: 3}}, {{Every: 1, Until: 3}}, {{Every: 5, Until: 7}, {Every: 2, Until: 9}}}
 	for steps := int64(1); steps <= 13; steps++ {
 		for from := int64(0); from <= steps; from++ {
 			for every := int64(0); every <= 14; every++ {

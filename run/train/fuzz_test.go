@@ -3,13 +3,10 @@ package train
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"gputrain/tests/frugal"
@@ -62,42 +59,4 @@ func requireRoundTrip[T any](t *testing.T, v T) {
 	twice, err := json.Marshal(back)
 	require.NoError(t, err)
 	require.Equal(t, string(text), string(twice))
-}
-
-// FuzzSettings: whatever a run.yaml holds, comparing it with the settings of a run ends, and takes little.
-func FuzzSettings(f *testing.F) {
-	text, err := settingsText([]Setting{{Key: "model.kind", Value: "gpt2", Origin: "run.yaml:3"}, {Key: "train.steps", Value: 80, Origin: "default"}})
-	require.NoError(f, err)
-	f.Add(text)
-	f.Add([]byte(laughs(7)))
-	f.Add([]byte("a: &"))
-	f.Add([]byte("a:\n  b: 1\n a: 2\n"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		frugal.Parse(t, len(text), func() {
-			flat, err := flatten(text)
-			if err != nil {
-				return
-			}
-			for _, value := range flat {
-				require.True(t, json.Valid([]byte(value)), value)
-			}
-		})
-	})
-}
-
-// laughs is a YAML text of so many lines, each of which has the line before ten times.
-func laughs(lines int) string {
-	text := "a0: &a0 [" + strings.Repeat("x, ", 9) + "x]\n"
-	for i := 1; i < lines; i++ {
-		again := fmt.Sprintf("*a%d", i-1)
-		text += fmt.Sprintf("a%d: &a%d [%sx]\n", i, i, strings.Repeat(again+", ", 10))
-	}
-	return text
-}
-
-func TestNamesOfValuesAreRefused(t *testing.T) {
-	for text, says := range map[string]string{laughs(2): "line 1: found an anchor", "a: 1\nb: *x\n": "line 2: found an alias"} {
-		_, err := flatten([]byte(text))
-		assert.ErrorContains(t, err, says)
-	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/optim"
 	"gputrain/state"
 	"gputrain/state/checkpoint"

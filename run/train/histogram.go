@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"gputrain/buffers"
-	"gputrain/buffers/histogram"
 	"gputrain/gpu"
+	"gputrain/internal/histogram"
 	"gputrain/state"
 )
 

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/buffers/histogram"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
+	"gputrain/internal/histogram"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"

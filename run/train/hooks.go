@@ -32,7 +32,7 @@ func (f HookFunc) Event(ctx context.Context, e Event) error { return f(ctx, e) }
 // Event is one thing that happened. The fields that belong to its kind are set. Metrics, Eval, Sample and Histograms are not yet written: what a hook
 // changes in them is what hooks after it see and what is written; the run itself goes by what was measured.
 type Event struct {
-	Kind       EventKind
+	Kind       eventKind
 	Step       int64        // steps submitted so far; Saved: that of the checkpoint, which may be some steps back
 	Metrics    *Metrics     // Stepped: of a step up to two before Step, since metrics are read late
 	Written    bool         // Stepped: metrics.jsonl is to have a line of it, see Config.LogEvery
@@ -59,12 +59,12 @@ func (e Event) Replace(ctx context.Context, with State) error {
 	return e.replace(ctx, with)
 }
 
-// EventKind tells events apart.
-type EventKind int
+// eventKind tells events apart.
+type eventKind int
 
 // The kinds, in the order in which a run first meets them.
 const (
-	Started    EventKind = iota // before the first step
+	Started    eventKind = iota // before the first step
 	StepBegin                   // before every step
 	StepEnd                     // a step has been submitted: the device's trees of gradients are its, once it has been waited for
 	Stepped                     // the metrics of a step have been read

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/state/checkpoint"
 )
 
@@ -88,7 +88,7 @@ func TestLogsOfHooksAreDurableFirst(t *testing.T) {
 	result, err := Run(t.Context(), gputest.Device(t), c)
 	require.ErrorIs(t, err, full)
 	require.ErrorIs(t, err, checkpoint.Err)
-	assert.Equal(t, KindCheckpoint, result.Reason)
+	assert.Equal(t, kindCheckpoint, result.Reason)
 	kept, err := checkpoint.Store{FS: checkpoint.OS, Dir: filepath.Join(c.Dir, checkpointsDir)}.Steps()
 	require.NoError(t, err)
 	assert.Empty(t, kept)

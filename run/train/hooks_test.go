@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/state"
 )
 
 // on is a hook for one event.
-func on(kind EventKind, step int64, do func(ctx context.Context, e Event) error) Hook {
+func on(kind eventKind, step int64, do func(ctx context.Context, e Event) error) Hook {
 	return HookFunc(func(ctx context.Context, e Event) error {
 		if e.Kind == kind && e.Step == step {
 			return do(ctx, e)
@@ -36,7 +36,7 @@ func TestHooksAreCalledInOrder(t *testing.T) {
 			return nil
 		})
 	}
-	for every, evaluated := range map[int64][]EventKind{0: nil, 1: {Evaluating, Evaluated}, 9: {Evaluating, Evaluated}} {
+	for every, evaluated := range map[int64][]eventKind{0: nil, 1: {Evaluating, Evaluated}, 9: {Evaluating, Evaluated}} {
 		seen = nil
 		c := tinyRun(t, t.TempDir())
 		c.Steps, c.EvalEvery, c.SampleEvery = 1, every, 0
@@ -44,13 +44,13 @@ func TestHooksAreCalledInOrder(t *testing.T) {
 		_, err := Run(t.Context(), gputest.Device(t), c)
 		require.NoError(t, err)
 		var want []string
-		at := func(step int, kinds ...EventKind) {
+		at := func(step int, kinds ...eventKind) {
 			for _, kind := range kinds {
 				want = append(want, fmt.Sprintf("a%d@%d", kind, step), fmt.Sprintf("b%d@%d", kind, step))
 			}
 		}
 		at(0, Started, StepBegin)
-		at(1, slices.Concat([]EventKind{StepEnd}, evaluated, []EventKind{Sampled, Saved, Ended})...)
+		at(1, slices.Concat([]eventKind{StepEnd}, evaluated, []eventKind{Sampled, Saved, Ended})...)
 		assert.Equal(t, want, seen, every)
 	}
 }
@@ -118,7 +118,7 @@ func TestHookErrorsEndTheRunCleanly(t *testing.T) {
 	want := undisturbed(t, dev)
 	wrong := errors.New("no more")
 	for i, at := range []struct {
-		kind EventKind
+		kind eventKind
 		step int64
 	}{{StepBegin, 5}, {StepEnd, 5}, {Stepped, 6}, {Evaluating, 4}, {Evaluated, 4}, {Sampled, 6}, {Saved, 6}} {
 		for k, cause := range []error{wrong, fmt.Errorf("had enough: %w", ErrStopped)} {
@@ -126,10 +126,10 @@ func TestHookErrorsEndTheRunCleanly(t *testing.T) {
 				continue
 			}
 			c := tinyRun(t, t.TempDir())
-			var after []EventKind
+			var after []eventKind
 			var ended Event
 			c.Hooks = []Hook{
-				on(at.kind, at.step, func(context.Context, Event) error { after = []EventKind{at.kind}; return cause }),
+				on(at.kind, at.step, func(context.Context, Event) error { after = []eventKind{at.kind}; return cause }),
 				HookFunc(func(_ context.Context, e Event) error {
 					if after != nil {
 						after = append(after, e.Kind)
@@ -140,12 +140,12 @@ func TestHookErrorsEndTheRunCleanly(t *testing.T) {
 			}
 			result, err := Run(t.Context(), dev, c)
 			require.ErrorIs(t, err, cause, "%v", at)
-			reason := KindFailed
+			reason := kindFailed
 			if cause != wrong {
 				reason = KindStopped
 			}
 			assert.Equal(t, reason, result.Reason)
-			assert.Equal(t, []EventKind{at.kind, Ended}, after, "told of the end alone")
+			assert.Equal(t, []eventKind{at.kind, Ended}, after, "told of the end alone")
 			assert.Equal(t, reason, ended.Reason)
 			assert.ErrorIs(t, ended.Err, cause)
 			assert.Equal(t, result.Step, newestStep(t, c.Dir), "saved")
@@ -164,7 +164,7 @@ func TestHookErrorsEndTheRunCleanly(t *testing.T) {
 	})}
 	result, err := Run(t.Context(), dev, c)
 	assert.ErrorIs(t, err, wrong)
-	assert.Equal(t, KindFailed, result.Reason)
+	assert.Equal(t, kindFailed, result.Reason)
 	assert.EqualValues(t, 12, newestStep(t, c.Dir))
 }
 

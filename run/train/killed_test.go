@@ -20,7 +20,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/internal/system"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"

@@ -7,11 +7,11 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/internal/caught"
+	"gputrain/internal/ranks/cluster"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport"
 	"gputrain/internal/system"
 	"gputrain/model"
-	"gputrain/pipeline/ranks/cluster"
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
@@ -21,18 +21,18 @@ type Kind int
 
 // The kinds. Every run ends in exactly one of them. Errors of packages above this one are those that they match: ErrUsage, checkpoint.Err.
 const (
-	KindDone       Kind = iota // all steps were made
+	kindDone       Kind = iota // all steps were made
 	KindUsage                  // a mistake of whoever has written the command, the run file or the program
 	KindStopped                // by a signal, a hook or the caller's context; saved, the same run goes on from here
-	KindTimeLimit              // Config.TimeLimit has passed; saved likewise
-	KindDiverged               // loss or gradient was not finite for too many steps
-	KindMemory                 // planned or met
-	KindCheckpoint             // one, or the logs that belong to it, could not be written or read
-	KindNoAdapter
+	kindTimeLimit              // Config.TimeLimit has passed; saved likewise
+	kindDiverged               // loss or gradient was not finite for too many steps
+	kindMemory                 // planned or met
+	kindCheckpoint             // one, or the logs that belong to it, could not be written or read
+	kindNoAdapter
 	KindBug
 	KindRankLost
 	KindDeviceLost // by a driver or a cable; the same run goes on from the newest checkpoint
-	KindFailed     // anything else
+	kindFailed     // anything else
 )
 
 // kinds say what follows from each. Scripts rely on the codes.
@@ -41,18 +41,18 @@ var kinds = [...]struct {
 	code  int
 	again bool // the run may go on from its newest checkpoint; the others would only come again
 }{
-	KindDone:       {text: "done"},
+	kindDone:       {text: "done"},
 	KindUsage:      {text: "error", code: 2},
 	KindStopped:    {text: "stopped", code: 3},
-	KindTimeLimit:  {text: "time limit", code: 3},
-	KindDiverged:   {text: "diverged", code: 4},
-	KindMemory:     {text: "out of memory", code: 5},
-	KindCheckpoint: {text: "checkpoint problem", code: 6},
-	KindNoAdapter:  {text: "error", code: 7},
+	kindTimeLimit:  {text: "time limit", code: 3},
+	kindDiverged:   {text: "diverged", code: 4},
+	kindMemory:     {text: "out of memory", code: 5},
+	kindCheckpoint: {text: "checkpoint problem", code: 6},
+	kindNoAdapter:  {text: "error", code: 7},
 	KindBug:        {text: "error", code: 8},
 	KindRankLost:   {text: "error", code: 9, again: true},
 	KindDeviceLost: {text: "device lost", code: 1, again: true},
-	KindFailed:     {text: "error", code: 1, again: true},
+	kindFailed:     {text: "error", code: 1, again: true},
 }
 
 // String is what a report says of it.
@@ -69,15 +69,15 @@ func MayGoOn(code int) bool {
 
 // kindOfCode is the first kind with a code, of those with code 1 KindFailed.
 func kindOfCode(code int) (Kind, bool) {
-	if code == KindFailed.ExitCode() {
-		return KindFailed, true
+	if code == kindFailed.ExitCode() {
+		return kindFailed, true
 	}
 	for k := range kinds {
 		if kinds[k].code == code {
 			return Kind(k), true
 		}
 	}
-	return KindFailed, false
+	return kindFailed, false
 }
 
 // KindOf finds the kind of an error, of several the first in this order. Only what is known is named.
@@ -89,31 +89,31 @@ func KindOf(err error) Kind {
 	}
 	switch {
 	case err == nil:
-		return KindDone
+		return kindDone
 	case is[*cluster.DifferentError](err):
 		return KindUsage
 	case is[*caught.Panic](err):
 		return KindBug
-	case errors.Is(err, ErrUsage), errors.Is(err, ErrNoRun), is[*ChangedError](err), is[*DirError](err), is[*state.ProductError](err):
+	case errors.Is(err, ErrUsage), errors.Is(err, errNoRun), is[*ChangedError](err), is[*DirError](err), is[*state.ProductError](err):
 		return KindUsage
 	case errors.Is(err, ErrStopped) && is[*TimeLimitError](err):
-		return KindTimeLimit
+		return kindTimeLimit
 	case errors.Is(err, ErrStopped):
 		return KindStopped
-	case errors.Is(err, ErrDiverged):
-		return KindDiverged
+	case errors.Is(err, errDiverged):
+		return kindDiverged
 	case errors.Is(err, gpu.ErrOutOfMemory), is[*gpu.LimitError](err):
-		return KindMemory
+		return kindMemory
 	case errors.Is(err, checkpoint.Err), is[*model.NotFiniteError](err), system.Full(err): // the disk may be full for a log or a report too
-		return KindCheckpoint
+		return kindCheckpoint
 	case errors.Is(err, gpu.ErrNoAdapter):
-		return KindNoAdapter
+		return kindNoAdapter
 	case is[*transport.Error](err):
 		return KindRankLost
 	case errors.Is(err, gpu.ErrDeviceLost):
 		return KindDeviceLost
 	}
-	return KindFailed
+	return kindFailed
 }
 
 // is tells whether an error is, or wraps, one of a type.

@@ -110,7 +110,7 @@ func TestLogThatIsRefused(t *testing.T) {
 	require.NoError(t, l.close())
 	for _, err := range []error{l.write(Metrics{Step: 1}), l.sync()} {
 		require.ErrorIs(t, err, os.ErrClosed)
-		assert.Equal(t, KindCheckpoint, KindOf(err))
+		assert.Equal(t, kindCheckpoint, KindOf(err))
 	}
 }
 
@@ -154,7 +154,7 @@ func FuzzMetricsLine(f *testing.F) {
 		Cost: Cost{
 			TokensPerSecond: 4, PaddedTokensPerSecond: 5, StepMS: 6, DataWaitMS: 7, DeviceMS: 8, MFU: .5, DeviceBytes: 1, DevicePeakBytes: 2, HostBytes: 3,
 			StageBusy: []Number{.5, .25}, Bubble: .125, Transfer: .0625,
-			Cluster: &ClusterCost{PassesMS: []Number{5, 6}, Slowest: 1, Transfer: .5, Hidden: .25, Bytes: 9},
+			Cluster: &clusterCost{PassesMS: []Number{5, 6}, Slowest: 1, Transfer: .5, Hidden: .25, Bytes: 9},
 		},
 	}
 	for i, v := 0, reflect.ValueOf(full); i < v.NumField(); i++ {

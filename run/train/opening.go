@@ -13,6 +13,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/model"
+	"gputrain/run/record"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
@@ -23,7 +24,6 @@ type opening struct {
 	decided reschedule
 	earlier *earlier // nil: it is not read yet
 	notes   []string // what there is to say of ranks
-	fits    bool     // by plan the devices have what the run takes; else it is refused where it would take that, and nothing is measured for it
 }
 
 // start takes the run directory, makes sure that all ranks are of one run, and opens it.
@@ -89,7 +89,7 @@ func (t *opening) takeDirectory() (reached int64, err error) {
 		t.decided, err = e.reschedule(*c)
 		return steps[0], t.dir.advised(*c, err)
 	case c.Reschedule:
-		return 0, fmt.Errorf("train: run directory %q: reschedule: %w", c.Dir, ErrNoRun)
+		return 0, fmt.Errorf("train: run directory %q: reschedule: %w", c.Dir, errNoRun)
 	}
 	return 0, nil
 }
@@ -126,8 +126,8 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 		return err
 	}
 	c := t.config
-	text, err := settingsText(c.Settings)
-	if err != nil {
+	var text bytes.Buffer
+	if err := record.Write(&text, c.Settings); err != nil {
 		return err
 	}
 	if err := t.plan(ctx); err != nil {
@@ -136,9 +136,10 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 	if err := t.estimate(max(reached, c.begun())); err != nil {
 		return err
 	}
+	var err error
 	t.reporter.facts.add("batch", "%d sequences x %d batches x %d tokens", c.State.Batch, c.State.Microbatches, c.State.Sequence)
 	if c.leads() {
-		err = t.openDirectory(ctx, text)
+		err = t.openDirectory(ctx, text.Bytes())
 	} else {
 		err = t.loadAsTold(ctx)
 	}
@@ -154,7 +155,7 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 			return err
 		}
 	}
-	t.display.begun, t.reporter.resumed, t.reporter.checkpoint, t.reporter.decided = t.state.Step(), t.resumed, t.checkpoint, t.decided.decisions
+	t.display.begun, t.reporter.resumed, t.reporter.checkpoint, t.reporter.decided = t.state.Step(), t.resumed, t.checkpoint, t.decided.Decisions
 	t.display.config, t.reporter.config = t.config, t.config
 	return t.makeEqual(ctx)
 }
@@ -195,7 +196,7 @@ func (t *opening) record(settings []byte) error {
 			return err
 		}
 	}
-	head := bytes.NewBuffer(t.decided.text())
+	head := bytes.NewBuffer(t.decided.Head())
 	for _, f := range t.config.Given {
 		name := givenName(f.Text)
 		if err := t.dir.replace(name, f.Text); err != nil {

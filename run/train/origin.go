@@ -8,23 +8,18 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 
 	"gputrain/buffers"
 	"gputrain/hub"
 	"gputrain/model"
+	"gputrain/run/record"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
 
-// originForm is the line at the head of run.yaml that says what a run began with, so that it is known again in another place.
-const originForm = "# what model.from had: %s"
-
 // modelFrom is the key of the directory that a run begins with.
 const modelFrom = "model.from"
-
-var originLine = regexp.MustCompile(`(?m)^` + fmt.Sprintf(regexp.QuoteMeta(originForm), `(sha256:[0-9a-f]{64})`) + `$`)
 
 // origin is the fingerprint of what the directory From has.
 func (c Config) origin() (string, error) {
@@ -39,7 +34,7 @@ func (c Config) origin() (string, error) {
 // noteOrigin takes note of what the run begins with.
 func (t *opening) noteOrigin() (err error) {
 	if c := t.config; c.From != "" && t.resumed == 0 {
-		t.decided.origin, err = c.origin()
+		t.decided.Origin, err = c.origin()
 	}
 	return err
 }
@@ -77,12 +72,12 @@ func (t *opening) compareBases() {
 }
 
 // follow says that a directory has moved, if what is in the new place is what the run began with; else it is a *ChangedError.
-func (c Config) follow(moved change, origin string) (said string, err error) {
+func (c Config) follow(moved record.Change, origin string) (said string, err error) {
 	var was, is string
-	if err := errors.Join(json.Unmarshal([]byte(moved.was), &was), json.Unmarshal([]byte(moved.is), &is)); err != nil {
+	if err := errors.Join(json.Unmarshal([]byte(moved.Was), &was), json.Unmarshal([]byte(moved.Is), &is)); err != nil {
 		return "", err
 	}
-	changed := &ChangedError{Dir: c.Dir, Key: moved.key, Found: moved.was, Wanted: moved.is}
+	changed := &ChangedError{Dir: c.Dir, Key: moved.Key, Found: moved.Was, Wanted: moved.Is}
 	if c.From == "" || below(resolved(c.From), resolved(c.Dir)) { // it is not there: parameters are those of a checkpoint
 		return "", changed
 	}
@@ -98,7 +93,7 @@ func (c Config) follow(moved change, origin string) (said string, err error) {
 		changed.Why = fmt.Sprintf(" (which has parameters of fingerprint %s, wanted %s)", found, origin)
 		return "", changed
 	}
-	return fmt.Sprintf("%s: %s has what %s had, %.19s: the run goes on with it there", moved.key, is, was, origin), nil
+	return fmt.Sprintf("%s: %s has what %s had, %.19s: the run goes on with it there", moved.Key, is, was, origin), nil
 }
 
 // followBase finds the base of a checkpoint where it is now, if it has moved.

@@ -13,11 +13,12 @@ import (
 	"slices"
 
 	"gputrain/internal/stranger"
+	"gputrain/run/record"
 	"gputrain/state/checkpoint"
 )
 
-// ProfileFile is the trace that a profiled run leaves in its directory.
-const ProfileFile = "profile.json"
+// profileFile is the trace that a profiled run leaves in its directory.
+const profileFile = "profile.json"
 
 // cutSuffix is behind the name of a log for that of what was cut off from it.
 const cutSuffix = ".cut"
@@ -29,7 +30,7 @@ const oldIndex = "metrics.columns"
 // comes first: a fresh start removes it last.
 var written = []string{
 	runFile, metricsFile, oldIndex, samplesFile, histogramsFile, sessionsFile, metricsFile + cutSuffix, samplesFile + cutSuffix, histogramsFile + cutSuffix,
-	reportFile, lossPicture, gradientPicture, speedPicture, usePicture, ProfileFile,
+	reportFile, lossPicture, gradientPicture, speedPicture, usePicture, profileFile,
 }
 
 // contents is what lies in a directory under names that a run writes: paths in it.
@@ -61,7 +62,7 @@ func inspectDir(dir string) (found contents, err error) {
 	}
 	if slices.Contains(found.files, runFile) {
 		text, err := beginning(filepath.Join(dir, runFile))
-		if found.record = err == nil && (len(text) == 0 || isRecord(text)); !found.record {
+		if found.record = err == nil && (len(text) == 0 || record.Is(text)); !found.record {
 			found.others = append(found.others, runFile)
 		}
 	}
@@ -107,11 +108,6 @@ func beginning(path string) ([]byte, error) {
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, 1<<20))
 }
-
-// recordForm is how run.yaml begins: what was decided, then its head.
-var recordForm = regexp.MustCompile(`\A(# .*\n)*` + regexp.QuoteMeta(recordHead))
-
-func isRecord(text []byte) bool { return recordForm.Match(text) }
 
 // eventName is the form of names of event files, also of other programs'.
 var eventName = regexp.MustCompile(`^events\.out\.tfevents\.\d{10,}\..+\.\d+$`)

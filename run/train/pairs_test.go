@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"

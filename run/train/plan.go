@@ -14,20 +14,20 @@ import (
 
 // plan says where the run is to be, what it is to take and what it has to compute.
 func (t *opening) plan(ctx context.Context) error {
-	def, stages := t.config.State.Definition, t.reporter.planned.Stages
+	def, takes := t.config.State.Definition, t.reporter.takes
 	parameters := grouped(model.Parameters(def))
-	where := ": " + stages[0].Memory
+	where := ": " + takes.Memory[0].String()
 	advice, err := t.faster()
 	if err != nil {
 		return err
 	}
-	if len(stages) == 1 {
-		t.say("adapter %s%s", stages[0].Adapter, advice)
-		t.reporter.facts.add("adapter", "%s", stages[0].Adapter)
+	if len(takes.Memory) == 1 {
+		t.say("adapter %s%s", t.stageAdapter(0), advice)
+		t.reporter.facts.add("adapter", "%s", t.stageAdapter(0))
 	} else {
-		where = fmt.Sprintf(" on %d stages", len(stages))
-		for i, s := range stages {
-			text := fmt.Sprintf("%s: %s; memory planned %s: %s", s.Holds, s.Adapter, gpu.SizeText(s.Bytes), s.Memory)
+		where = fmt.Sprintf(" on %d stages", len(takes.Memory))
+		for i, m := range takes.Memory {
+			text := fmt.Sprintf("%s: %s; memory planned %s: %s", takes.Holds[i], t.stageAdapter(i), gpu.SizeText(m.Total()), m)
 			t.say("stage %d, %s", i, text)
 			t.reporter.facts.add(fmt.Sprintf("stage %d", i), "%s", text)
 		}
@@ -35,7 +35,7 @@ func (t *opening) plan(ctx context.Context) error {
 			t.say("all stages are on one adapter%s", advice)
 		}
 	}
-	t.say("model %s, %s parameters; memory planned %s%s", def.Kind(), parameters, gpu.SizeText(t.reporter.planned.bytes()), where)
+	t.say("model %s, %s parameters; memory planned %s%s", def.Kind(), parameters, gpu.SizeText(takes.Bytes()), where)
 	t.reporter.facts.add("model", "%s, %s parameters", def.Kind(), parameters)
 	if q, n := model.QuantizationOf(def); n > 0 {
 		text := fmt.Sprintf("%d of %d read as %v", n, len(def.Params()), q)
@@ -55,8 +55,8 @@ func (t *opening) plan(ctx context.Context) error {
 		t.say("parameters drawn anew, %s", text)
 		t.reporter.facts.add("parameters drawn anew", "%s", text)
 	}
-	if len(stages) == 1 {
-		t.reporter.facts.add("memory planned", "%s", stages[0].Memory)
+	if len(takes.Memory) == 1 {
+		t.reporter.facts.add("memory planned", "%s", takes.Memory[0])
 	}
 	for _, d := range distinct(t.team.target.Devices()) {
 		t.reporter.facts.add("limits", "%s", limitsText(d.Limits()))
@@ -64,6 +64,12 @@ func (t *opening) plan(ctx context.Context) error {
 	t.findPeak(ctx)
 	t.reporter.facts.add("program", "%s", Program())
 	return t.countWork()
+}
+
+// stageAdapter is where a stage is: the adapter with its driver, and the ranks that have it, if these are several.
+func (t *opening) stageAdapter(stage int) string {
+	a := t.team.target.Devices()[stage].Adapter()
+	return rankNames(t.config.State.Mesh, stage) + a.String() + ", driver " + a.Driver
 }
 
 // faster is what stands behind the adapter of the run: what it is, and how something faster is to be had. Whoever trains on several has
@@ -82,7 +88,7 @@ func (t *opening) faster() (string, error) {
 
 // findPeak asks for what the devices can do.
 func (t *opening) findPeak(ctx context.Context) {
-	if t.config.Peak == nil || !t.fits {
+	if t.config.Peak == nil || !t.reporter.takes.Fits {
 		return
 	}
 	defer t.times.span(spanPeak)()
@@ -120,7 +126,7 @@ func (t *opening) countWork() error {
 // compile for a minute; a card is measured as soon.
 func (t *opening) estimate(from int64) error {
 	for _, d := range t.team.target.Devices() {
-		if d.Adapter().Class() == gpu.Hardware || t.team.spread() { // the peak is that of this rank's adapters
+		if d.Adapter().Hardware() || t.team.spread() { // the peak is that of this rank's adapters
 			return nil
 		}
 	}
@@ -129,7 +135,7 @@ func (t *opening) estimate(from int64) error {
 		return nil
 	}
 	speed := paced(t.team.target.Devices()[0].Adapter(), t.meter.peak*ofPeak)
-	f, err := guessed(c, from, ownFLOPs(c.State, t.meter.flops), t.reporter.planned.Commands, speed)
+	f, err := guessed(c, from, ownFLOPs(c.State, t.meter.flops), commandsOf(t.reporter.takes.Submits), speed)
 	if err != nil {
 		return err
 	}

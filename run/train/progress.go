@@ -34,8 +34,8 @@ type Progress interface {
 	Close()
 }
 
-// ProgressKinds are the values of Config.Progress.
-var ProgressKinds = []string{"auto", "bar", "plain", "json", "none"}
+// progressKinds are the values of Config.Progress.
+var progressKinds = []string{"auto", "bar", "plain", "json", "none"}
 
 // NewProgress makes the display named kind on w; plain shows a line at most every interval. auto (also "") is a bar when w is a
 // terminal that may be drawn on, and plain otherwise. What cannot be written is no error: a run goes on without anybody who reads.
@@ -56,7 +56,7 @@ func NewProgress(kind string, w io.Writer, interval time.Duration) (Progress, er
 	case "none":
 		return newClocked(lineProgress{w}), nil
 	}
-	return nil, fmt.Errorf("train: progress: %q, want one of %q", kind, ProgressKinds)
+	return nil, fmt.Errorf("train: progress: %q, want one of %q", kind, progressKinds)
 }
 
 // moves tells whether a terminal is to be drawn on: not one that cannot move its cursor, nor where a person wants plain text (no-color.org).

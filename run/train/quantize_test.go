@@ -8,10 +8,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
 	"gputrain/hub"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/run/data"
+	"gputrain/run/fit"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
@@ -62,7 +63,7 @@ func TestQuantizedRun(t *testing.T) {
 	m, err := state.LoadModel(dev, checkpoint)
 	require.NoError(t, err)
 	defer m.Release()
-	e, err := data.NewEvaluation(c.Validation, 16, EvaluationRows(t.Context(), c.withDefaults().State, c.EvalTokens), 6) // EvalTokens in windows
+	e, err := data.NewEvaluation(c.Validation, 16, fit.EvaluationRows(t.Context(), c.withDefaults().State, c.EvalTokens), 6) // EvalTokens in windows
 	require.NoError(t, err)
 	again, err := m.Evaluate(t.Context(), e)
 	require.NoError(t, err)

@@ -2,16 +2,15 @@ package train
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
 	"gputrain/gpu"
+	"gputrain/internal/ranks/cluster"
+	"gputrain/internal/ranks/mesh"
 	"gputrain/model"
-	"gputrain/pipeline/ranks/cluster"
-	"gputrain/pipeline/ranks/mesh"
 	"gputrain/run/data"
 	"gputrain/run/runfile"
 	"gputrain/state"
@@ -54,9 +53,9 @@ func (t *opening) join(ctx context.Context) error {
 		if r := runfile.ResumeOf(s.Key); r == runfile.ByContent || r == runfile.ByPlace || s.Dir {
 			continue // a path, which may be another on another machine
 		}
-		value, err := json.Marshal(s.Value)
+		value, err := s.JSON()
 		if err != nil {
-			return fmt.Errorf("train: settings: key %q: %w", s.Key, err)
+			return err
 		}
 		facts.Settings = append(facts.Settings, cluster.Fact{Key: s.Key, Value: string(value)})
 	}

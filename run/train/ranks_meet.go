@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"gputrain/pipeline/ranks/mesh"
+	"gputrain/internal/ranks/mesh"
 	"gputrain/run/data"
 	"gputrain/state"
 )
@@ -140,11 +140,11 @@ func (m *team) evaluate(ctx context.Context, s State, validation *data.Evaluatio
 }
 
 // cost is how the ranks have spent a step that took so long.
-func (m *team) cost(took time.Duration) *ClusterCost {
+func (m *team) cost(took time.Duration) *clusterCost {
 	if m.sums == nil {
 		return nil
 	}
-	c := &ClusterCost{}
+	c := &clusterCost{}
 	var transfer, hidden time.Duration
 	for rank, u := range m.sums.Uses() {
 		ms := Number(milliseconds(u.Passes))

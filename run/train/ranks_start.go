@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport"
 	"gputrain/state/checkpoint"
 )
 

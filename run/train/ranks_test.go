@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/gputest"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport"
 	"gputrain/run/data"
 	"gputrain/state/checkpoint"
 )
@@ -131,7 +131,7 @@ func TestRanksMayChange(t *testing.T) {
 	})
 	for rank, err := range errs {
 		assert.ErrorContains(t, err, "a broken disk", "rank %d", rank)
-		assert.Equal(t, KindFailed, results[rank].Reason)
+		assert.Equal(t, kindFailed, results[rank].Reason)
 	}
 	assert.EqualValues(t, 8, newestStep(t, c.Dir), "what was reached is saved")
 
@@ -151,9 +151,9 @@ func TestRanksFailTogether(t *testing.T) {
 	}{
 		"a hook": {func(c *Config) {
 			c.Hooks = []Hook{on(Evaluating, 4, func(context.Context, Event) error { return errors.New("no more") })}
-		}, "train: hook: no more", KindFailed, 4},
-		"a save":  {func(c *Config) { c.State.FS = noRename{checkpoint.OS} }, "no rename", KindCheckpoint, 0},
-		"numbers": {func(c *Config) { c.State.Optimizer.Options.Schedule.LearningRate = 1e38 }, "train: diverged", KindDiverged, 3},
+		}, "train: hook: no more", kindFailed, 4},
+		"a save":  {func(c *Config) { c.State.FS = noRename{checkpoint.OS} }, "no rename", kindCheckpoint, 0},
+		"numbers": {func(c *Config) { c.State.Optimizer.Options.Schedule.LearningRate = 1e38 }, "train: diverged", kindDiverged, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := tinyRun(t, t.TempDir())

@@ -11,6 +11,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/model"
+	"gputrain/run/record"
 	"gputrain/state"
 )
 
@@ -104,11 +105,12 @@ func TestDirectoryThatHasMoved(t *testing.T) {
 	}
 	origin, err := model.Fingerprint(c.Params[:1])
 	require.NoError(t, err)
-	noted := string(reschedule{origin: origin}.text())
-	assert.Equal(t, origin, string(originLine.FindStringSubmatch("# else\n" + noted)[1]))
+	noted, err := record.Read(append([]byte("# else\n"), record.Record{Origin: origin}.Head()...))
+	require.NoError(t, err)
+	assert.Equal(t, origin, noted.Origin)
 	is, err := json.Marshal(c.From)
 	require.NoError(t, err)
-	moved := change{"model.from", `"/was"`, string(is)}
+	moved := record.Change{Key: "model.from", Was: `"/was"`, Is: string(is)}
 	said, err := c.follow(moved, origin)
 	require.NoError(t, err)
 	assert.Equal(t, "model.from: "+c.From+" has what /was had, "+origin[:19]+": the run goes on with it there", said)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/state"
 )
@@ -35,9 +35,7 @@ func TestRunRecomputesWhatItMust(t *testing.T) {
 	job, err := state.NewJob(c.withDefaults().withRows(t.Context()).State)
 	require.NoError(t, err)
 	for _, choice := range job.Choices() {
-		plan, err := oneDevice{device: dev}.Plan(t.Context(), choice.Config)
-		require.NoError(t, err)
-		bytesOf[choice.Recompute] = plan.bytes()
+		bytesOf[choice.Recompute] = takesOf(t, oneDevice{device: dev}, choice.Config).Bytes()
 	}
 	require.Less(t, bytesOf[model.RecomputeAttention], bytesOf[model.RecomputeNone])
 	require.Less(t, bytesOf[model.RecomputeLayers], bytesOf[model.RecomputeAttention])

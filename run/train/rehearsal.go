@@ -123,7 +123,7 @@ func (r *rehearsal) long() bool { return r.pass >= measureFor && !r.team.spread(
 
 // expected is about how long the passes that are measured take, by counts alone.
 func (r *rehearsal) expected() time.Duration {
-	s := gpu.Typical(r.team.target.Devices()[0].Adapter())
+	s := r.team.target.Devices()[0].Adapter().Typical()
 	if r.peak > 0 {
 		s.FLOPS = r.peak * ofPeak
 	}

@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	"gputrain/gpu"
+	"gputrain/internal/system"
 	"gputrain/internal/terminal"
+	"gputrain/run/fit"
+	"gputrain/run/record"
 )
 
 // Files of a run directory beside run.yaml and checkpoints.
@@ -172,10 +174,10 @@ type reporter struct {
 	team    *team
 	times   *times
 	facts   facts
-	planned Planned
+	takes   fit.Takes
 	work    []work
-	decided []decision // of the schedule
-	resumed int64      // the step that this process went on from
+	decided []record.Decision // of the schedule
+	resumed int64             // the step that this process went on from
 
 	last       Metrics // the last metrics read
 	checkpoint string  // the newest; "" without one
@@ -202,16 +204,16 @@ func (r *reporter) write(kind Kind, step int64) error {
 		known.add("resumed", "from step %s", grouped(r.resumed))
 	}
 	for _, d := range r.decided {
-		known.add("schedule", "%s", d.text)
+		known.add("schedule", "%s", d.Text)
 	}
 	if r.checkpoint != "" {
 		known.add("checkpoint", "%s", r.checkpoint)
 	}
-	settings, err := settingsText(r.config.Settings)
-	if err != nil {
+	var settings bytes.Buffer
+	if err := record.Write(&settings, r.config.Settings); err != nil {
 		return err
 	}
-	out := report{title: r.config.Title, facts: known, work: r.work, spans: r.times.list(), memory: r.memory(), settings: settings}
+	out := report{title: r.config.Title, facts: known, work: r.work, spans: r.times.list(), memory: r.memory(), settings: settings.Bytes()}
 	return out.write(r.config.Dir)
 }
 
@@ -225,29 +227,29 @@ func (r *reporter) memory() (rows []memory) {
 		}
 		for stage, at := range devices {
 			if at == d {
-				m.planned += r.planned.Stages[stage].Bytes
+				m.planned += r.takes.Memory[stage].Total()
 			}
 		}
 		counted := d.Counters()
 		m.now, m.most = counted.LiveBytes, counted.PeakBytes
 		rows = append(rows, m)
 	}
-	if most := gpu.HostPeakBytes(); most > 0 {
-		rows = append(rows, memory{name: "process, in the machine's memory", planned: r.processBytes(), now: gpu.HostBytes(), most: most})
+	if most := system.PeakMemory(); most > 0 {
+		rows = append(rows, memory{name: "process, in the machine's memory", planned: r.processBytes(), now: system.ResidentMemory(), most: most})
 	}
 	return rows
 }
 
 // processBytes is what was planned for the process: with the buffers of devices that share the machine's memory.
 func (r *reporter) processBytes() uint64 {
-	h := r.planned.Host
+	h := r.takes.Host
 	bytes := h.Program + h.Staging
 	if h.Copies(r.config.SaveAsync) {
 		bytes += h.Copy
 	}
 	for stage, d := range r.team.target.Devices() {
 		if !d.Dry() && d.Adapter().Shares() {
-			bytes += r.planned.Stages[stage].Bytes
+			bytes += r.takes.Memory[stage].Total()
 		}
 	}
 	return bytes

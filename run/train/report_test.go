@@ -38,8 +38,7 @@ func TestReport(t *testing.T) {
 
 	var known facts
 	known.add("adapter", "a|b")
-	settings, err := settingsText(sampleSettings())
-	require.NoError(t, err)
+	settings := textOf(t, sampleSettings())
 	for range 2 { // a report is replaced
 		require.NoError(t, report{title: "GPT-2 on text", facts: known, settings: settings}.write(dir))
 	}

@@ -5,73 +5,37 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gputrain/optim"
+	"gputrain/run/record"
 )
 
-// ErrNoRun says that there is no run whose schedule could change.
-var ErrNoRun = errors.New("found no checkpoint, wanted a run to go on with")
-
-// A change is a setting that is not what it was, both in JSON.
-type change struct{ key, was, is string }
+// errNoRun says that there is no run whose schedule could change.
+var errNoRun = errors.New("found no checkpoint, wanted a run to go on with")
 
 // reschedule is what Config.Reschedule changes now, and what it changed before: every decision stays in run.yaml, as a comment at its head.
 type reschedule struct {
-	changes   []change
-	decisions []decision
-	moved     string // what there is to say of a directory that has moved since; "": none has
-	origin    string // the fingerprint of what the run began with; "": nobody has noted it
+	record.Record
+	changes []record.Change
+	moved   string // what there is to say of a directory that has moved since; "": none has
 }
 
-// decision is a change of the schedule at a step: a checkpoint of that step or of an earlier one may have been made with the former one.
-type decision struct {
-	step int64
-	text string
-}
-
-var decisionLine = regexp.MustCompile(`(?m)^# (rescheduled at step (\d+): .*)$`)
-
-// reschedule compares the settings of the run directory, which has checkpoints, and reads what was decided before.
-func (e earlier) reschedule(c Config) (reschedule, error) {
-	var r reschedule
-	changes, moved, err := e.compare(c.Settings, c.Reschedule)
-	if err != nil {
-		return r, err
-	}
-	r.changes = changes
-	for _, m := range decisionLine.FindAllSubmatch(e.record, -1) {
-		step, err := strconv.ParseInt(string(m[2]), 10, 64)
-		if err != nil {
-			return r, fmt.Errorf("train: run directory %q: %s: %q: %w", c.Dir, runFile, m[0], err)
-		}
-		r.decisions = append(r.decisions, decision{step, string(m[1])})
-	}
-	if m := originLine.FindSubmatch(e.record); m != nil {
-		r.origin = string(m[1])
+// reschedule compares the settings of the run directory, which has checkpoints, with those of a run that wants to go on.
+func (e earlier) reschedule(c Config) (r reschedule, err error) {
+	r.Record = e.Record
+	var moved []record.Change
+	if r.changes, moved, err = e.compare(c.Settings, c.Reschedule); err != nil {
+		return reschedule{}, err
 	}
 	for _, m := range moved {
-		if m.key != modelFrom {
-			return r, &ChangedError{Dir: c.Dir, Key: m.key, Found: m.was, Wanted: m.is}
+		if m.Key != modelFrom {
+			return r, &ChangedError{Dir: c.Dir, Key: m.Key, Found: m.Was, Wanted: m.Is}
 		}
-		r.moved, err = c.follow(m, r.origin)
+		r.moved, err = c.follow(m, r.Origin)
 	}
 	return r, err
-}
-
-// text is the head of run.yaml.
-func (r reschedule) text() []byte {
-	var out strings.Builder
-	for _, d := range r.decisions {
-		fmt.Fprintf(&out, "# %s\n", d.text)
-	}
-	if r.origin != "" {
-		fmt.Fprintf(&out, originForm+"\n", r.origin)
-	}
-	return []byte(out.String())
 }
 
 // reschedule decides at the step of a checkpoint, and tells whether that may be of another schedule.
@@ -80,17 +44,17 @@ func (t *opening) reschedule(step int64) bool {
 	if len(r.changes) > 0 {
 		var parts []string
 		for _, c := range r.changes {
-			parts = append(parts, fmt.Sprintf("%s %s -> %s", c.key, c.was, c.is))
+			parts = append(parts, fmt.Sprintf("%s %s -> %s", c.Key, c.Was, c.Is))
 		}
-		d := decision{step, fmt.Sprintf("rescheduled at step %d: %s", step, strings.Join(parts, ", "))}
-		r.decisions = append(r.decisions, d)
-		t.say("%s", d.text)
+		d := record.Decision{Step: step, Text: fmt.Sprintf("rescheduled at step %d: %s", step, strings.Join(parts, ", "))}
+		r.Decisions = append(r.Decisions, d)
+		t.say("%s", d.Text)
 	}
-	return t.config.Reschedule || slices.ContainsFunc(r.decisions, func(d decision) bool { return d.step >= step })
+	return t.config.Reschedule || slices.ContainsFunc(r.Decisions, func(d record.Decision) bool { return d.Step >= step })
 }
 
 // optimizerSettings are the parts of an optimizer's configuration, of which the schedule is one.
-func optimizerSettings(c optim.Config) []Setting {
+func optimizerSettings(c optim.Config) []record.Setting {
 	const origin = "program"
 	var options map[string]json.RawMessage
 	c.Options.Schedule, c.Options.Edition = c.Options.Schedule.Complete(), 0 // checkpoints know the edition
@@ -99,11 +63,11 @@ func optimizerSettings(c optim.Config) []Setting {
 		err = json.Unmarshal(raw, &options)
 	}
 	if err != nil {
-		return []Setting{{Key: "optimizer", Value: c, Origin: origin}} // whose form is an error where run.yaml is written
+		return []record.Setting{{Key: "optimizer", Value: c, Origin: origin}} // whose form is an error where run.yaml is written
 	}
-	out := []Setting{{Key: "optimizer.name", Value: c.Name, Origin: origin}}
+	out := []record.Setting{{Key: "optimizer.name", Value: c.Name, Origin: origin}}
 	for _, name := range slices.Sorted(maps.Keys(options)) {
-		out = append(out, Setting{Key: "optimizer.options." + name, Value: options[name], Origin: origin, Schedule: name == "schedule"})
+		out = append(out, record.Setting{Key: "optimizer.options." + name, Value: options[name], Origin: origin, Schedule: name == "schedule"})
 	}
-	return append(out, Setting{Key: "optimizer.parameters", Value: c.Parameters, Origin: origin})
+	return append(out, record.Setting{Key: "optimizer.parameters", Value: c.Parameters, Origin: origin})
 }

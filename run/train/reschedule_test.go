@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/optim"
+	"gputrain/run/record"
 	"gputrain/state/checkpoint"
 )
 
@@ -124,7 +125,7 @@ func TestReschedule(t *testing.T) {
 		_, err = run(t.Context(), c)
 		require.ErrorAs(t, err, &changed)
 		assert.Equal(t, "train.seed", changed.Key)
-		c.Settings, c.State.Seed, c.Reschedule = []Setting{{Key: "note", Value: 1}}, 11, false
+		c.Settings, c.State.Seed, c.Reschedule = []record.Setting{{Key: "note", Value: 1}}, 11, false
 		writeSettings(t, dir, c.Settings)
 		_, err = run(t.Context(), c)
 		require.ErrorIs(t, err, checkpoint.ErrMismatch)
@@ -167,7 +168,7 @@ func TestRescheduleNeedsARun(t *testing.T) {
 // What settings say of their schedule, runs of a command for one.
 func TestScheduleSettings(t *testing.T) {
 	dir := t.TempDir()
-	settings := []Setting{{Key: "train.steps", Value: 5, Schedule: true}, {Key: "train.seed", Value: 1}}
+	settings := []record.Setting{{Key: "train.steps", Value: 5, Schedule: true}, {Key: "train.seed", Value: 1}}
 	writeSettings(t, dir, settings)
 	settings[0].Value = 6
 	_, _, err := compareSettings(dir, settings, false)
@@ -176,7 +177,7 @@ func TestScheduleSettings(t *testing.T) {
 	assert.True(t, changed.Schedule)
 	changes, _, err := compareSettings(dir, settings, true)
 	require.NoError(t, err)
-	assert.Equal(t, []change{{"train.steps", "5", "6"}}, changes)
+	assert.Equal(t, []record.Change{{Key: "train.steps", Was: "5", Is: "6"}}, changes)
 	settings[1].Value = 2
 	_, _, err = compareSettings(dir, settings, true)
 	require.ErrorAs(t, err, &changed)

@@ -18,7 +18,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/optim"
 	"gputrain/run/data/texts"
 	"gputrain/state/checkpoint"
@@ -116,7 +116,7 @@ func shortText(t *testing.T, lines int) *texts.Corpus {
 
 // stop is where a run is stopped: when a step has been submitted, before what is due at it (StepEnd), or before a step is begun (StepBegin).
 type stop struct {
-	kind EventKind
+	kind eventKind
 	step int64
 }
 
@@ -176,7 +176,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 			whole := run(t.TempDir())
 			result, err := RunOn(t.Context(), form.targets[0], whole)
 			require.NoError(t, err)
-			require.Equal(t, KindDone, result.Reason)
+			require.Equal(t, kindDone, result.Reason)
 			want := leftBy(t, whole.Dir)
 			for _, name := range []string{metricsFile, samplesFile, histogramsFile, runFile} {
 				require.NotEmpty(t, want[name], name)
@@ -206,7 +206,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 				}
 				result, err := RunOn(t.Context(), form.targets[len(stops)%len(form.targets)], run(dir))
 				require.NoError(t, err)
-				require.Equal(t, KindDone, result.Reason)
+				require.Equal(t, kindDone, result.Reason)
 				require.Equal(t, from, result.Resumed)
 				requireSame(t, want, leftBy(t, dir))
 			}

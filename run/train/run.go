@@ -133,5 +133,5 @@ func (t *trainer) profile() error {
 	if err := t.config.Profile(&trace); err != nil || trace.Len() == 0 {
 		return err
 	}
-	return t.dir.replace(ProfileFile, trace.Bytes())
+	return t.dir.replace(profileFile, trace.Bytes())
 }

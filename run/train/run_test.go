@@ -17,11 +17,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
+	"gputrain/run/record"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
@@ -88,7 +89,7 @@ func undisturbed(t *testing.T, dev *gpu.Device) outcome {
 	dir := t.TempDir()
 	result, err := Run(t.Context(), dev, tinyRun(t, dir))
 	require.NoError(t, err)
-	require.Equal(t, KindDone, result.Reason)
+	require.Equal(t, kindDone, result.Reason)
 	return outcomeOf(t, dir)
 }
 
@@ -125,7 +126,7 @@ func TestRun(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
 		dir := t.TempDir()
 		var out bytes.Buffer
-		var events []EventKind
+		var events []eventKind
 		c := tinyRun(t, dir)
 		c.Output = &out
 		c.Hooks = []Hook{HookFunc(func(_ context.Context, e Event) error {
@@ -134,18 +135,18 @@ func TestRun(t *testing.T) {
 		})}
 		result, err := Run(t.Context(), dev, c)
 		require.NoError(t, err)
-		assert.Equal(t, KindDone, result.Reason)
+		assert.Equal(t, kindDone, result.Reason)
 		assert.Zero(t, result.Reason.ExitCode())
 		assert.EqualValues(t, 12, result.Step)
 		assert.Less(t, result.EvalLoss, 5.5)
 		assert.Equal(t, result.BestLoss, result.EvalLoss)
 		assert.Equal(t, filepath.Join(dir, checkpointsDir, checkpoint.DirName(12)), result.Checkpoint)
 
-		count := map[EventKind]int{}
+		count := map[eventKind]int{}
 		for _, e := range events {
 			count[e]++
 		}
-		assert.Equal(t, map[EventKind]int{
+		assert.Equal(t, map[eventKind]int{
 			Started: 1, StepBegin: 12, StepEnd: 12, Stepped: 12, Evaluating: 3, Evaluated: 3, Sampled: 2, Saved: 4, Ended: 1,
 		}, count)
 		for _, want := range []string{"adapter ", "parameters; memory planned", "validation loss", "step 12/12", "a sample:", "tokens/s"} {
@@ -177,7 +178,7 @@ func TestRun(t *testing.T) {
 }
 
 // stopAt ends the context at an event.
-func stopAt(kind EventKind, step int64) (ctx context.Context, hook Hook) {
+func stopAt(kind eventKind, step int64) (ctx context.Context, hook Hook) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return ctx, HookFunc(func(_ context.Context, e Event) error {
 		if e.Kind == kind && e.Step == step {
@@ -192,7 +193,7 @@ func TestStopInEveryPhase(t *testing.T) {
 	dev := gputest.Device(t)
 	want := undisturbed(t, dev)
 	for _, phase := range []struct {
-		kind EventKind
+		kind eventKind
 		step int64
 	}{{Started, 0}, {Stepped, 4}, {Stepped, 12}, {Evaluated, 4}, {Evaluated, 12}, {Sampled, 6}, {Sampled, 12}, {Saved, 6}, {Saved, 12}} {
 		dir := t.TempDir()
@@ -275,13 +276,13 @@ func TestDivergence(t *testing.T) {
 	c := tinyRun(t, dir)
 	c.Output, c.SaveEvery, c.Hooks = &out, Every(6), []Hook{poison(6)}
 	result, err := Run(t.Context(), dev, c)
-	require.ErrorIs(t, err, ErrDiverged)
+	require.ErrorIs(t, err, errDiverged)
 	var diverged *DivergedError
 	require.ErrorAs(t, err, &diverged)
 	assert.Equal(t, "params/h.0.mlp.c_proj.bias", diverged.Tensor)
 	assert.EqualValues(t, 9, diverged.Step, "the third bad step of 7, 8, 9")
 	assert.EqualValues(t, 3, diverged.Skipped)
-	assert.Equal(t, KindDiverged, result.Reason)
+	assert.Equal(t, kindDiverged, result.Reason)
 	assert.Equal(t, 4, result.Reason.ExitCode())
 	assert.Contains(t, out.String(), "step 7: loss NaN")
 	assert.EqualValues(t, 6, newestStep(t, dir))
@@ -335,10 +336,10 @@ func TestWhatIsNotFiniteIsNotSaved(t *testing.T) {
 	c.Hooks = []Hook{poison(7)} // a save is due at step 9, before patience ends
 	c.SaveAsync = false
 	result, err := Run(t.Context(), dev, c)
-	require.ErrorIs(t, err, ErrDiverged)
+	require.ErrorIs(t, err, errDiverged)
 	require.ErrorIs(t, err, checkpoint.ErrNonFinite)
 	assert.ErrorContains(t, err, `first not finite: tensor "params/h.0.mlp.c_proj.bias"`)
-	assert.Equal(t, KindDiverged, result.Reason)
+	assert.Equal(t, kindDiverged, result.Reason)
 	assert.EqualValues(t, 9, result.Step)
 	assert.EqualValues(t, 6, newestStep(t, dir))
 }
@@ -379,7 +380,7 @@ func TestCorruptCheckpointOfARun(t *testing.T) {
 	result, err = Run(t.Context(), dev, c)
 	require.ErrorIs(t, err, checkpoint.ErrCorrupt)
 	require.ErrorContains(t, err, "or start over with --fresh")
-	assert.Equal(t, KindCheckpoint, result.Reason)
+	assert.Equal(t, kindCheckpoint, result.Reason)
 	assert.Equal(t, 6, result.Reason.ExitCode())
 	c.Fresh, c.Launch = true, "launch"
 	_, err = Run(t.Context(), dev, c)
@@ -418,7 +419,7 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "as a row has other tokens than the program that began the run made of it: line 7: a reason; finish the run with that program, begin another one")
 	// Settings of one's own do not hide another model from the checkpoint.
 	other := tinyRun(t, dir)
-	other.Settings = []Setting{{Key: "note", Value: 1}}
+	other.Settings = []record.Setting{{Key: "note", Value: 1}}
 	writeSettings(t, dir, other.Settings)
 	other.State.Definition, err = model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 16, Vocab: 256, Context: 16})
 	require.NoError(t, err)
@@ -436,7 +437,7 @@ func TestFullDisk(t *testing.T) {
 	require.ErrorIs(t, err, checkpoint.Err)
 	require.ErrorContains(t, err, "bytes free")
 	assert.Contains(t, out.String(), "checkpoint problem at step ")
-	assert.Equal(t, KindCheckpoint, result.Reason)
+	assert.Equal(t, kindCheckpoint, result.Reason)
 	assert.Equal(t, 6, result.Reason.ExitCode())
 	assert.EqualValues(t, 3, newestStep(t, dir))
 	_, err = Run(t.Context(), dev, tinyRun(t, dir))
@@ -451,7 +452,7 @@ func TestNoRoomForTheFirstCheckpoint(t *testing.T) {
 	result, err := Run(t.Context(), gputest.Device(t), c)
 	var space *checkpoint.SpaceError
 	require.ErrorAs(t, err, &space)
-	assert.Equal(t, KindCheckpoint, result.Reason)
+	assert.Equal(t, kindCheckpoint, result.Reason)
 	assert.Zero(t, result.Step, "said before any work is done")
 	assert.ErrorContains(t, err, "train.keep 2, train.keep_best 1, and the one being written")
 }
@@ -465,7 +466,7 @@ func TestRoomForAllCheckpoints(t *testing.T) {
 	assert.Equal(t, 2, c.savesAfter(80))
 	assert.Equal(t, 1, c.savesAfter(99))
 	assert.Zero(t, c.savesAfter(100))
-	c.SaveEvery = Intervals{{Every: 40, Until: 80}, {Every: 90}}
+	c.SaveEvery = intervals{{Every: 40, Until: 80}, {Every: 90}}
 	assert.Equal(t, 4, c.savesAfter(0), "40, 80, 90 and 100")
 	assert.Equal(t, 2, c.savesAfter(80))
 	c.Validation = tinyRun(t, "").Validation
@@ -504,7 +505,7 @@ func TestOutOfMemoryBeforeTheFirstStep(t *testing.T) {
 	}
 	result, err := Run(t.Context(), dev, c)
 	require.ErrorIs(t, err, gpu.ErrOutOfMemory)
-	assert.Equal(t, KindMemory, result.Reason)
+	assert.Equal(t, kindMemory, result.Reason)
 	assert.Equal(t, 5, result.Reason.ExitCode())
 	assert.ErrorContains(t, err, "lower")
 	assert.NotContains(t, out.String(), "the run takes about")

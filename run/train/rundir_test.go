@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
+	"gputrain/run/record"
 	"gputrain/state/checkpoint"
 )
 
@@ -62,7 +63,7 @@ func TestFilesOfOthersAreLeftAlone(t *testing.T) {
 		samplesFile:                        "a text",
 		reportFile:                         "# My thesis\n",
 		lossPicture:                        "<?xml version=\"1.0\"?>\n<svg/>\n",
-		ProfileFile:                        "{}",
+		profileFile:                        "{}",
 		"run.given-00000000.yaml":          "train: {}\n",
 		TensorBoardDir + "/other.tfevents": "x",
 		TensorBoardDir + "/events.out.tfevents.1700000000.host.1": strings.Repeat("x", 100),
@@ -142,10 +143,10 @@ func TestProfileOfARun(t *testing.T) {
 		_, err := io.WriteString(w, `{"traceEvents":[]}`)
 		return err
 	}
-	path := filepath.Join(c.Dir, ProfileFile)
-	put(t, c.Dir, map[string]string{ProfileFile: "mine"})
+	path := filepath.Join(c.Dir, profileFile)
+	put(t, c.Dir, map[string]string{profileFile: "mine"})
 	_, err := Run(t.Context(), dev, c)
-	require.ErrorContains(t, err, ProfileFile)
+	require.ErrorContains(t, err, profileFile)
 	requireText(t, "mine", path)
 
 	require.NoError(t, os.Remove(path))
@@ -158,7 +159,7 @@ func TestProfileOfARun(t *testing.T) {
 	again.Hooks = []Hook{HookFunc(func(_ context.Context, e Event) error {
 		if e.Kind == Started {
 			require.NoError(t, os.Rename(c.Dir, c.Dir+" moved"))
-			put(t, c.Dir, map[string]string{ProfileFile: "mine"})
+			put(t, c.Dir, map[string]string{profileFile: "mine"})
 		}
 		return nil
 	})}
@@ -288,14 +289,14 @@ func TestRunDirectoryWithoutMarker(t *testing.T) {
 	put(t, c.Dir, map[string]string{markerFile: marker})
 
 	// Without the record of its settings, checkpoints may be of any run.
-	record := textsIn(t, c.Dir)[runFile]
+	lost := textsIn(t, c.Dir)[runFile]
 	require.NoError(t, os.Remove(filepath.Join(c.Dir, runFile)))
 	_, err = Run(t.Context(), dev, c)
 	require.ErrorAs(t, err, &refused)
 	assert.ErrorContains(t, err, "gputrain config record RUN.yaml > "+filepath.Join(c.Dir, runFile))
 	var anew strings.Builder
-	require.NoError(t, WriteSettings(&anew, c.withDefaults().Settings))
-	assert.Contains(t, record, anew.String())
+	require.NoError(t, record.Write(&anew, c.withDefaults().Settings))
+	assert.Contains(t, lost, anew.String())
 	put(t, c.Dir, map[string]string{runFile: anew.String()})
 	result, err := Run(t.Context(), dev, c)
 	require.NoError(t, err)

@@ -56,8 +56,8 @@ type measured struct {
 // measuring is what a measurement of this process would hold for.
 func (t *trainer) measuring() measured {
 	m := measured{Program: Program(), SampleTokens: t.config.Sample.Tokens}
-	for _, s := range t.reporter.planned.Stages {
-		m.Memory = append(m.Memory, s.Bytes)
+	for _, stage := range t.reporter.takes.Memory {
+		m.Memory = append(m.Memory, stage.Total())
 	}
 	return m
 }

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -11,11 +12,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/run/record"
 	"gputrain/run/runfile"
 )
 
-func sampleSettings() []Setting {
-	return []Setting{
+func sampleSettings() []record.Setting {
+	return []record.Setting{
 		{Key: "model.kind", Value: "gpt2", Origin: "default"},
 		{Key: "model.layers", Value: 4, Origin: "run.yaml:3"},
 		{Key: "data.text", Value: []string{"a # b.txt", `c"d\`}, Origin: "--set"},
@@ -27,11 +29,16 @@ func sampleSettings() []Setting {
 	}
 }
 
-func writeSettings(t *testing.T, dir string, s []Setting) {
+func writeSettings(t *testing.T, dir string, s []record.Setting) {
 	t.Helper()
-	text, err := settingsText(s)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, runFile), text, 0o666))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, runFile), textOf(t, s), 0o666))
+}
+
+func textOf(t *testing.T, s []record.Setting) []byte {
+	t.Helper()
+	var text bytes.Buffer
+	require.NoError(t, record.Write(&text, s))
+	return text.Bytes()
 }
 
 func TestSettingsRoundTrip(t *testing.T) {
@@ -42,32 +49,34 @@ func TestSettingsRoundTrip(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(dir, runFile))
 	require.NoError(t, err)
 	assert.Regexp(t, `(?m)^  layers: 4 +# run.yaml:3$`, string(text))
-	flat, err := flatten(text)
+	record, err := record.Read(text)
 	require.NoError(t, err)
-	assert.Equal(t, `["a # b.txt","c\"d\\"]`, flat["data.text"])
-	assert.Equal(t, "50", flat["optimizer.schedule.warmup_steps"])
+	assert.Equal(t, `["a # b.txt","c\"d\\"]`, record.Values["data.text"])
+	assert.Equal(t, "50", record.Values["optimizer.schedule.warmup_steps"])
 }
 
 func TestChangedSettingsAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, key string
-		edit      func([]Setting) []Setting
+		edit      func([]record.Setting) []record.Setting
 	}{
-		{"value", "model.layers", func(s []Setting) []Setting { s[1].Value = 5; return s }},
-		{"small number", "optimizer.learning_rate", func(s []Setting) []Setting { s[3].Value = 1.0000001e-7; return s }},
-		{"list", "data.text", func(s []Setting) []Setting { s[2].Value = []string{"a # b.txt"}; return s }},
-		{"null", "optimizer.numerics", func(s []Setting) []Setting { s[6].Value = "eformer"; return s }},
-		{"new key", "optimizer.clip", func(s []Setting) []Setting { return append(s[:7:7], Setting{Key: "optimizer.clip", Value: 1}) }},
-		{"new key at its default", "", func(s []Setting) []Setting {
-			return slices.Insert(s, 7, Setting{Key: "optimizer.clip", Value: 1, Origin: "default"})
+		{"value", "model.layers", func(s []record.Setting) []record.Setting { s[1].Value = 5; return s }},
+		{"small number", "optimizer.learning_rate", func(s []record.Setting) []record.Setting { s[3].Value = 1.0000001e-7; return s }},
+		{"list", "data.text", func(s []record.Setting) []record.Setting { s[2].Value = []string{"a # b.txt"}; return s }},
+		{"null", "optimizer.numerics", func(s []record.Setting) []record.Setting { s[6].Value = "eformer"; return s }},
+		{"new key", "optimizer.clip", func(s []record.Setting) []record.Setting {
+			return append(s[:7:7], record.Setting{Key: "optimizer.clip", Value: 1})
 		}},
-		{"known key at its default", "model.layers", func(s []Setting) []Setting {
-			s[1] = Setting{Key: "model.layers", Value: 6, Origin: "default"}
+		{"new key at its default", "", func(s []record.Setting) []record.Setting {
+			return slices.Insert(s, 7, record.Setting{Key: "optimizer.clip", Value: 1, Origin: "default"})
+		}},
+		{"known key at its default", "model.layers", func(s []record.Setting) []record.Setting {
+			s[1] = record.Setting{Key: "model.layers", Value: 6, Origin: "default"}
 			return s
 		}},
-		{"key gone", "model.kind", func(s []Setting) []Setting { return s[1:] }},
-		{"free", "", func(s []Setting) []Setting { s[7].Value = 7; return s }},
-		{"other origin", "", func(s []Setting) []Setting { s[0].Origin = "--set"; return s }},
+		{"key gone", "model.kind", func(s []record.Setting) []record.Setting { return s[1:] }},
+		{"free", "", func(s []record.Setting) []record.Setting { s[7].Value = 7; return s }},
+		{"other origin", "", func(s []record.Setting) []record.Setting { s[0].Origin = "--set"; return s }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -93,13 +102,6 @@ func TestEmptyRecord(t *testing.T) {
 	assert.ErrorContains(t, err, "found checkpoints without a whole run.yaml")
 }
 
-func TestSettingsInPieces(t *testing.T) {
-	_, err := settingsText([]Setting{{Key: "a.x"}, {Key: "b"}, {Key: "a.y"}})
-	assert.ErrorContains(t, err, `section "a" is not in one piece`)
-	_, err = settingsText([]Setting{{Key: "a.x"}, {Key: "a.x"}})
-	assert.ErrorContains(t, err, "given twice")
-}
-
 // A run.yaml that somebody has damaged is told in one line.
 func TestDamagedSettings(t *testing.T) {
 	dir := t.TempDir()
@@ -117,16 +119,14 @@ func TestSettingOfADirectory(t *testing.T) {
 	require.NoError(t, os.MkdirAll("model", 0o777))
 	require.NoError(t, os.MkdirAll("other", 0o777))
 	require.NoError(t, os.Symlink("model", "link"))
-	at := func(path string) []Setting {
-		return []Setting{{Key: "model.from", Value: path, Origin: "--set", Dir: true}}
+	at := func(path string) []record.Setting {
+		return []record.Setting{{Key: "model.from", Value: path, Origin: "--set", Dir: true}}
 	}
 	compare := func(was, is string) error {
-		text, err := settingsText(at(was))
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(root, runFile), text, 0o666))
+		require.NoError(t, os.WriteFile(filepath.Join(root, runFile), textOf(t, at(was)), 0o666))
 		_, moved, err := compareSettings(root, at(is), false)
 		if len(moved) > 0 {
-			assert.Equal(t, []change{{"model.from", fmt.Sprintf("%q", was), fmt.Sprintf("%q", is)}}, moved)
+			assert.Equal(t, []record.Change{{Key: "model.from", Was: fmt.Sprintf("%q", was), Is: fmt.Sprintf("%q", is)}}, moved)
 			return errMoved
 		}
 		return err
@@ -149,7 +149,7 @@ func TestSettingOfADirectory(t *testing.T) {
 
 // A program that gives no settings has those of its configuration; what may change of them is what the tags of the run file say.
 func TestSettingsOfAConfiguration(t *testing.T) {
-	found := map[string]Setting{}
+	found := map[string]record.Setting{}
 	for _, s := range tinyRun(t, t.TempDir()).withDefaults().Settings {
 		found[s.Key] = s
 		if r := runfile.ResumeOf(s.Key); s.Key != "optimizer.options.schedule" {
@@ -165,7 +165,7 @@ func TestSettingsOfAConfiguration(t *testing.T) {
 }
 
 // compareSettings compares the record of a directory with settings.
-func compareSettings(dir string, settings []Setting, reschedule bool) (changes, moved []change, err error) {
+func compareSettings(dir string, settings []record.Setting, reschedule bool) (changes, moved []record.Change, err error) {
 	e, err := readEarlier(dir)
 	if err != nil {
 		return nil, nil, err

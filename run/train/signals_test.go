@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/internal/system"
 	"gputrain/run/data"
 	"gputrain/state"
@@ -114,7 +114,7 @@ func TestSignalInEveryPhase(t *testing.T) {
 	}
 }
 
-func signalAt(kind EventKind, step int64, signal func(context.Context)) []Hook {
+func signalAt(kind eventKind, step int64, signal func(context.Context)) []Hook {
 	return []Hook{on(kind, step, func(ctx context.Context, _ Event) error { signal(ctx); return nil })}
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // jolt is shock for a state of any number of stages: it multiplies a parameter for the length of a step.

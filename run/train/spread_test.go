@@ -13,9 +13,9 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/ranks/transport"
+	"gputrain/internal/gputest"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/ranks/transport"
 	"gputrain/run/data"
 	"gputrain/state"
 )

@@ -16,10 +16,11 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
+	"gputrain/run/fit"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
@@ -34,15 +35,11 @@ func (s stagedState) StageUse() (state.StageUse, bool) {
 	return state.StageUse{Busy: []float64{n, 2 * n}, Bubble: 1 - 1.5*n, Transfer: n / 2}, s.Step() > 0
 }
 
-func (s stagedTarget) Plan(ctx context.Context, c state.Config) (Planned, error) {
-	plan, err := s.oneDevice.Plan(ctx, c)
-	if err != nil {
-		return plan, err
-	}
-	first, second := plan.Stages[0], plan.Stages[0]
-	first.Holds, second.Holds = "wte to h.0", "ln_f"
-	plan.Stages = []StagePlan{first, second}
-	return plan, nil
+func (s stagedTarget) Plan(ctx context.Context, choices []state.Job, visit func(fit.Takes) (bool, error)) error {
+	return s.oneDevice.Plan(ctx, choices, func(t fit.Takes) (bool, error) {
+		t.Memory, t.Holds = append(t.Memory, t.Memory[0]), []string{"wte to h.0", "ln_f"}
+		return visit(t)
+	})
 }
 
 func (s stagedTarget) Create(ctx context.Context, c state.Config, params []buffers.Host) (State, error) {
@@ -132,9 +129,8 @@ func TestRunOnStages(t *testing.T) {
 	report, err := os.ReadFile(filepath.Join(dir, reportFile))
 	require.NoError(t, err)
 	assert.Contains(t, string(report), "| stage 1 | ln_f: ")
-	planned, err := stagedTarget{oneDevice{device: dev}}.Plan(t.Context(), c.withDefaults().withRows(t.Context()).State)
-	require.NoError(t, err)
-	assert.Contains(t, string(report), fmt.Sprintf("| device: %s | %s | ", dev.Adapter(), gpu.SizeText(planned.bytes())), "two stages on one device")
+	planned := takesOf(t, stagedTarget{oneDevice{device: dev}}, c.withDefaults().withRows(t.Context()).State)
+	assert.Contains(t, string(report), fmt.Sprintf("| device: %s | %s | ", dev.Adapter(), gpu.SizeText(planned.Bytes())), "two stages on one device")
 	assert.Contains(t, string(report), "| stages | busy ")
 }
 
@@ -170,7 +166,7 @@ func TestTargetThatRefuses(t *testing.T) {
 	dir := t.TempDir()
 	result, err := RunOn(t.Context(), refusingTarget{stagedTarget{oneDevice{device: gputest.Device(t)}}}, tinyRun(t, dir))
 	require.ErrorIs(t, err, gpu.ErrOutOfMemory)
-	assert.Equal(t, KindMemory, result.Reason)
+	assert.Equal(t, kindMemory, result.Reason)
 	assert.NoFileExists(t, filepath.Join(dir, metricsFile))
 }
 

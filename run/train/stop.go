@@ -17,7 +17,7 @@ import (
 // Sentinels that the errors of Run match.
 var (
 	ErrStopped  = errors.New("train: stopped")
-	ErrDiverged = errors.New("train: diverged")
+	errDiverged = errors.New("train: diverged")
 	ErrUsage    = errors.New("train: wrong usage") // a mistake of whoever has written the command, the run file or the program
 )
 
@@ -46,7 +46,7 @@ func (e *DivergedError) Error() string {
 }
 
 // Unwrap is ErrDiverged.
-func (e *DivergedError) Unwrap() error { return ErrDiverged }
+func (e *DivergedError) Unwrap() error { return errDiverged }
 
 // TimeLimitError says that a run has had its time.
 type TimeLimitError struct{ Limit time.Duration }

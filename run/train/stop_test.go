@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
@@ -23,7 +23,7 @@ func TestTimeLimit(t *testing.T) {
 	c.TimeLimit = "0.000000001s" // has passed before a kernel is compiled
 	result, err := Run(t.Context(), dev, c)
 	require.ErrorIs(t, err, ErrStopped)
-	assert.Equal(t, KindTimeLimit, result.Reason)
+	assert.Equal(t, kindTimeLimit, result.Reason)
 	assert.Zero(t, result.Step)
 
 	c.TimeLimit = "0.3s" // of which much passes between two steps
@@ -36,7 +36,7 @@ func TestTimeLimit(t *testing.T) {
 	require.ErrorAs(t, err, &limit)
 	require.ErrorIs(t, err, ErrStopped)
 	assert.ErrorContains(t, err, "train: stopped: time limit of 300ms")
-	assert.Equal(t, KindTimeLimit, result.Reason)
+	assert.Equal(t, kindTimeLimit, result.Reason)
 	assert.Equal(t, 3, result.Reason.ExitCode())
 	assert.Equal(t, result.Step, newestStep(t, c.Dir))
 	c.TimeLimit, c.Hooks = "", nil
@@ -57,20 +57,20 @@ func TestKinds(t *testing.T) {
 		want Kind
 		code int
 	}{
-		{t.Context(), nil, KindDone, 0},
-		{t.Context(), errors.New("a mistake"), KindFailed, 1},
-		{over, errors.New("a mistake"), KindFailed, 1},
-		{late, errors.New("a mistake"), KindFailed, 1},
-		{t.Context(), context.Canceled, KindFailed, 1},
+		{t.Context(), nil, kindDone, 0},
+		{t.Context(), errors.New("a mistake"), kindFailed, 1},
+		{over, errors.New("a mistake"), kindFailed, 1},
+		{late, errors.New("a mistake"), kindFailed, 1},
+		{t.Context(), context.Canceled, kindFailed, 1},
 		{over, fmt.Errorf("evaluate: %w", context.Canceled), KindStopped, 3},
 		{over, context.Cause(over), KindStopped, 3},
-		{over, context.DeadlineExceeded, KindFailed, 1},
-		{late, fmt.Errorf("evaluate: %w", context.DeadlineExceeded), KindTimeLimit, 3},
-		{late, context.Cause(late), KindTimeLimit, 3},
-		{over, &DivergedError{}, KindDiverged, 4},
-		{over, &state.MemoryError{}, KindMemory, 5},
-		{over, &gpu.LimitError{}, KindMemory, 5},
-		{over, &checkpoint.SaveError{Err: errors.New("full")}, KindCheckpoint, 6},
+		{over, context.DeadlineExceeded, kindFailed, 1},
+		{late, fmt.Errorf("evaluate: %w", context.DeadlineExceeded), kindTimeLimit, 3},
+		{late, context.Cause(late), kindTimeLimit, 3},
+		{over, &DivergedError{}, kindDiverged, 4},
+		{over, &state.MemoryError{}, kindMemory, 5},
+		{over, &gpu.LimitError{}, kindMemory, 5},
+		{over, &checkpoint.SaveError{Err: errors.New("full")}, kindCheckpoint, 6},
 		{over, fmt.Errorf("step 3: %w", gpu.ErrDeviceLost), KindDeviceLost, 1},
 	} {
 		err := c.err
@@ -98,5 +98,5 @@ func TestWhatMayGoOn(t *testing.T) {
 // What a kind is called stands in reports and in sessions.jsonl.
 func TestKindsAreCalled(t *testing.T) {
 	assert.Equal(t, "[done error stopped time limit diverged out of memory checkpoint problem error error error device lost error]",
-		fmt.Sprint([]Kind{KindDone, KindUsage, KindStopped, KindTimeLimit, KindDiverged, KindMemory, KindCheckpoint, KindNoAdapter, KindBug, KindRankLost, KindDeviceLost, KindFailed}))
+		fmt.Sprint([]Kind{kindDone, KindUsage, KindStopped, kindTimeLimit, kindDiverged, kindMemory, kindCheckpoint, kindNoAdapter, KindBug, KindRankLost, KindDeviceLost, kindFailed}))
 }

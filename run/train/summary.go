@@ -15,6 +15,7 @@ import (
 	"gputrain/internal/stranger"
 	"gputrain/internal/terminal"
 	"gputrain/model"
+	"gputrain/run/record"
 	"gputrain/run/runfile"
 	"gputrain/state/checkpoint"
 )
@@ -53,23 +54,28 @@ func ReadSummaryAt(dir string, step int64) (*Summary, error) { return summary(di
 
 // summary reads up to a step; -1: all there is.
 func summary(dir string, step int64) (*Summary, error) {
-	record, err := stranger.Read(filepath.Join(dir, runFile))
+	text, err := stranger.Read(filepath.Join(dir, runFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return nil, &DirError{dir, fmt.Errorf("found no %s, wanted the directory of a run, which has one: %w", runFile, fs.ErrNotExist)}
 	case err != nil:
 		return nil, &DirError{dir, err}
-	case !isRecord(record):
+	case !record.Is(text):
 		return nil, &DirError{dir, fmt.Errorf("found a %s that gputrain has not written, wanted the directory of a run", runFile)}
 	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	s := &Summary{Run: filepath.Base(abs), Evaluations: []EvalMetrics{}, Samples: []Sample{}, report: report{settings: record}}
-	if s.Settings, err = runfile.ReadRecord(record); err != nil {
+	s := &Summary{Run: filepath.Base(abs), Evaluations: []EvalMetrics{}, Samples: []Sample{}, report: report{settings: text}}
+	if s.Settings, err = runfile.ReadRecord(text); err != nil {
 		return nil, &DirError{dir, fmt.Errorf("%s: %w", runFile, err)}
 	}
+	begun, err := record.Read(text)
+	if err != nil {
+		return nil, &DirError{dir, fmt.Errorf("%s: %w", runFile, err)}
+	}
+	s.Origin = begun.Origin
 	most := step
 	if step < 0 {
 		most = math.MaxInt64
@@ -78,9 +84,6 @@ func summary(dir string, step int64) (*Summary, error) {
 		return nil, fmt.Errorf("train: report: %w", err)
 	}
 	s.addLogs()
-	if m := originLine.FindSubmatch(record); m != nil {
-		s.Origin = string(m[1])
-	}
 	newest, err := s.readSessions(dir, most)
 	if err == nil {
 		err = s.readCheckpoint(dir, step)
@@ -88,7 +91,7 @@ func summary(dir string, step int64) (*Summary, error) {
 	if err != nil {
 		return nil, fmt.Errorf("train: report: %w", err)
 	}
-	s.addFacts(record, newest)
+	s.addFacts(begun.Decisions, newest)
 	return s, nil
 }
 
@@ -162,7 +165,7 @@ func (s *Summary) readCheckpoint(dir string, step int64) error {
 }
 
 // addFacts makes the report's table of what was found.
-func (s *Summary) addFacts(record []byte, newest session) {
+func (s *Summary) addFacts(decided []record.Decision, newest session) {
 	if len(newest.Facts) > 0 {
 		s.Facts = slices.Clone(newest.Facts)
 	} else {
@@ -180,8 +183,8 @@ func (s *Summary) addFacts(record []byte, newest session) {
 	if s.Processes > 1 {
 		s.Facts.add("processes", "%d, the newest from step %s", s.Processes, grouped(newest.Step))
 	}
-	for _, m := range decisionLine.FindAllSubmatch(record, -1) {
-		s.Facts.add("schedule", "%s", m[1])
+	for _, d := range decided {
+		s.Facts.add("schedule", "%s", d.Text)
 	}
 	if s.Checkpoint != "" {
 		s.Facts.add("checkpoint", "%s", s.Checkpoint)
@@ -198,5 +201,5 @@ func IsReport(text []byte) bool {
 		Run, Title *string
 		Settings   []runfile.Recorded
 	}
-	return bytes.Contains(text, []byte(recordHead)) || json.Unmarshal(text, &s) == nil && s.Run != nil && s.Title != nil && len(s.Settings) > 0
+	return record.In(text) || json.Unmarshal(text, &s) == nil && s.Run != nil && s.Title != nil && len(s.Settings) > 0
 }

@@ -11,11 +11,12 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
+	"gputrain/internal/ranks/mesh"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/ranks/mesh"
 	"gputrain/run/data"
+	"gputrain/run/fit"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
@@ -48,9 +49,9 @@ type State interface {
 
 // Target is what a run trains on: one device (Run makes it), or several. It belongs to the caller, and outlives the states it makes.
 type Target interface {
-	// Plan tells what a state would take, before anything is taken. An error is one of the configuration; what does not fit is for Create and Load to
-	// refuse.
-	Plan(ctx context.Context, c state.Config) (Planned, error)
+	// Plan tells what a state would take with each of some choices of what is computed again, in their order, until visit has seen enough; nothing is
+	// taken. An error is one of the configuration; what does not fit is for Create and Load to refuse.
+	Plan(ctx context.Context, choices []state.Job, visit func(t fit.Takes) (more bool, err error)) error
 	// Adapter names the adapters as state.AdapterName does: checkpoints of another name were computed with other bits.
 	Adapter() string
 	// Create makes the state of step 0; params nil draws the parameters from the configuration's seed.
@@ -63,30 +64,6 @@ type Target interface {
 	Devices() []*gpu.Device
 }
 
-// Planned is what a state would take.
-type Planned struct {
-	Stages   []StagePlan // one where the model is not cut
-	Fits     bool        // there is room for it
-	Host     state.HostPlan
-	Commands int // that a step gives to a device; 0: nobody has counted
-}
-
-// bytes is what the stages take together.
-func (p Planned) bytes() (sum uint64) {
-	for _, s := range p.Stages {
-		sum += s.Bytes
-	}
-	return sum
-}
-
-// StagePlan says in words and figures what a stage is to take.
-type StagePlan struct {
-	Adapter string // with its driver
-	Holds   string // of the model, "wte to h.3"; "" for all of it
-	Bytes   uint64 // of device memory
-	Memory  string // these in their parts, "params 1.0 MiB, gradients 1.0 MiB, ..."
-}
-
 var errNoDevice = errors.New("train: device: found none, wanted one of gpu.Open")
 
 // oneDevice is the target of Run.
@@ -95,31 +72,16 @@ type oneDevice struct {
 	taken  uint64 // bytes of what the run begins with
 }
 
-func (o oneDevice) Plan(ctx context.Context, c state.Config) (p Planned, err error) {
+func (o oneDevice) Plan(ctx context.Context, choices []state.Job, visit func(t fit.Takes) (more bool, err error)) error {
 	if o.device == nil {
-		return p, errNoDevice
+		return errNoDevice
 	}
-	job, err := state.NewJob(c)
-	if err != nil {
-		return p, err
-	}
-	dry, err := state.Dry(ctx, job, gpu.Dry(o.device.Limits()))
-	if err != nil {
-		return p, err
-	}
-	defer dry.Release()
-	memory := dry.Memory()
-	copied, err := dry.CopyBytes()
-	a := o.device.Adapter()
-	return Planned{
-		Stages: []StagePlan{{Adapter: a.String() + ", driver " + a.Driver, Bytes: memory[0].Total(), Memory: memory[0].String()}},
-		Fits:   state.FitsMemory(o.Devices(), memory, o.taken), Host: state.PlanHost(o.Devices(), memory, copied), Commands: commandsOf(dry.Submits()[0]),
-	}, err
+	return fit.On{Devices: o.Devices(), Taken: o.taken}.Choices(ctx, choices, visit)
 }
 
-// commandsOf is how many commands the submits of a step have.
-func commandsOf(submits []gpu.Planned) (n int) {
-	for _, s := range submits {
+// commandsOf is how many commands a step gives to a device; 0: nobody has counted.
+func commandsOf(submits [][]gpu.Planned) (n int) {
+	for _, s := range slices.Concat(submits...) {
 		n += s.Times * s.Dispatches
 	}
 	return n
@@ -188,19 +150,26 @@ func (p pipelined) with(c state.Config) pipeline.Config {
 	return p.config
 }
 
-// Plan tells what the stages are to take, in their order.
-func (p pipelined) Plan(ctx context.Context, c state.Config) (out Planned, err error) {
-	memory, host, fits, err := pipeline.Plan(ctx, p.with(c), p.devices)
-	out.Fits, out.Host = fits, host
-	for i, m := range memory {
-		a := p.devices[i].Adapter()
-		out.Stages = append(out.Stages, StagePlan{Adapter: where(c.Mesh, i) + a.String() + ", driver " + a.Driver, Holds: p.holds(c, i), Bytes: m.Total(), Memory: m.String()})
+// Plan agrees with the other ranks on what fits.
+func (p pipelined) Plan(ctx context.Context, choices []state.Job, visit func(t fit.Takes) (more bool, err error)) error {
+	for _, j := range choices {
+		t := fit.Takes{Job: j}
+		var err error
+		if t.Memory, t.Host, t.Fits, err = pipeline.Plan(ctx, p.with(j.Config), p.devices); err != nil {
+			return err
+		}
+		for stage := range t.Memory {
+			t.Holds = append(t.Holds, p.holds(j.Config, stage))
+		}
+		if more, err := visit(t); err != nil || !more {
+			return err
+		}
 	}
-	return out, err
+	return nil
 }
 
-// where names the ranks that have a stage, one of each replica but of no more than namedReplicas; "" where they all are in one process.
-func where(m *mesh.Mesh, stage int) string {
+// rankNames names the ranks that have a stage, one of each replica but of no more than namedReplicas; "" where they all are in one process.
+func rankNames(m *mesh.Mesh, stage int) string {
 	if !m.Spread() {
 		return ""
 	}

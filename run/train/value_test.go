@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/run/data"
@@ -157,9 +157,7 @@ func TestRunFromAValueThatFails(t *testing.T) {
 // What a run begins with is there already: it does not count against the plan.
 func TestPlanOfARunFromAValue(t *testing.T) {
 	c := onBatches(t, 0).withDefaults()
-	planned, err := oneDevice{device: gputest.Device(t)}.Plan(t.Context(), c.State)
-	require.NoError(t, err)
-	dev := gputest.Device(t, gputest.WithMemoryLimit(planned.bytes()+1<<10))
+	dev := gputest.Device(t, gputest.WithMemoryLimit(takesOf(t, oneDevice{device: gputest.Device(t)}, c.State).Bytes()+1<<10))
 	s, err := state.Create(t.Context(), dev, c.State)
 	require.NoError(t, err)
 	v, err := s.Value(t.Context())
@@ -167,9 +165,7 @@ func TestPlanOfARunFromAValue(t *testing.T) {
 	defer func() { v.Release() }()
 	for value, want := range map[*state.Value]bool{&v: true, nil: false} {
 		c.Value = value
-		planned, err := oneDevice{dev, c.taken()}.Plan(t.Context(), c.State)
-		require.NoError(t, err)
-		assert.Equal(t, want, planned.Fits)
+		assert.Equal(t, want, takesOf(t, oneDevice{dev, c.taken()}, c.State).Fits)
 	}
 }
 

@@ -143,12 +143,12 @@ func isCheckpointFile(name string) bool {
 	return isSafetensors(name) && (strings.HasPrefix(name, "model") || name == adapterWeightsFile)
 }
 
-// CheckSpace tells whether so many checkpoints of these sources below dir, which is there, would fit the disk: a *SaveError with a *SpaceError where they
-// would not. It returns the bytes of one, and those that are free.
-func CheckSpace(fsys FileSystem, dir string, sources []Source, count int) (each, free uint64, err error) {
+// CheckSpace tells whether so many checkpoints of these sources would fit the disk of the directory, which is there: a *SaveError with a *SpaceError where
+// they would not. It returns the bytes of one, and those that are free.
+func (s Store) CheckSpace(sources []Source, count int) (each, free uint64, err error) {
 	each = bytesOf(sources)
-	if free, err = enough(fsys, dir, uint64(count)*each); err != nil {
-		err = &SaveError{dir, err}
+	if free, err = enough(s.FS, s.Dir, uint64(count)*each); err != nil {
+		err = &SaveError{s.Dir, err}
 	}
 	return each, free, err
 }
@@ -183,7 +183,11 @@ func writeAll(fsys FileSystem, dir string, step int64, sources []Source) error {
 		}
 		m.Files[s.Name] = f
 	}
-	if _, err := writeFile(fsys, filepath.Join(dir, manifestName), writeJSON(m)); err != nil {
+	text, err := indented(m)
+	if err == nil {
+		_, err = writeFile(fsys, filepath.Join(dir, manifestName), TextFile(manifestName, text).Write)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", manifestName, err)
 	}
 	return fsys.SyncDir(dir)
@@ -228,18 +232,6 @@ func writeFile(fsys FileSystem, path string, write func(io.Writer) error) (manif
 		return manifestFile{}, err
 	}
 	return sums.file()
-}
-
-// writeJSON writes v as indented gives it.
-func writeJSON(v any) func(io.Writer) error {
-	return func(w io.Writer) error {
-		text, err := indented(v)
-		if err != nil {
-			return err
-		}
-		_, err = w.Write(text)
-		return err
-	}
 }
 
 // indented is v in JSON, indented, with a line feed at its end.

@@ -28,6 +28,7 @@ func tensorFile(step int64) []byte {
 
 // sources are three files in pieces, so that there are several writes to be stopped in.
 func sources(step int64) []Source {
+	record, _ := Record{Step: step}.Source()
 	return []Source{
 		{Name: "model.safetensors", Bytes: 300, Write: func(w io.Writer) error {
 			for _, b := range tensorFile(step) {
@@ -41,7 +42,7 @@ func sources(step int64) []Source {
 			_, err := w.Write(bytes.Repeat([]byte{byte(step)}, 3<<20))
 			return err
 		}},
-		{Name: "state.json", Bytes: 500, Write: writeJSON(Record{Format: recordFormat, Step: step})},
+		record,
 	}
 }
 
@@ -53,7 +54,7 @@ func mustCommit(t *testing.T, root string, steps ...int64) Store {
 	return Store{FS: OS, Dir: root}
 }
 
-func requireContent(t *testing.T, found Found) {
+func requireContent(t *testing.T, found discovery) {
 	t.Helper()
 	got, err := os.ReadFile(filepath.Join(found.Path, "model.safetensors"))
 	require.NoError(t, err)

@@ -19,21 +19,21 @@ type Store struct {
 	Dir string
 }
 
-// Found is the outcome of a search.
-type Found struct {
+// discovery is the outcome of a search.
+type discovery struct {
 	Path     string      // the newest whole checkpoint; "" when there has never been any
 	Step     int64       // its step
-	Rejected []Rejection // newer ones that are not whole: whoever continues from Path must say so
+	Rejected []rejection // newer ones that are not whole: whoever continues from Path must say so
 }
 
-// Rejection is a checkpoint that was passed over, and why.
-type Rejection struct {
+// rejection is a checkpoint that was passed over, and why.
+type rejection struct {
 	Path string
 	Err  error
 }
 
 // String is the decision in one line.
-func (r Rejection) String() string { return fmt.Sprintf("passed over %s: %v", r.Path, r.Err) }
+func (r rejection) String() string { return fmt.Sprintf("passed over %s: %v", r.Path, r.Err) }
 
 // entry is a directory that may be a checkpoint.
 type entry struct {
@@ -96,7 +96,7 @@ func (s Store) Steps() ([]int64, error) {
 // Newest finds the checkpoint of the highest step whose files and tensors all agree with its manifest. Newer ones that do not are
 // listed in Rejected. When there are checkpoints and none is whole the error wraps ErrCorrupt (or ErrVersion): nothing is
 // started afresh behind the user's back.
-func (s Store) Newest() (Found, error) {
+func (s Store) Newest() (discovery, error) {
 	found, release, err := s.Hold()
 	if err != nil {
 		return found, err

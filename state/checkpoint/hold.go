@@ -27,10 +27,10 @@ func Hold(fsys FileSystem, dir string) (release func() error, err error) {
 }
 
 // Hold is Newest, and holds what it has found until release is called.
-func (s Store) Hold() (found Found, release func() error, err error) {
+func (s Store) Hold() (found discovery, release func() error, err error) {
 	all, err := s.entries()
 	if err != nil {
-		return Found{}, nil, err
+		return discovery{}, nil, err
 	}
 	for _, e := range all {
 		release, err := Hold(s.FS, e.path)
@@ -41,7 +41,7 @@ func (s Store) Hold() (found Found, release func() error, err error) {
 			}
 			err = errors.Join(err, release())
 		}
-		found.Rejected = append(found.Rejected, Rejection{Path: e.path, Err: err})
+		found.Rejected = append(found.Rejected, rejection{Path: e.path, Err: err})
 	}
 	if len(found.Rejected) > 0 {
 		return found, nil, fmt.Errorf("checkpoint: discover %q: none of %d checkpoints is whole: %w", s.Dir, len(all), found.Rejected[0].Err)

@@ -15,8 +15,9 @@ import (
 // commitRun commits a checkpoint whose record has that run.
 func commitRun(t *testing.T, root string, step int64, run Run) {
 	t.Helper()
-	files := []Source{{"state.json", 0, writeJSON(Record{Format: recordFormat, Step: step, Run: run})}}
-	require.NoError(t, Commit(OS, filepath.Join(root, DirName(step)), step, files))
+	record, err := Record{Step: step, Run: run}.Source()
+	require.NoError(t, err)
+	require.NoError(t, Commit(OS, filepath.Join(root, DirName(step)), step, []Source{record}))
 }
 
 func names(t *testing.T, root string) []string {

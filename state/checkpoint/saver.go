@@ -16,15 +16,15 @@ type HostCopy struct {
 	Release func() // gives the memory back; nil: the sources take none
 }
 
-// Saver writes checkpoints while training goes on, one at a time. It is used from one goroutine. Every outcome is given out once, by Wait, Done
-// or Close: an error of a save is never lost.
+// Saver writes checkpoints while training goes on, one at a time. It is used from one goroutine. Every outcome is given out once, by Wait or
+// Done: an error of a save is never lost.
 type Saver struct {
 	store Store
-	under chan Saving // the save under way; nil where there is none
+	under chan saving // the save under way; nil where there is none
 }
 
-// Saving is the outcome of a save.
-type Saving struct {
+// saving is the outcome of a save.
+type saving struct {
 	Path    string // of the checkpoint
 	Step    int64
 	Removed []string // by the rotation that followed
@@ -59,14 +59,14 @@ func (s *Saver) begin(c HostCopy) error {
 	if s.under != nil {
 		return fmt.Errorf("checkpoint: saver: step %d: the save before is under way, or its outcome not taken", c.Step)
 	}
-	s.under = make(chan Saving, 1) // its own, with room: the writer ends also where nobody takes the outcome
+	s.under = make(chan saving, 1) // its own, with room: the writer ends also where nobody takes the outcome
 	return nil
 }
 
 // saving writes a checkpoint.
-func (s *Saver) saving(c HostCopy, keep Keep, before func() error) Saving {
+func (s *Saver) saving(c HostCopy, keep Keep, before func() error) saving {
 	begin := time.Now()
-	out := Saving{Path: filepath.Join(s.store.Dir, DirName(c.Step)), Step: c.Step}
+	out := saving{Path: filepath.Join(s.store.Dir, DirName(c.Step)), Step: c.Step}
 	out.Err = caught.Do(func() (err error) {
 		if c.Release != nil {
 			defer c.Release()
@@ -91,9 +91,9 @@ func (s *Saver) write(c HostCopy, path string, keep Keep, before func() error) (
 }
 
 // Wait waits for the save under way; false: there is none.
-func (s *Saver) Wait() (Saving, bool) {
+func (s *Saver) Wait() (saving, bool) {
 	if s.under == nil {
-		return Saving{}, false
+		return saving{}, false
 	}
 	out := <-s.under
 	s.under = nil
@@ -101,18 +101,12 @@ func (s *Saver) Wait() (Saving, bool) {
 }
 
 // Done is Wait that does not wait; false also where the save is not done.
-func (s *Saver) Done() (Saving, bool) {
+func (s *Saver) Done() (saving, bool) {
 	select {
 	case out := <-s.under: // never, where there is none
 		s.under = nil
 		return out, true
 	default:
-		return Saving{}, false
+		return saving{}, false
 	}
-}
-
-// Close waits for the save under way and returns its error.
-func (s *Saver) Close() error {
-	out, _ := s.Wait()
-	return out.Err
 }

@@ -16,6 +16,12 @@ import (
 // hostCopy is a copy of the state of a step, made by hand.
 func hostCopy(step int64) HostCopy { return HostCopy{Step: step, Sources: sources(step)} }
 
+// outcome is what has become of the save under way.
+func outcome(s *Saver) error {
+	out, _ := s.Wait()
+	return out.Err
+}
+
 // Every single call of an asynchronous save and of the rotation behind it is broken in turn, by a stop of the process or the machine or by a
 // full disk: the error comes out, and discovery finds a whole checkpoint.
 func TestSaverStoppedAtAnyCall(t *testing.T) {
@@ -27,7 +33,7 @@ func TestSaverStoppedAtAnyCall(t *testing.T) {
 			f := newFaultFS(n, kind == "full")
 			saver := NewSaver(Store{FS: f, Dir: root})
 			require.NoError(t, saver.Start(hostCopy(30), Keep{Last: 1}, nil))
-			failed := saver.Close()
+			failed := outcome(saver)
 			name := fmt.Sprintf("%s at call %d of %v", kind, n, f.calls)
 			if kind == "power" {
 				require.NoError(t, f.powerLoss(), name)
@@ -99,7 +105,7 @@ func TestSaverWritesOneAtATime(t *testing.T) {
 	out, ok := saver.Wait()
 	require.True(t, ok)
 	assert.Positive(t, out.Took)
-	assert.Equal(t, Saving{Path: filepath.Join(root, DirName(1)), Step: 1, Took: out.Took}, out)
+	assert.Equal(t, saving{Path: filepath.Join(root, DirName(1)), Step: 1, Took: out.Took}, out)
 	assert.True(t, synced)
 	_, ok = saver.Wait()
 	assert.False(t, ok, "given out once")
@@ -109,17 +115,17 @@ func TestSaverWritesOneAtATime(t *testing.T) {
 	assert.Equal(t, []string{DirName(1)}, out.Removed)
 
 	require.NoError(t, saver.Start(hostCopy(3), Keep{}, func() error { return os.ErrPermission }))
-	require.ErrorIs(t, saver.Close(), os.ErrPermission)
+	require.ErrorIs(t, outcome(saver), os.ErrPermission)
 	names, err := OS.ReadDir(root)
 	require.NoError(t, err)
 	assert.Equal(t, []string{DirName(2)}, names, "what comes before a save comes before all of it")
-	require.NoError(t, saver.Close())
+	require.NoError(t, outcome(saver))
 }
 
 func TestSaverReturnsAPanic(t *testing.T) {
 	saver := NewSaver(Store{FS: OS, Dir: t.TempDir()})
 	require.NoError(t, saver.Start(hostCopy(30), Keep{}, func() error { panic("full") }))
 	var bug *caught.Panic
-	require.ErrorAs(t, saver.Close(), &bug)
+	require.ErrorAs(t, outcome(saver), &bug)
 	assert.Equal(t, "full", bug.Value)
 }

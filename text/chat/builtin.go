@@ -32,5 +32,5 @@ var builtIn = map[string]string{
 // needed are tokens without which a built-in template makes no sense.
 var needed = map[string][]string{"chatml": {"<|im_start|>", "<|im_end|>"}}
 
-// BuiltIn are the names of the built-in templates.
-func BuiltIn() []string { return slices.Sorted(maps.Keys(builtIn)) }
+// builtInNames are the names of the built-in templates.
+func builtInNames() []string { return slices.Sorted(maps.Keys(builtIn)) }

@@ -44,8 +44,5 @@ func (c *Conversation) role(i int) string {
 
 // Add adds a message.
 func (c *Conversation) Add(role, content string) {
-	m := &template.Object{}
-	m.Set("role", role)
-	m.Set("content", content)
-	c.Messages, c.Train, c.before = append(c.Messages, m), append(c.Train, nil), append(c.before, nil)
+	c.Messages, c.Train, c.before = append(c.Messages, message(role, content)), append(c.Train, nil), append(c.before, nil)
 }

@@ -135,15 +135,15 @@ func (e *Encoder) messages(c *Conversation) ([]int32, []bool, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	learned := Overlapping(spans, learns.parts)
-	if learns.earlier != nil && !slices.Equal(learned, Overlapping(spans, learns.earlier)) {
+	learned := overlapping(spans, learns.parts)
+	if learns.earlier != nil && !slices.Equal(learned, overlapping(spans, learns.earlier)) {
 		c.otherwise("what the template writes behind the end of an answer no longer learns")
 	}
 	return ids, learned, nil
 }
 
-// Overlapping says of each token whether it overlaps one of some parts of the text, which are in order.
-func Overlapping(spans []tokenizer.Span, parts [][2]int) []bool {
+// overlapping says of each token whether it overlaps one of some parts of the text, which are in order.
+func overlapping(spans []tokenizer.Span, parts [][2]int) []bool {
 	learned := make([]bool, len(spans))
 	for i, s := range spans {
 		for _, p := range parts {
@@ -181,3 +181,20 @@ func (e *Encoder) Prompt(c *Conversation) ([]int32, error) {
 }
 
 func characters(s string) int { return utf8.RuneCountInString(s) }
+
+// Around is what is to be put in front of tokens and behind them, so that before and behind stand there once: a text may have been written with them.
+func Around(tokens, before, behind []int32) (front, back []int32) {
+	there := 0
+	for n := min(len(before), len(tokens)); n > 0 && there == 0; n-- {
+		if slices.Equal(tokens[:n], before[len(before)-n:]) {
+			there = n
+		}
+	}
+	front, there = before[:len(before)-there], 0
+	for n := min(len(behind), len(tokens)); n > 0 && there == 0; n-- {
+		if slices.Equal(tokens[len(tokens)-n:], behind[:n]) {
+			there = n
+		}
+	}
+	return front, behind[there:]
+}

@@ -55,10 +55,8 @@ const (
 
 // writes tells whether a template writes the texts of a probe, which stands behind some other messages, and what stands between them.
 func (h *habits) writes(of *template.Template, probe *template.Object, between func(string) bool) bool {
-	question, answer, call, function := message("user", "q"), message("assistant", "a"), message("assistant", ""), &template.Object{}
-	function.Set("name", "f")
-	function.Set("arguments", &template.Object{})
-	one := wrapped([]any{function})[0].(*template.Object)
+	question, answer, call := message("user", "q"), message("assistant", "a"), message("assistant", "")
+	one := wrapped([]any{object("name", "f", "arguments", &template.Object{})})[0].(*template.Object)
 	one.Set("id", "call12345") // as Mistral's templates want it
 	call.Set("tool_calls", []any{one})
 	for _, before := range [][]*template.Object{nil, {question}, {question, answer}, {question, call}} {
@@ -78,21 +76,21 @@ func (h *habits) writes(of *template.Template, probe *template.Object, between f
 	return false
 }
 
-// message is one of a probe.
+// object has members: keys, each with its value behind it.
+func object(members ...any) *template.Object {
+	o := &template.Object{}
+	for i := 0; i < len(members); i += 2 {
+		o.Set(members[i].(string), members[i+1])
+	}
+	return o
+}
+
 func message(role string, content any) *template.Object {
-	m := &template.Object{}
-	m.Set("role", role)
-	m.Set("content", content)
-	return m
+	return object("role", role, "content", content)
 }
 
 // part is a part of a content.
-func part(form, text string) *template.Object {
-	p := &template.Object{}
-	p.Set("type", form)
-	p.Set(form, text)
-	return p
-}
+func part(form, text string) *template.Object { return object("type", form, form, text) }
 
 // parts tells whether a template reads the parts of a form in a content of a role. One that writes a list as it stands has the names of its keys between.
 func (h *habits) parts(of *template.Template, role, form string) bool {
@@ -175,11 +173,7 @@ func (e *Encoder) adapted(of *template.Template, c *Conversation, i int, m *temp
 
 // callsFunctions tells whether a template writes the older form of a call.
 func (h *habits) callsFunctions(of *template.Template) bool {
-	call := &template.Object{}
-	call.Set("name", probeOne+probeTwo)
-	call.Set("arguments", "{}")
-	m := message("assistant", "")
-	m.Set("function_call", call)
+	m := object("role", "assistant", "content", "", "function_call", object("name", probeOne+probeTwo, "arguments", "{}"))
 	return h.does(habit{of, "assistant", "function_call"}, func() bool { return h.writes(of, m, nothing) })
 }
 

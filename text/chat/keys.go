@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"gputrain/text/chat/formats"
+	"gputrain/internal/formats"
 	"gputrain/text/chat/template"
 )
 

@@ -84,7 +84,7 @@ func encoder(t *testing.T, source string, o Options) *Encoder {
 		require.NoError(t, err)
 		return e
 	}
-	of, err := Open(hub.Open(directory(t, map[string]string{"chat_template.jinja": source})), "")
+	of, err := OpenTemplate(hub.Open(directory(t, map[string]string{"chat_template.jinja": source})), "")
 	require.NoError(t, err)
 	e, err := NewEncoder(tok, of, o)
 	require.NoError(t, err)
@@ -190,7 +190,7 @@ func TestNoTokenTwice(t *testing.T) {
 	require.NoError(t, err)
 	before, _ := tok.Around()
 	require.Len(t, before, 1)
-	of, err := Open(hub.Open(directory(t, map[string]string{"chat_template.jinja": "<s>{{ messages[0].content }}"})), "")
+	of, err := OpenTemplate(hub.Open(directory(t, map[string]string{"chat_template.jinja": "<s>{{ messages[0].content }}"})), "")
 	require.NoError(t, err)
 	e, err := NewEncoder(tok, of, Options{})
 	require.NoError(t, err)
@@ -221,7 +221,7 @@ func TestEncodeRefuses(t *testing.T) {
 	}
 	tok, err := openTokenizer("../tokenizer/testdata/gpt2")
 	require.NoError(t, err)
-	of, err := Open(hub.Open(t.TempDir()), "chatml")
+	of, err := OpenTemplate(hub.Open(t.TempDir()), "chatml")
 	require.NoError(t, err)
 	_, err = NewEncoder(tok, of, Options{})
 	assert.EqualError(t, err, "chat: template chatml: found no token <|im_start|> in the tokenizer, wanted one; the built-in template alpaca needs none")

@@ -28,13 +28,13 @@ type Template struct {
 	account template.Account // of all its renderings
 }
 
-// ErrNone is what Open says of a directory that has no template.
+// ErrNone is what OpenTemplate says of a directory that has no template.
 var ErrNone = errors.New("no chat template")
 
-// Open reads the template of a model's directory, or of what stands for one, such as a hub.Bundle. What may be "" for
+// OpenTemplate reads the template of a model's directory, or of what stands for one, such as a hub.Bundle. What may be "" for
 // the template of the directory, the name of another that the directory has, the name of a built-in one, or the path of
 // a file that ends in .jinja.
-func Open(files stranger.Files, what string) (*Template, error) {
+func OpenTemplate(files stranger.Files, what string) (*Template, error) {
 	t := &Template{name: what, all: map[string]*template.Template{}, sources: map[string]string{}, files: files}
 	if err := t.open(what); err != nil {
 		return nil, fmt.Errorf("chat: open %q: %w", files.Path("."), err)
@@ -63,7 +63,7 @@ func (t *Template) open(what string) error {
 	if what == "" {
 		if len(t.all) == 0 {
 			return fmt.Errorf("%w: found neither chat_template.jinja nor chat_template in tokenizer_config.json, wanted one; a base model has none: "+
-				"data.template names a built-in one (%s) or a .jinja file", ErrNone, strings.Join(BuiltIn(), ", "))
+				"data.template names a built-in one (%s) or a .jinja file", ErrNone, strings.Join(builtInNames(), ", "))
 		}
 		return nil
 	}
@@ -73,7 +73,7 @@ func (t *Template) open(what string) error {
 	}
 	source, ok := builtIn[what]
 	if !ok {
-		names := append(BuiltIn(), slices.Sorted(maps.Keys(t.all))...)
+		names := append(builtInNames(), slices.Sorted(maps.Keys(t.all))...)
 		return fmt.Errorf("template: found %q, wanted one of %s, or a file that ends in .jinja%s", what, strings.Join(names, ", "), suggest.DidYouMean(what, names))
 	}
 	t.builtin, t.all = true, map[string]*template.Template{}

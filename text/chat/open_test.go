@@ -57,7 +57,7 @@ func TestOpen(t *testing.T) {
 		{map[string]string{"tokenizer_config.json": `{"eos_token": "E"}`}, "alpaca", "### Instruction:\na\n\n", ""},
 		{map[string]string{"tokenizer_config.json": several}, "chatml", "<|im_start|>user\na<|im_end|>\n", ""},
 	} {
-		of, err := Open(hub.Open(directory(t, c.files)), c.what)
+		of, err := OpenTemplate(hub.Open(directory(t, c.files)), c.what)
 		require.NoError(t, err, c)
 		assert.Equal(t, c.plain, written(t, of, plain), c)
 		if c.withTool != "" {
@@ -65,7 +65,7 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	file := filepath.Join(directory(t, map[string]string{"own.jinja": "O{{ eos_token }}"}), "own.jinja")
-	of, err := Open(hub.Open(directory(t, map[string]string{"tokenizer_config.json": `{"eos_token": "E", "chat_template": "C"}`})), file)
+	of, err := OpenTemplate(hub.Open(directory(t, map[string]string{"tokenizer_config.json": `{"eos_token": "E", "chat_template": "C"}`})), file)
 	require.NoError(t, err)
 	assert.Equal(t, "OE", written(t, of, plain))
 }
@@ -86,12 +86,12 @@ func TestOpenRefuses(t *testing.T) {
 		{map[string]string{folder: ""}, "", "additional_chat_templates: found no directory, wanted one"},
 		{nil, "none.jinja", "no such file"},
 	} {
-		_, err := Open(hub.Open(directory(t, c.files)), c.what)
+		_, err := OpenTemplate(hub.Open(directory(t, c.files)), c.what)
 		assert.ErrorContains(t, err, c.says, c)
 	}
-	_, err := Open(hub.Open(t.TempDir()), "")
+	_, err := OpenTemplate(hub.Open(t.TempDir()), "")
 	require.ErrorIs(t, err, ErrNone)
-	of, err := Open(hub.Open(directory(t, map[string]string{"tokenizer_config.json": `{"chat_template": [{"name": "a", "template": "A"}]}`})), "")
+	of, err := OpenTemplate(hub.Open(directory(t, map[string]string{"tokenizer_config.json": `{"chat_template": [{"name": "a", "template": "A"}]}`})), "")
 	require.NoError(t, err)
 	c, err := FromRow(row(t, `{"messages": [{"role": "user", "content": "a"}]}`), "")
 	require.NoError(t, err)

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"gputrain/internal/formats"
 	"gputrain/internal/suggest"
-	"gputrain/text/chat/formats"
 	"gputrain/text/chat/template"
 )
 
@@ -75,8 +75,8 @@ func FromRow(row *template.Object, format string) (*Conversation, error) {
 }
 
 var readers = map[string]func(c *Conversation, row *template.Object) error{
-	formats.Messages:      (*Conversation).listed,
-	formats.Conversations: (*Conversation).shared,
+	formats.Messages:      listed("messages"),
+	formats.Conversations: listed("conversations"),
 	formats.Completion:    (*Conversation).completion,
 	formats.Alpaca:        (*Conversation).alpaca,
 	formats.Text: func(c *Conversation, row *template.Object) (err error) {
@@ -129,14 +129,11 @@ func (c *Conversation) system(row *template.Object, read func() error) error {
 	return nil
 }
 
-// listed reads a list of messages.
-func (c *Conversation) listed(row *template.Object) error {
-	return c.system(row, func() error { return c.messages(row, "messages", nil) })
-}
-
-// shared reads a row of the ShareGPT kind.
-func (c *Conversation) shared(row *template.Object) error {
-	return c.system(row, func() error { return c.messages(row, "conversations", nil) })
+// listed reads a list of messages under a key.
+func listed(key string) func(c *Conversation, row *template.Object) error {
+	return func(c *Conversation, row *template.Object) error {
+		return c.system(row, func() error { return c.messages(row, key, nil) })
+	}
 }
 
 // completion reads a prompt and what follows it. Of messages, those of the prompt do not learn.
@@ -278,10 +275,7 @@ func (c *Conversation) tools(row *template.Object) error {
 func wrapped(functions []any) []any {
 	all := make([]any, len(functions))
 	for i, one := range functions {
-		tool := &template.Object{}
-		tool.Set("type", "function")
-		tool.Set("function", one)
-		all[i] = tool
+		all[i] = object("type", "function", "function", one)
 	}
 	return all
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/text/chat/formats"
+	"gputrain/internal/formats"
 	"gputrain/text/chat/template"
 )
 

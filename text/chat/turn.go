@@ -107,23 +107,17 @@ func (e *Encoder) begin(c *Conversation, i int, with string, closes *closing) (a
 
 // exchanged is the byte at which the text of a message begins, told by another text in its place; -1 where it cannot be told. It is for templates
 // that write a message otherwise where an answer follows, as those do that put the system's message into the last question.
-func (e *Encoder) exchanged(c *Conversation, i int, with string) int {
-	content, _ := c.Messages[i].Get("content")
-	if _, ok := content.(string); !ok {
+func (e *Encoder) exchanged(c *Conversation, i int, text string) int {
+	if _, ok := content(c.Messages[i]).(string); !ok {
 		return -1
 	}
-	other := &template.Object{}
-	for _, key := range c.Messages[i].Keys() {
-		value, _ := c.Messages[i].Get(key)
-		other.Set(key, value)
-	}
-	other.Set("content", replied)
-	made, err := e.template.Render(append(slices.Clone(c.Messages[:i]), other), &c.Variables, false, e.options.Now)
+	other := append(slices.Clone(c.Messages[:i]), with(c.Messages[i], "content", replied))
+	made, err := e.template.Render(other, &c.Variables, false, e.options.Now)
 	if err != nil {
 		return -1
 	}
 	at := strings.LastIndex(made.Text, replied)
-	if at < 0 || !strings.HasPrefix(with, made.Text[:at]) {
+	if at < 0 || !strings.HasPrefix(text, made.Text[:at]) {
 		return -1
 	}
 	return at

@@ -35,16 +35,7 @@ func newAllowance(most time.Duration) *allowance {
 func (a *allowance) add(bytes int) {
 	a.bytes += bytes
 	a.growth += growthRate * bytes
-	a.search += searchTime(bytes)
-}
-
-func searchTime(bytes int) time.Duration {
-	return time.Duration(bytes) * (time.Second / searchBytes)
-}
-
-// time says how long searches may take.
-func (a *allowance) time() string {
-	return fmt.Sprintf("within %v and a second for each %d of the %d bytes", a.base, searchBytes, a.bytes)
+	a.search += time.Duration(bytes) * (time.Second / searchBytes)
 }
 
 // grow takes so many bytes, for a step that is about to add them.

@@ -100,5 +100,5 @@ func inAlphabet(s span) (span, error) {
 			}
 		}
 	}
-	return span{text, s.at, from, s.may}, nil
+	return span{text: text, at: s.at, from: from, may: s.may}, nil
 }

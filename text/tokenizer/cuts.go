@@ -76,7 +76,7 @@ func (c *cuts) last(text []byte) int {
 			continue
 		}
 		r, size := utf8.DecodeLastRune(text[:i])
-		if size > 0 && classOf(r)&letter != 0 && !contains(c.taking, text[i-1]) && (c.borders == nil || !c.borders.joined[r]) {
+		if size > 0 && classOf(r)&letter != 0 && strings.IndexByte(c.taking, text[i-1]) < 0 && (c.borders == nil || !c.borders.joined[r]) {
 			return i
 		}
 	}

@@ -39,8 +39,8 @@ func (t *Tokenizer) NewStream(withoutSpecial bool) *Stream {
 	s := &Stream{tokenizer: t, withoutSpecial: withoutSpecial, may: newAllowance(0)}
 	fused := false
 	for i, d := range t.decoders {
-		s.stages = append(s.stages, d.begin(fused, s.may))
-		fused = fused || d.fuses()
+		stage, fuses := d.begin(fused, s.may)
+		s.stages, fused = append(s.stages, stage), fused || fuses
 		s.next = append(s.next, func(token string) error { return s.stages[i].token(token, s.next[i+1]) })
 	}
 	s.next = append(s.next, func(text string) error {

@@ -6,13 +6,14 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"gputrain/internal/characters"
 )
 
 // A decoder is what makes a text of tokens. A stage of it is begun anew for each text, with what it may take for that; fused says that what comes are
-// pieces of one token.
+// pieces of one token, fuses that what it gives are.
 type decoder interface {
-	begin(fused bool, may *allowance) decoding
-	fuses() bool // what it gives are pieces of one token
+	begin(fused bool, may *allowance) (stage decoding, fuses bool)
 }
 
 // A decoding takes tokens one by one and hands on what they became, as soon as it is known.
@@ -80,33 +81,29 @@ func (h *held) end(next func(string) error) error {
 	return h.do.end(next)
 }
 
-func (replace) fuses() bool { return false }
-
-func (r replace) begin(fused bool, may *allowance) decoding {
+func (r replace) begin(fused bool, may *allowance) (decoding, bool) {
 	change := eachToken(func(token string) (string, error) {
 		s := span{text: token, may: may}
 		err := r.normalize(&s)
 		return s.text, err
 	})
 	if l, ok := r.pattern.(literal); fused && !(ok && utf8.RuneCountInString(string(l)) == 1) {
-		return &held{do: change}
+		return &held{do: change}, false
 	}
-	return change
+	return change, false
 }
 
 // fuse makes one token of all.
 type fuse struct{}
 
-func (fuse) fuses() bool { return true }
-func (fuse) begin(bool, *allowance) decoding {
-	return eachToken(func(token string) (string, error) { return token, nil })
+func (fuse) begin(bool, *allowance) (decoding, bool) {
+	return eachToken(func(token string) (string, error) { return token, nil }), true
 }
 
 // decodeBytes makes text of tokens of the alphabet. A token that has other characters stands for itself.
 type decodeBytes struct{}
 
-func (decodeBytes) fuses() bool                     { return true }
-func (decodeBytes) begin(bool, *allowance) decoding { return &byteStage{} }
+func (decodeBytes) begin(bool, *allowance) (decoding, bool) { return &byteStage{}, true }
 
 type byteStage struct{ bytes []byte }
 
@@ -114,26 +111,24 @@ func (s *byteStage) token(token string, next func(string) error) error {
 	if text, ok := bytesOf(token); ok {
 		token = text
 	}
-	text, rest := lossy(append(s.bytes, token...), false)
+	text, rest := characters.Replace(append(s.bytes, token...), false)
 	s.bytes = append([]byte(nil), rest...)
 	return next(text)
 }
 
 func (s *byteStage) end(next func(string) error) error {
-	text, _ := lossy(s.bytes, true)
+	text, _ := characters.Replace(s.bytes, true)
 	return next(text)
 }
 
 // byteFallback makes characters of tokens such as <0xE2>. Of a row of them that is no text, each becomes U+FFFD.
 type byteFallback struct{}
 
-func (byteFallback) fuses() bool { return false }
-
-func (byteFallback) begin(fused bool, _ *allowance) decoding {
+func (byteFallback) begin(fused bool, _ *allowance) (decoding, bool) {
 	if fused {
-		return &held{do: &fallbackStage{}}
+		return &held{do: &fallbackStage{}}, false
 	}
-	return &fallbackStage{}
+	return &fallbackStage{}, false
 }
 
 type fallbackStage struct{ bytes []byte }
@@ -175,10 +170,8 @@ func byteToken(token string) (byte, bool) {
 	return byte(b), err == nil
 }
 
-func (metaspace) fuses() bool { return false }
-
 // begin leaves the replacements of the first token out, and makes spaces of the others.
-func (m metaspace) begin(fused bool, _ *allowance) decoding {
+func (m metaspace) begin(fused bool, _ *allowance) (decoding, bool) {
 	first := m.scheme != "never"
 	return eachToken(func(token string) (string, error) {
 		with := " "
@@ -187,7 +180,7 @@ func (m metaspace) begin(fused bool, _ *allowance) decoding {
 		}
 		first = first && fused
 		return strings.ReplaceAll(token, m.replacement, with), nil
-	})
+	}), false
 }
 
 // stripEnds takes some of a character off the ends of tokens.
@@ -196,9 +189,7 @@ type stripEnds struct {
 	start, stop int
 }
 
-func (stripEnds) fuses() bool { return false }
-
-func (s stripEnds) begin(fused bool, _ *allowance) decoding {
+func (s stripEnds) begin(fused bool, _ *allowance) (decoding, bool) {
 	if fused && s.stop == 0 {
 		left := s.start
 		return eachToken(func(token string) (string, error) {
@@ -210,7 +201,7 @@ func (s stripEnds) begin(fused bool, _ *allowance) decoding {
 				token = text
 			}
 			return token, nil
-		})
+		}), false
 	}
 	whole := eachToken(func(token string) (string, error) {
 		for range min(s.start, len(token)) { // which may be any number
@@ -222,17 +213,15 @@ func (s stripEnds) begin(fused bool, _ *allowance) decoding {
 		return token, nil
 	})
 	if fused {
-		return &held{do: whole}
+		return &held{do: whole}, false
 	}
-	return whole
+	return whole, false
 }
 
 // withSpaces is what there is without a decoder: tokens with spaces between them.
 type withSpaces struct{}
 
-func (withSpaces) fuses() bool { return false }
-
-func (withSpaces) begin(bool, *allowance) decoding {
+func (withSpaces) begin(bool, *allowance) (decoding, bool) {
 	first := true
 	return eachToken(func(token string) (string, error) {
 		if first {
@@ -240,5 +229,5 @@ func (withSpaces) begin(bool, *allowance) decoding {
 			return token, nil
 		}
 		return " " + token, nil
-	})
+	}), false
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 	"unicode/utf8"
+
+	"gputrain/internal/characters"
 )
 
 // Options say how a text is encoded.
@@ -15,14 +17,18 @@ type Options struct {
 	// Search is the time that the regular expressions of a tokenizer may take for a text, beside a second for each 100,000 bytes of it. 0: ten seconds, which
 	// is also the most.
 	Search time.Duration
+	// Progress is called by EncodeReader with the bytes read so far; nil: nothing is.
+	Progress func(read int64)
+
+	block int // bytes that a goroutine of EncodeReader takes at once; 0: a megabyte
 }
 
 // utf8 is a text that is UTF-8; it begins at byte begin of what was given.
 func (o Options) utf8(text string, begin int64) (string, error) {
 	if o.Replace && !utf8.ValidString(text) {
-		text = Lossy([]byte(text))
+		text = characters.Replaced([]byte(text))
 	}
-	return text, checkUTF8(text, begin)
+	return text, characters.Check(text, begin)
 }
 
 // Span is the part of the text that a token stands for, in characters (code points): [Start, End).
@@ -68,33 +74,6 @@ func (t *Tokenizer) EncodeSpans(text string, o Options) ([]int32, []Span, error)
 	return ids, all, nil
 }
 
-// A UTF8Error says which byte of a text is not UTF-8.
-type UTF8Error struct {
-	At   int64
-	Byte byte
-}
-
-// Error names the byte.
-func (e *UTF8Error) Error() string {
-	return fmt.Sprintf("byte %d: found 0x%02X, wanted UTF-8", e.At, e.Byte)
-}
-
-// CheckUTF8 is a *UTF8Error where bytes are not UTF-8.
-func CheckUTF8(text []byte) error { return checkUTF8(string(text), 0) }
-
-// checkUTF8 names the first byte that is not UTF-8; the text begins at byte begin of what was given.
-func checkUTF8(text string, begin int64) error {
-	if utf8.ValidString(text) {
-		return nil
-	}
-	for i, r := range text {
-		if _, size := utf8.DecodeRuneInString(text[i:]); r == utf8.RuneError && size == 1 {
-			return &UTF8Error{begin + int64(i), text[i]}
-		}
-	}
-	return nil
-}
-
 // encoder is what one goroutine needs to encode.
 type encoder struct {
 	*Tokenizer
@@ -106,7 +85,7 @@ type encoder struct {
 	links  []link
 }
 
-func newEncoder(t *Tokenizer) *encoder { return &encoder{Tokenizer: t, cache: newCache()} }
+func newEncoder(t *Tokenizer) *encoder { return &encoder{Tokenizer: t, cache: cache{}} }
 
 // encode puts the ids of a text into e.ids. A text that goes on is not the beginning: nothing is put in front of it.
 func (e *encoder) encode(text string, goesOn bool, o Options) error {
@@ -122,18 +101,15 @@ func (e *encoder) encode(text string, goesOn bool, o Options) error {
 			e.added(s, token.id)
 			return nil
 		}
-		return e.section(s, goesOn && start == 0)
+		s.goesOn = goesOn && start == 0
+		return e.section(s)
 	})
 }
 
 // section encodes what lies between added tokens.
-func (e *encoder) section(s span, goesOn bool) error {
-	n := e.normalizer
-	if goesOn {
-		n = e.continued
-	}
-	if n != nil {
-		if err := n.normalize(&s); err != nil {
+func (e *encoder) section(s span) error {
+	if e.normalizer != nil {
+		if err := e.normalizer.normalize(&s); err != nil {
 			return fmt.Errorf("normalizer: %w", err)
 		}
 	}
@@ -196,7 +172,7 @@ func (e *encoder) piece(s span) {
 // word adds the ids of a word.
 func (e *encoder) word(word string) {
 	if len(word) <= longestCached {
-		if ids, ok := e.cache.look(word); ok {
+		if ids, ok := e.cache[word]; ok {
 			e.ids = append(e.ids, ids...)
 			return
 		}

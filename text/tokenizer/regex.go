@@ -136,7 +136,8 @@ func (e *expression) matches(text string, may *allowance) (all []match, err erro
 	case errors.Is(err, regexp2.ErrBacktrackingStackLimit):
 		return nil, &searchError{e.text, int64(end), text[end:], fmt.Sprintf("with less than %d places to come back to", mostPlaces)}
 	case err != nil || s.MatchTimeout <= 0: // the library's error has the whole text
-		return nil, &searchError{e.text, int64(end), text[end:], may.time()}
+		within := fmt.Sprintf("within %v and a second for each %d of the %d bytes", may.base, searchBytes, may.bytes)
+		return nil, &searchError{e.text, int64(end), text[end:], within}
 	}
 	return between(all, end, len(text)), nil
 }

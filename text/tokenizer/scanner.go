@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -111,7 +112,7 @@ func (s *scanner) piece(c *cursor) int {
 		return n
 	}
 	if n := c.others(first); n > first {
-		for n < len(text) && contains(s.tail, text[n]) {
+		for n < len(text) && strings.IndexByte(s.tail, text[n]) >= 0 {
 			n++
 		}
 		return n
@@ -257,13 +258,4 @@ func contraction(text string, anyCase bool) int {
 		}
 	}
 	return 0
-}
-
-func contains(set string, b byte) bool {
-	for i := range len(set) {
-		if set[i] == b {
-			return true
-		}
-	}
-	return false
 }

@@ -146,8 +146,7 @@ type spDecoder struct {
 	all     bool // all spaces at the beginning
 }
 
-func (spDecoder) fuses() bool                       { return true }
-func (d spDecoder) begin(bool, *allowance) decoding { return &spStage{spDecoder: d} }
+func (d spDecoder) begin(bool, *allowance) (decoding, bool) { return &spStage{spDecoder: d}, true }
 
 type spStage struct {
 	spDecoder

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/text/unicode/norm"
 
+	"gputrain/internal/characters"
 	"gputrain/tests/frugal"
 )
 
@@ -56,7 +57,7 @@ func TestGrowthIsBounded(t *testing.T) {
 			_, _, err = tok.EncodeSpans(c.text, Options{})
 			assert.ErrorContains(t, err, "bytes put into a text of")
 		})
-		assert.ErrorContains(t, tok.EncodeReader(context.Background(), strings.NewReader(c.text), StreamOptions{}, func([]int32) error { return nil }), tok.Files()[0])
+		assert.ErrorContains(t, tok.EncodeReader(context.Background(), strings.NewReader(c.text), Options{}, func([]int32) error { return nil }), tok.Files()[0])
 	}
 	tok := openWith(t, "decoder", sequence("decoders", replaceA, 7))
 	id, ok := tok.ID("a")
@@ -142,7 +143,7 @@ func TestSearchTimeIsOfTheText(t *testing.T) {
 	require.ErrorAs(t, err, &late)
 	assert.GreaterOrEqual(t, late.at, int64(len(before)-1))
 	assert.Greater(t, took, 400*time.Millisecond, "a legal text has time for its bytes")
-	err = tok.EncodeReader(context.Background(), strings.NewReader(strings.Repeat("a", 64)), StreamOptions{Options: Options{Search: time.Millisecond}}, func([]int32) error { return nil })
+	err = tok.EncodeReader(context.Background(), strings.NewReader(strings.Repeat("a", 64)), Options{Search: time.Millisecond}, func([]int32) error { return nil })
 	assert.ErrorContains(t, err, "near byte 0")
 
 	may := newAllowance(50 * time.Millisecond)
@@ -287,7 +288,7 @@ func TestTrainingOnLongLines(t *testing.T) {
 	assert.ErrorIs(t, err, ErrNoText)
 	assert.ErrorContains(t, TrainConfig{VocabSize: 300, Pattern: "("}.Validate(), `tokenizer: train: pattern "("`)
 	_, err = countWords(context.Background(), []io.Reader{strings.NewReader("ok\n" + strings.Repeat("word ", 300_000) + "\xff")}, gpt2, nil)
-	var invalid *UTF8Error
+	var invalid *characters.UTF8Error
 	require.True(t, errors.As(err, &invalid))
 	assert.Equal(t, int64(1_500_003), invalid.At)
 }

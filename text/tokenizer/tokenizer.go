@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"gputrain/internal/stranger"
@@ -14,7 +15,6 @@ type Tokenizer struct {
 	vocabulary  *vocabulary
 	raw, normal *finder // added tokens of the text as it stands, and of the normalized one
 	normalizer  normalizer
-	continued   normalizer // the normalizer of a text that goes on: it puts nothing in front
 	stages      []preTokenizer
 	model       *bpe
 	post        post
@@ -49,7 +49,7 @@ type parsed struct {
 // build makes a tokenizer of what a file says.
 func build(p *parsed) (*Tokenizer, error) {
 	t := &Tokenizer{
-		kind: p.kind, vocabulary: p.vocabulary, raw: newFinder(), normal: newFinder(), normalizer: p.normalizer, continued: withoutPrepend(p.normalizer),
+		kind: p.kind, vocabulary: p.vocabulary, raw: newFinder(), normal: newFinder(), normalizer: p.normalizer,
 		stages: p.stages, post: p.post, decoders: p.decoders, special: map[int32]bool{},
 		added: p.added, says: p.added.says,
 	}
@@ -162,22 +162,7 @@ func gone(n normalizer, text string) bool {
 		return false
 	}
 	l, ok := r.pattern.(literal)
-	return ok && string(l) == text && len(text) == 1 && !contains(r.text, text[0])
-}
-
-// withoutPrepend has each step in its place, so that errors number them alike.
-func withoutPrepend(n normalizer) normalizer {
-	switch n := n.(type) {
-	case prepend:
-		return nothing{}
-	case normalizers:
-		kept := make(normalizers, len(n))
-		for i, one := range n {
-			kept[i] = withoutPrepend(one)
-		}
-		return kept
-	}
-	return n
+	return ok && string(l) == text && len(text) == 1 && strings.IndexByte(r.text, text[0]) < 0
 }
 
 // VocabSize is one more than the largest id. A model may have more rows than that, never fewer.

@@ -2,18 +2,18 @@ package tokenizer
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
-	"gputrain/internal/caught"
+	"gputrain/internal/characters"
+	"gputrain/internal/ordered"
 )
 
 // TrainConfig says how a byte-level vocabulary is made.
@@ -45,30 +45,23 @@ func (c TrainConfig) Validate() error {
 
 // checked is the pattern of a configuration, whose defaults it fills in.
 func (c *TrainConfig) checked() (pattern, error) {
-	if err := c.check(); err != nil {
-		return nil, err
-	}
-	return newRegex(c.Pattern)
-}
-
-func (c *TrainConfig) check() error {
 	if c.Pattern == "" {
 		c.Pattern = wellKnown[0].text
 	}
 	switch least := 256 + len(c.Special); {
 	case c.VocabSize < least || c.VocabSize >= maxID:
-		return fmt.Errorf("vocabulary: found %d tokens, wanted %d (the bytes and the special tokens) to %d", c.VocabSize, least, maxID-1)
+		return nil, fmt.Errorf("vocabulary: found %d tokens, wanted %d (the bytes and the special tokens) to %d", c.VocabSize, least, maxID-1)
 	case c.MinFrequency < 0:
-		return fmt.Errorf("least frequency: found %d, wanted none below 0", c.MinFrequency)
+		return nil, fmt.Errorf("least frequency: found %d, wanted none below 0", c.MinFrequency)
 	case slices.Contains(c.Special, ""):
-		return errors.New("special tokens: found an empty one, wanted a text")
+		return nil, errors.New("special tokens: found an empty one, wanted a text")
 	}
 	for i, s := range c.Special {
 		if !utf8.ValidString(s) || slices.Contains(c.Special[:i], s) {
-			return fmt.Errorf("special tokens: found %q twice, or not UTF-8; wanted each once", s)
+			return nil, fmt.Errorf("special tokens: found %q twice, or not UTF-8; wanted each once", s)
 		}
 	}
-	return nil
+	return newRegex(c.Pattern)
 }
 
 // Train makes a vocabulary of texts as Hugging Face's trainer does from files: of lines with their newlines, each cut into words. The most
@@ -91,40 +84,25 @@ func Train(ctx context.Context, texts []io.Reader, c TrainConfig) (*Trained, err
 
 // countWords counts the words of texts on all cores.
 func countWords(ctx context.Context, texts []io.Reader, p pattern, progress func(int64)) (map[string]int64, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	lines := make(chan []string)
-	var all sync.WaitGroup
-	var lock sync.Mutex
+	var unread error
+	lines := func(yield func([]string) bool) { unread = readLines(texts, p, yield, progress) }
 	counts := map[string]int64{}
-	for range runtime.GOMAXPROCS(0) {
-		all.Go(func() {
-			own, may := map[string]int64{}, newAllowance(0)
-			err := caught.Do(func() error {
-				for some := range lines {
-					for _, line := range some {
-						if err := count(own, line, p, may); err != nil {
-							return err
-						}
-					}
-				}
-				return nil
-			})
-			if err != nil {
-				cancel(err)
+	err := ordered.Do(ctx, lines, func(some []string) (map[string]int64, error) {
+		own, may := map[string]int64{}, newAllowance(0)
+		for _, line := range some {
+			if err := count(own, line, p, may); err != nil {
+				return nil, err
 			}
-			lock.Lock()
-			defer lock.Unlock()
-			for word, n := range own {
-				counts[word] += n
-			}
-		})
-	}
-	err := readLines(ctx, texts, p, lines, progress)
-	close(lines)
-	all.Wait()
-	if cause := context.Cause(ctx); cause != nil {
-		return nil, cause
+		}
+		return own, nil
+	}, func(own map[string]int64) error {
+		for word, n := range own {
+			counts[word] += n
+		}
+		return nil
+	})
+	if err == nil {
+		err = cmp.Or(unread, context.Cause(ctx))
 	}
 	return counts, err
 }
@@ -152,7 +130,7 @@ const (
 )
 
 // readLines hands on lines, with their newlines, or parts of long ones, some thousands at a time.
-func readLines(ctx context.Context, texts []io.Reader, p pattern, lines chan<- []string, progress func(int64)) error {
+func readLines(texts []io.Reader, p pattern, yield func([]string) bool, progress func(int64)) error {
 	_, known := p.(*scanner)
 	read := int64(0)
 	for i, text := range texts {
@@ -166,10 +144,8 @@ func readLines(ctx context.Context, texts []io.Reader, p pattern, lines chan<- [
 				}
 				some, bytes = append(some, line), bytes+len(line)
 			}
-			select {
-			case lines <- some:
-			case <-ctx.Done():
-				return context.Cause(ctx)
+			if !yield(some) {
+				return nil
 			}
 			if progress != nil {
 				progress(read + r.at)
@@ -219,7 +195,7 @@ func (r *lineReader) next() (string, error) {
 // take is what is handed on.
 func (r *lineReader) take(line []byte, err error) (string, error) {
 	text := string(line)
-	if wrong := checkUTF8(text, r.at); wrong != nil {
+	if wrong := characters.Check(text, r.at); wrong != nil {
 		err = wrong
 	}
 	r.at += int64(len(text))

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,8 +38,11 @@ func readVocabulary(raw json.RawMessage) (*vocabulary, error) {
 	if o.raw("type") != nil { // files of 2019 and 2020 lack it
 		o.one("type", kinds)
 	}
-	for _, name := range []string{"dropout", "continuing_subword_prefix", "end_of_word_suffix"} {
-		o.absent(name)
+	for _, name := range []string{"dropout", "continuing_subword_prefix", "end_of_word_suffix"} { // which change what a text means
+		raw := o.raw(name)
+		if s := string(bytes.TrimSpace(raw)); s != "" && s != `""` && s != "0" && s != "0.0" {
+			o.fail("%s: found %.40s, wanted null", name, raw)
+		}
 	}
 	v := &vocabulary{fuse: o.flag("fuse_unk", false), byteFallback: o.flag("byte_fallback", false), whole: o.flag("ignore_merges", false)}
 	o.read("unk_token", &v.unknown)

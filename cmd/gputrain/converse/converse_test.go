@@ -80,7 +80,7 @@ func talking(t *testing.T, window, tokens int, system string, texts ...string) (
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "chat_template.jinja"), []byte(jinja), 0o666))
 	tok, err := setup.OpenTokenizer("../../../text/tokenizer/testdata/qwen2")
 	require.NoError(t, err)
-	of, err := chat.Open(hub.Open(dir), "")
+	of, err := chat.OpenTemplate(hub.Open(dir), "")
 	require.NoError(t, err)
 	encoder, err := chat.NewEncoder(tok, of, chat.Options{Now: time.Unix(0, 0)})
 	require.NoError(t, err)

@@ -80,9 +80,7 @@ func onFirst(name string, run func(ctx context.Context, dev *gpu.Device, c *gold
 // kinds that the format has.
 var kinds = []kind{
 	onFirst("optimizer", runOptimizer), onFirst("prng", runPRNG), onFirst("schedule", runSchedule), onFirst("clip", runClip), onFirst("wk_unit", runUnit),
-	{"model", runModel},
-	{"lora", runLoRA},
-	{"dpo", runDPO},
+	training("model", loadModel), training("lora", loadLoRA), training("dpo", loadPairs),
 	onFirst("nf4", runNF4),
 	{"packed", runPacked},
 }
@@ -233,6 +231,11 @@ func (c *comparison) tensor(where string, got, want []float32, tol tolerance) {
 	for i, w := range want {
 		c.number(where, float64(got[i]), float64(w), tol.ATol+tol.RTol*math.Abs(float64(w))+tol.ATolRelMax*largest)
 	}
+}
+
+// near compares one number that has no others beside it.
+func (c *comparison) near(where string, got, want float64, tol tolerance) {
+	c.number(where, got, want, tol.ATol+(tol.RTol+tol.ATolRelMax)*math.Abs(want))
 }
 
 // number compares one number. An infinity allows nothing but itself.

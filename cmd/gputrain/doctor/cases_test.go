@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"maps"
 	"math"
 	"slices"
@@ -16,7 +17,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/optim"
 )
 
@@ -80,9 +81,7 @@ func TestTwinFollowsGoldenOptimizers(t *testing.T) {
 			c, o := loadEmbedded(t, name), &optimizerCase{}
 			require.NoError(t, c.decode(o))
 			seen := runTwin(t, c, o)
-			pass, found, allowed, where := seen.result()
-			t.Logf("worst %s: %g of %g", where, found, allowed)
-			assert.True(t, pass, "%s: %g, allowed %g", where, found, allowed)
+			assertPassed(t, true, seen)
 			// The twin is float64 throughout: far inside what f32 is allowed, except where bf16 rounds.
 			if !strings.Contains(name, "bf16") {
 				assert.Less(t, seen.ratio, 0.1)
@@ -108,8 +107,7 @@ func TestGoldenCasesCatchWrongOptimizers(t *testing.T) {
 			c, o := loadEmbedded(t, "adamw_basic"), &optimizerCase{}
 			require.NoError(t, c.decode(o))
 			spoil(o)
-			pass, _, _, _ := runTwin(t, c, o).result()
-			assert.False(t, pass)
+			assertPassed(t, false, runTwin(t, c, o))
 		})
 	}
 }
@@ -120,8 +118,7 @@ func TestGoldenCasesCatchWrongOrientations(t *testing.T) {
 		c, o := loadEmbedded(t, name), &optimizerCase{}
 		require.NoError(t, c.decode(o))
 		o.Orientation = wrong
-		pass, _, _, where := runTwin(t, c, o).result()
-		assert.False(t, pass, "%s: %s", name, where)
+		assertPassed(t, false, runTwin(t, c, o))
 		o.Orientation = "outin"
 		_, err := o.whole()
 		assert.EqualError(t, err, `orientation: found "outin", wanted in_out or out_in`)
@@ -209,14 +206,13 @@ func TestSchedules(t *testing.T) {
 	c := loadEmbedded(t, "schedules")
 	seen, err := runSchedule(t.Context(), nil, c)
 	require.NoError(t, err)
-	pass, found, allowed, where := seen.result()
-	assert.True(t, pass, "%s: %g, allowed %g", where, found, allowed)
+	assertPassed(t, true, seen)
 
 	spoiled := *c
 	spoiled.raw = []byte(strings.Replace(string(c.raw), "0.09604", "0.09605", 1))
 	seen, err = runSchedule(t.Context(), nil, &spoiled)
 	require.NoError(t, err)
-	pass, _, _, where = seen.result()
+	pass, _, _, where := seen.result()
 	assert.False(t, pass)
 	assert.Equal(t, "schedules[1] linear update 2", where)
 }
@@ -226,14 +222,28 @@ func TestCasesOnDevice(t *testing.T) {
 		cases, err := Cases()
 		require.NoError(t, err)
 		for _, name := range embeddedOf(t, "optimizer", "clip", "schedule", "prng", "wk_unit") {
-			r := RunCase(t.Context(), []*gpu.Device{d}, name, cases[name])
-			require.Empty(t, r.Error, name)
-			assert.True(t, r.Pass, "%s: %s: %g, allowed %g", name, r.Worst, r.MaxError, r.Tolerance)
-			assert.Equal(t, name, r.Case)
-			assert.Contains(t, r.Adapter, d.Adapter().Backend)
-			t.Logf("%s: worst %s: %g of %g", name, r.Worst, r.MaxError, r.Tolerance)
+			requirePass(t, name, cases[name], d)
 		}
 	})
+}
+
+// requirePass runs a case on devices.
+func requirePass(t *testing.T, name string, dir fs.FS, devices ...*gpu.Device) {
+	t.Helper()
+	r := RunCase(t.Context(), devices, name, dir)
+	require.Empty(t, r.Error, name)
+	assert.True(t, r.Pass, "%s: %s: %g, allowed %g", name, r.Worst, r.MaxError, r.Tolerance)
+	assert.Equal(t, name, r.Case)
+	assert.Contains(t, r.Adapter, devices[0].Adapter().Backend)
+	t.Logf("%s: worst %s: %g of %g", name, r.Worst, r.MaxError, r.Tolerance)
+}
+
+// assertPassed asserts that what was compared passes, or that it does not.
+func assertPassed(t *testing.T, wanted bool, seen *comparison) {
+	t.Helper()
+	pass, found, allowed, where := seen.result()
+	t.Logf("worst %s: %g of %g", where, found, allowed)
+	assert.Equal(t, wanted, pass, "%s: %g, allowed %g", where, found, allowed)
 }
 
 func TestComparisonRejects(t *testing.T) {

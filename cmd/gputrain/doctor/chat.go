@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"gputrain/internal/formats"
 	"gputrain/run/setup"
 	"gputrain/text/chat"
-	"gputrain/text/chat/formats"
 	"gputrain/text/chat/template"
 	"gputrain/text/tokenizer"
 )
@@ -85,19 +85,15 @@ func chatCases(f *textFile) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for i, c := range file.cases {
-		where := fmt.Sprintf("case %d", i)
+	return each(file.cases, func(where string, c *template.Object) (string, error) {
 		t, err := talk(c)
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", where, err)
 		}
 		generation, _ := member(c, "add_generation_prompt").(bool)
 		made, err := file.template.Render(t.Messages, &t.Variables, generation, file.now)
-		if worst := rendered(where, c, made, err); worst != "" {
-			return worst, nil
-		}
-	}
-	return "", nil
+		return rendered(where, c, made, err), nil
+	})
 }
 
 // rendered compares what a template made of a case, or refused. The names of Jinja's errors are not compared.
@@ -125,18 +121,21 @@ func rendered(where string, c *template.Object, made *template.Rendering, err er
 	return differ(where+" generation", generated, append([]any{}, parts...))
 }
 
+// sftCase is a conversation of another file, by its name, and its tokens and labels.
+type sftCase struct {
+	Talk    string  `json:"talk"`
+	Tools   bool    `json:"tools"`
+	IDs     []int32 `json:"ids"`
+	Labels  []int32 `json:"labels"`
+	Learned *string `json:"learned"`
+}
+
 // sftCases makes tokens and labels of the conversations of another file, whose folder the file names.
 func sftCases(f *textFile) (string, error) {
 	var file struct {
-		Tokenizer string `json:"tokenizer"`
-		Chat      string `json:"chat"`
-		Cases     []struct {
-			Talk    string  `json:"talk"`
-			Tools   bool    `json:"tools"`
-			IDs     []int32 `json:"ids"`
-			Labels  []int32 `json:"labels"`
-			Learned *string `json:"learned"`
-		} `json:"cases"`
+		Tokenizer string    `json:"tokenizer"`
+		Chat      string    `json:"chat"`
+		Cases     []sftCase `json:"cases"`
 	}
 	if err := f.decode(&file, func() int { return len(file.Cases) }); err != nil {
 		return "", err
@@ -159,8 +158,7 @@ func sftCases(f *textFile) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for i, c := range file.Cases {
-		where := fmt.Sprintf("case %d", i)
+	return each(file.Cases, func(where string, c sftCase) (string, error) {
 		at := slices.IndexFunc(chats.cases, func(o *template.Object) bool {
 			return member(o, "talk") == c.Talk && (member(o, "tools") != nil) == c.Tools && member(o, "add_generation_prompt") == nil
 		})
@@ -175,17 +173,13 @@ func sftCases(f *textFile) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", where, err)
 		}
-		worst, err := labelled(where, tok, ids, learned, c.IDs, c.Labels, c.Learned)
-		if worst != "" || err != nil {
-			return worst, err
-		}
-	}
-	return "", nil
+		return c.labelled(where, tok, ids, learned)
+	})
 }
 
 // labelled compares tokens, and the labels of those that learn: -100 stands for the others.
-func labelled(where string, t *tokenizer.Tokenizer, ids []int32, learned []bool, wantIDs, wantLabels []int32, text *string) (string, error) {
-	if worst := differ(where+" ids", ids, wantIDs); worst != "" {
+func (c sftCase) labelled(where string, t *tokenizer.Tokenizer, ids []int32, learned []bool) (string, error) {
+	if worst := differ(where+" ids", ids, c.IDs); worst != "" {
 		return worst, nil
 	}
 	labels, kept := make([]int32, len(ids)), []int32{}
@@ -195,12 +189,12 @@ func labelled(where string, t *tokenizer.Tokenizer, ids []int32, learned []bool,
 			labels[i], kept = id, append(kept, id)
 		}
 	}
-	if worst := differ(where+" labels", labels, wantLabels); worst != "" || text == nil {
+	if worst := differ(where+" labels", labels, c.Labels); worst != "" || c.Learned == nil {
 		return worst, nil
 	}
 	s, err := t.Decode(kept, false)
 	if err != nil {
 		return "", fmt.Errorf("%s: learned: %w", where, err)
 	}
-	return differ(where+" learned", s, *text), nil
+	return differ(where+" learned", s, *c.Learned), nil
 }

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"context"
 	"io/fs"
 	"maps"
 	"math"
@@ -10,7 +9,6 @@ import (
 	"strings"
 
 	"gputrain/buffers"
-	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/optim"
 )
@@ -26,18 +24,9 @@ type loraCase struct {
 // fasterLeaves are those of an adapter whose rate LoRA+ multiplies (Hayou et al. 2024, arXiv:2402.12354).
 const fasterLeaves = `\.(lora_B\.weight|lora_magnitude_vector)$`
 
-// runLoRA trains the adapter of a case on the devices.
-func runLoRA(ctx context.Context, devices []*gpu.Device, c *goldenCase, dir fs.FS) (*comparison, error) {
-	l, err := loadLoRA(c, dir)
-	if err != nil {
-		return nil, err
-	}
-	run, err := newModelRun(ctx, devices, &l.modelCase)
-	if err != nil {
-		return nil, err
-	}
-	defer run.release()
-	seen, err := c.train(&l.modelCase, run)
+// train makes all steps, and compares what the adapter makes of its base.
+func (l *loraCase) train(c *goldenCase, run modelRun) (*comparison, error) {
+	seen, err := l.modelCase.train(c, run)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // TestTwinFollowsAdapters holds the graph with adapters, the merged matrices, and the rates of LoRA+ against cases, in float64; and what a case must catch.
@@ -35,12 +35,9 @@ func TestTwinFollowsAdapters(t *testing.T) {
 			l, err := loadLoRA(golden, dir)
 			require.NoError(t, err)
 			c.spoil(l)
-			seen, err := golden.train(&l.modelCase, newTwinModel(t, &l.modelCase))
+			seen, err := l.train(golden, newTwinModel(t, &l.modelCase))
 			require.NoError(t, err)
-			golden.merged(l, seen)
-			require.NoError(t, golden.err)
-			pass, found, allowed, where := seen.result()
-			assert.Equal(t, c.what == "", pass, "%s: %g, allowed %g", where, found, allowed)
+			assertPassed(t, c.what == "", seen)
 		})
 	}
 }

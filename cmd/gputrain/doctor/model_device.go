@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
@@ -15,15 +16,15 @@ import (
 )
 
 // deviceModel is a modelRun on a device: one program for the loss and all gradients, submitted together with the
-// optimizer's, and one for the logits.
+// optimizer's.
 type deviceModel struct {
 	*deviceRun
-	dev           *gpu.Device
-	m             *modelCase
-	frozen        *buffers.Tree // nil: everything is trained
-	loss, forward *compile.Program
-	figures       []string // the outputs of loss, but for gradients
-	backward      *gpu.Program
+	dev      *gpu.Device
+	m        *modelCase
+	frozen   *buffers.Tree // nil: everything is trained
+	loss     *compile.Program
+	figures  []string // the outputs of loss, but for gradients
+	backward *gpu.Program
 }
 
 func newDeviceModel(ctx context.Context, dev *gpu.Device, m *modelCase) (*deviceModel, error) {
@@ -91,51 +92,40 @@ func (d *deviceModel) compile(m *modelCase) error {
 	}
 	rec := d.dev.Record("gputrain.doctor.loss")
 	d.loss.Record(rec)
-	if d.backward, err = rec.Program(d.ctx); err != nil {
-		return err
-	}
-	if built, err = m.def.Build(m.Batch, m.SeqLen, model.Options{Logits: true}); err != nil {
-		return err
-	}
-	d.forward, err = compile.New(d.ctx, d.dev, built.Graph, compile.Options{
-		Label: "doctor.logits", Params: d.tree, Beside: []*buffers.Tree{d.frozen}, Targets: []compile.Target{{Name: "logits", Value: built.Logits}},
-	})
+	d.backward, err = rec.Program(d.ctx)
 	return err
 }
 
 func (d *deviceModel) logits(tokens []int32) ([]float32, error) {
-	if err := (state.Feed{Batch: data.Batch{Tokens: tokens}}).Write(d.forward); err != nil {
-		return nil, err
-	}
-	rec := d.dev.Record("gputrain.doctor.logits")
-	d.forward.Record(rec)
-	if err := rec.Submit(d.ctx); err != nil {
-		return nil, err
-	}
-	return d.read(d.forward.Output("logits"))
-}
-
-func (d *deviceModel) step(tokens, labels []int32, scale float32) (float32, error) {
-	if err := (state.Feed{Batch: data.Batch{Tokens: tokens, Labels: labels}, LossScale: scale * d.m.scale()}).Write(d.loss); err != nil {
-		return 0, err
-	}
-	if err := d.update(); err != nil {
-		return 0, err
-	}
-	loss, err := d.read(d.loss.Output("loss"))
+	built, err := d.m.def.Build(d.m.Batch, d.m.SeqLen, model.Options{Logits: true})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return loss[0] / d.m.scale(), nil
+	found, err := computed(d.ctx, d.dev, "logits", built.Graph, compile.Options{
+		Label: "doctor.logits", Params: d.tree, Beside: []*buffers.Tree{d.frozen}, Targets: []compile.Target{{Name: "logits", Value: built.Logits}},
+	}, state.Feed{Batch: data.Batch{Tokens: tokens}}.Write)
+	return found["logits"], err
 }
 
-// update computes the gradients and applies them.
-func (d *deviceModel) update() error {
+func (d *deviceModel) learn(tokens, labels []int32) (map[string][]float32, error) {
+	f := state.FeedOf(d.m.learned, data.Batch{Rows: d.m.Batch, Tokens: tokens, Labels: labels})
+	f.LossScale = d.m.scale() / float32(max(1, f.Counts.Of))
+	if err := f.Write(d.loss); err != nil {
+		return nil, err
+	}
 	phase, err := d.opt.Prepare()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return d.dev.Submit(d.ctx, d.backward, d.programs[phase])
+	if err := d.dev.Submit(d.ctx, d.backward, d.programs[phase]); err != nil {
+		return nil, err
+	}
+	found, err := outputs(d.ctx, d.dev, d.loss, d.figures)
+	if err != nil {
+		return nil, err
+	}
+	found["loss"][0] /= d.m.scale()
+	return found, nil
 }
 
 func (d *deviceModel) gradients() ([]buffers.Host, error) {
@@ -153,13 +143,45 @@ func unscaled(grads []buffers.Host, scale float32) []buffers.Host {
 	return grads
 }
 
-func (d *deviceModel) read(r gpu.Range) ([]float32, error) { return floatsAt(d.ctx, d.dev, r) }
-
 func (d *deviceModel) release() {
 	d.backward.Release()
-	for _, p := range []*compile.Program{d.loss, d.forward} {
-		p.Release()
-	}
+	d.loss.Release()
 	d.frozen.Release()
 	d.deviceRun.release()
+}
+
+// computed are the targets of a graph, by name, of what feed writes.
+func computed(ctx context.Context, dev *gpu.Device, what string, g *graph.Graph, o compile.Options, feed func(*compile.Program) error) (map[string][]float32, error) {
+	p, err := compile.New(ctx, dev, g, o)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Release()
+	if err := feed(p); err != nil {
+		return nil, err
+	}
+	rec := dev.Record("gputrain.doctor." + what)
+	p.Record(rec)
+	if err := rec.Submit(ctx); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, t := range o.Targets {
+		names = append(names, t.Name)
+	}
+	return outputs(ctx, dev, p, names)
+}
+
+// outputs reads what a program has computed.
+func outputs(ctx context.Context, dev *gpu.Device, p *compile.Program, names []string) (map[string][]float32, error) {
+	found := map[string][]float32{}
+	for _, name := range names {
+		at := p.Output(name)
+		raw := make([]byte, at.Bytes)
+		if err := dev.Read(ctx, raw, at); err != nil {
+			return nil, err
+		}
+		found[name] = array.Decoded(buffers.F32, raw)
+	}
+	return found, nil
 }

@@ -6,12 +6,12 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/array"
-	"gputrain/buffers/nf4"
 	"gputrain/buffers/safetensors"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/hub/bitsandbytes"
+	"gputrain/internal/nf4"
 )
 
 // runNF4 compares the matrix that bitsandbytes has stored with what it stands for: as the host reads it, and as the products of the device do, forward and
@@ -108,39 +108,24 @@ func throughProducts(ctx context.Context, dev *gpu.Device, m *bitsandbytes.Matri
 	for _, name := range []string{"forward", "backward"} {
 		o.Targets = append(o.Targets, compile.Target{Name: name, Value: values[name]})
 	}
-	p, err := compile.New(ctx, dev, g, o)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer p.Release()
-	for name, n := range map[string]int{"x": cols, "dy": rows} {
-		one := make([]float32, n*n)
-		for i := range n {
-			one[i*n+i] = 1
+	found, err := computed(ctx, dev, "nf4", g, o, func(p *compile.Program) error {
+		for name, n := range map[string]int{"x": cols, "dy": rows} {
+			one := make([]float32, n*n)
+			for i := range n {
+				one[i*n+i] = 1
+			}
+			if err := p.WriteFloats(name, one); err != nil {
+				return err
+			}
 		}
-		if err := p.WriteFloats(name, one); err != nil {
-			return nil, nil, err
-		}
-	}
-	rec := dev.Record("gputrain.doctor.nf4")
-	p.Record(rec)
-	if err := rec.Submit(ctx); err != nil {
-		return nil, nil, err
-	}
-	turned, err := floatsAt(ctx, dev, p.Output("forward"))
+		return nil
+	})
 	if err != nil {
 		return nil, nil, err
 	}
 	forward = make([]float32, rows*cols)
 	for i := range forward {
-		forward[i] = turned[i%cols*rows+i/cols]
+		forward[i] = found["forward"][i%cols*rows+i/cols]
 	}
-	backward, err = floatsAt(ctx, dev, p.Output("backward"))
-	return forward, backward[:rows*cols], err
-}
-
-func floatsAt(ctx context.Context, dev *gpu.Device, at gpu.Range) ([]float32, error) {
-	raw := make([]byte, at.Bytes)
-	err := dev.Read(ctx, raw, at)
-	return array.Decoded(buffers.F32, raw), err
+	return forward, found["backward"][:rows*cols], nil
 }

@@ -82,21 +82,11 @@ func runPacked(ctx context.Context, devices []*gpu.Device, c *goldenCase, dir fs
 	for i, v := range values {
 		targets = append(targets, compile.Target{Name: names[i], Value: v})
 	}
-	program, err := compile.New(ctx, dev, built.Graph, compile.Options{Label: "doctor.packed", Params: tree, Targets: targets})
+	found, err := computed(ctx, dev, "packed", built.Graph, compile.Options{Label: "doctor.packed", Params: tree, Targets: targets}, p.feed().Write)
 	if err != nil {
 		return nil, err
 	}
-	defer program.Release()
-	if err := p.feed().Write(program); err != nil {
-		return nil, err
-	}
-	rec := dev.Record("gputrain.doctor.packed")
-	program.Record(rec)
-	if err := rec.Submit(ctx); err != nil {
-		return nil, err
-	}
-	run := deviceModel{dev: dev, deviceRun: &deviceRun{ctx: ctx}}
-	return p.compare(c, names, func(name string) ([]float32, error) { return run.read(program.Output(name)) })
+	return p.compare(c, names, found)
 }
 
 // build is the graph for rows of documents, and what the case expects of it: the loss, the logits, and the gradients that it has.
@@ -124,23 +114,18 @@ func (p *packedCase) feed() state.Feed {
 	return state.Feed{Batch: b, LossScale: 1 / float32(max(1, data.Counted(p.labels)))}
 }
 
-// compare holds what read gives of each name against the case.
-func (p *packedCase) compare(c *goldenCase, names []string, read func(name string) ([]float32, error)) (*comparison, error) {
+// compare holds what was found of each name against the case.
+func (p *packedCase) compare(c *goldenCase, names []string, found map[string][]float32) (*comparison, error) {
 	seen := &comparison{}
 	for _, name := range names {
-		got, err := read(name)
-		if err != nil {
-			return nil, err
-		}
-		tol, at := p.Tolerance.Grads, "expect/grads/"+name
-		switch name {
+		switch got := found[name]; name {
 		case "loss":
-			seen.number("loss", float64(got[0]), p.Loss, p.Tolerance.Loss.ATol+p.Tolerance.Loss.RTol*p.Loss)
-			continue
+			seen.near("loss", float64(got[0]), p.Loss, p.Tolerance.Loss)
 		case "logits":
-			tol, at = p.Tolerance.Logits, "expect/logits"
+			seen.tensor(name, got, c.floats("expect/logits"), p.Tolerance.Logits)
+		default:
+			seen.tensor(name, got, c.floats("expect/grads/"+name), p.Tolerance.Grads)
 		}
-		seen.tensor(name, got, c.floats(at), tol)
 	}
 	if len(names) < 3 {
 		return nil, fmt.Errorf("tensors.safetensors: found no gradient of the model's parameters below expect/grads")

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,11 +11,8 @@ import (
 	"slices"
 
 	"gputrain/buffers"
-	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/model"
-	"gputrain/run/data"
-	"gputrain/state"
 )
 
 // preferenceCase is case.json of kind dpo: an adapter that is trained on pairs of completions.
@@ -64,27 +60,6 @@ func batch(pairs []pair, seq int) (tokens, labels []int32) {
 		}
 	}
 	return tokens, labels
-}
-
-// objectiveRun is a modelRun whose steps learn an objective, and tell its figures by name: of each of model.Loss.Counts (model.Built.Figures), or their means
-// alone (model.Loss.Figures).
-type objectiveRun interface {
-	modelRun
-	learn(tokens, labels []int32) (map[string][]float32, error)
-}
-
-// runDPO trains the adapter of a case on the devices.
-func runDPO(ctx context.Context, devices []*gpu.Device, c *goldenCase, dir fs.FS) (*comparison, error) {
-	p, err := loadPairs(c, dir)
-	if err != nil {
-		return nil, err
-	}
-	run, err := newModelRun(ctx, devices, &p.modelCase)
-	if err != nil {
-		return nil, err
-	}
-	defer run.release()
-	return c.trainPairs(p, run)
 }
 
 func loadPairs(c *goldenCase, dir fs.FS) (*preferenceCase, error) {
@@ -141,8 +116,8 @@ func (p *preferenceCase) readPairs(dir fs.FS) error {
 	return nil
 }
 
-// trainPairs makes all steps of a case and compares what is expected of the first, of the figures of each and at the end.
-func (c *goldenCase) trainPairs(p *preferenceCase, run objectiveRun) (*comparison, error) {
+// train makes all steps of a case and compares what is expected of the first, of the figures of each and at the end.
+func (p *preferenceCase) train(c *goldenCase, run modelRun) (*comparison, error) {
 	seen := &comparison{}
 	for step := range p.Steps {
 		pairs := p.pairs[step*p.Batch/2 : (step+1)*p.Batch/2]
@@ -173,7 +148,7 @@ func (c *goldenCase) trainPairs(p *preferenceCase, run objectiveRun) (*compariso
 }
 
 // firstLogits compares the logits of the first pair.
-func (c *goldenCase) firstLogits(p *preferenceCase, seen *comparison, first pair, tokens []int32, run objectiveRun) error {
+func (c *goldenCase) firstLogits(p *preferenceCase, seen *comparison, first pair, tokens []int32, run modelRun) error {
 	got, err := run.logits(tokens)
 	if err != nil {
 		return err
@@ -189,7 +164,7 @@ func (c *goldenCase) firstLogits(p *preferenceCase, seen *comparison, first pair
 }
 
 // firstPairs compares what is expected of each pair of the first step, and of its gradients.
-func (c *goldenCase) firstPairs(p *preferenceCase, seen *comparison, found map[string][]float32, grads []buffers.Host, run objectiveRun) {
+func (c *goldenCase) firstPairs(p *preferenceCase, seen *comparison, found map[string][]float32, grads []buffers.Host, run modelRun) {
 	for _, t := range []struct{ name, figure string }{
 		{"logps/chosen", "logps_chosen"},
 		{"logps/rejected", "logps_rejected"},
@@ -250,11 +225,6 @@ func (c *goldenCase) compareFigures(p *preferenceCase, seen *comparison, step in
 	return nil
 }
 
-// near compares one number that has no others beside it.
-func (c *comparison) near(where string, got, want float64, tol tolerance) {
-	c.number(where, got, want, tol.ATol+(tol.RTol+tol.ATolRelMax)*math.Abs(want))
-}
-
 func mean(of []float32, value func(i int) float64) float64 {
 	sum := 0.0
 	for i := range of {
@@ -272,23 +242,4 @@ func norm(of []buffers.Host) float64 {
 		}
 	}
 	return math.Sqrt(sum)
-}
-
-func (d *deviceModel) learn(tokens, labels []int32) (map[string][]float32, error) {
-	f := state.FeedOf(d.m.learned, data.Batch{Rows: d.m.Batch, Tokens: tokens, Labels: labels})
-	f.LossScale = 1 / float32(f.Counts.Of)
-	if err := f.Write(d.loss); err != nil {
-		return nil, err
-	}
-	if err := d.update(); err != nil {
-		return nil, err
-	}
-	found := map[string][]float32{}
-	for _, name := range d.figures {
-		var err error
-		if found[name], err = d.read(d.loss.Output(name)); err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
 }

@@ -15,43 +15,13 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/optim"
 )
 
-// learn is that of the graph of the objective, in float64.
-func (d *twinModel) learn(tokens, labels []int32) (map[string][]float32, error) {
-	in := d.m.learned.Inputs(tokens, labels, d.m.Batch)
-	feeds := d.feeds(in.Tokens)
-	feeds[model.InputLabels] = widened([]int{len(in.Labels)}, in.Labels)
-	for name, values := range in.Floats {
-		feeds[name] = widened([]int{len(values)}, values)
-	}
-	feeds[model.InputLossScale] = &graph.Array{Shape: []int{}, Data: []float64{1 / float64(in.Counts.Of)}}
-	feeds[model.InputLabelScale] = &graph.Array{Shape: []int{}, Data: []float64{float64(in.Counts.Of) / float64(in.Counts.Labels)}}
-	values := append([]*graph.Value{d.loss.Loss}, d.grads...)
-	figures := d.loss.Figures
-	for _, f := range figures {
-		values = append(values, f.Value)
-	}
-	got, err := graph.Eval(d.loss.Graph, feeds, values...)
-	if err != nil {
-		return nil, err
-	}
-	d.last = nil
-	for i, p := range d.m.initial {
-		d.last = append(d.last, buffers.Host{Path: p.Path, Shape: p.Shape, Data: narrowed(got[1+i])})
-	}
-	found := map[string][]float32{"loss": narrowed(got[0])}
-	for i, f := range figures {
-		found[f.Name] = narrowed(got[1+len(d.grads)+i])
-	}
-	return found, d.optimizer.Update(d.last)
-}
-
-// byHand is an objectiveRun of the equations themselves: log-probabilities of the logits of the network and of its base, and of the logits' gradients, which are
+// byHand is an modelRun of the equations themselves: log-probabilities of the logits of the network and of its base, and of the logits' gradients, which are
 // written down here, those of the parameters.
 type byHand struct {
 	*twinModel
@@ -182,11 +152,11 @@ func openPairs(t *testing.T, name string) (*goldenCase, *preferenceCase) {
 
 // TestTwinFollowsPreferences holds the graph of the objectives against cases, in float64, and the equations of this file too; and what a case must catch.
 func TestTwinFollowsPreferences(t *testing.T) {
-	twin := func(t *testing.T, p *preferenceCase) objectiveRun { return newTwinModel(t, &p.modelCase) }
-	hand := func(t *testing.T, p *preferenceCase) objectiveRun { return newByHand(t, p) }
+	twin := func(t *testing.T, p *preferenceCase) modelRun { return newTwinModel(t, &p.modelCase) }
+	hand := func(t *testing.T, p *preferenceCase) modelRun { return newByHand(t, p) }
 	for _, row := range []struct {
 		name, what string
-		run        func(t *testing.T, p *preferenceCase) objectiveRun
+		run        func(t *testing.T, p *preferenceCase) modelRun
 		spoil      func(p *preferenceCase)
 	}{
 		{"dpo_llama_sigmoid", "", twin, func(*preferenceCase) {}},
@@ -204,10 +174,9 @@ func TestTwinFollowsPreferences(t *testing.T) {
 		t.Run(row.name+" "+row.what, func(t *testing.T) {
 			c, p := openPairs(t, row.name)
 			row.spoil(p)
-			seen, err := c.trainPairs(p, row.run(t, p))
+			seen, err := p.train(c, row.run(t, p))
 			require.NoError(t, err)
-			pass, found, allowed, where := seen.result()
-			assert.Equal(t, row.what == "", pass, "%s: %g, allowed %g", where, found, allowed)
+			assertPassed(t, row.what == "", seen)
 		})
 	}
 }
@@ -329,10 +298,9 @@ func TestPreferencesOfOtherModels(t *testing.T) {
 	for _, row := range cases {
 		t.Run(row.name, func(t *testing.T) {
 			c, p := madePairs(t, row.def, row.prefer)
-			seen, err := c.trainPairs(p, newTwinModel(t, &p.modelCase))
+			seen, err := p.train(c, newTwinModel(t, &p.modelCase))
 			require.NoError(t, err)
-			pass, found, allowed, where := seen.result()
-			assert.True(t, pass, "%s: %g, allowed %g", where, found, allowed)
+			assertPassed(t, true, seen)
 			assert.Less(t, seen.ratio, 0.2, "float64 throughout, but for what is stored")
 		})
 	}
@@ -342,9 +310,8 @@ func TestPreferencesOfOtherModels(t *testing.T) {
 		run, err := newDeviceModel(context.Background(), dev, &p.modelCase)
 		require.NoError(t, err)
 		defer run.release()
-		seen, err := c.trainPairs(p, run)
+		seen, err := p.train(c, run)
 		require.NoError(t, err)
-		pass, found, allowed, where := seen.result()
-		assert.True(t, pass, "%s: %g, allowed %g", where, found, allowed)
+		assertPassed(t, true, seen)
 	})
 }

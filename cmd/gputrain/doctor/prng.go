@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -160,9 +159,8 @@ func (c *comparison) table(ctx context.Context, dev *gpu.Device, file prngCase) 
 			return nil
 		}
 		delete(missing, j)
-		tol := file.Tolerance.BF16.ATol + file.Tolerance.BF16.RTol*math.Abs(float64(file.Table[j]))
-		c.number("bf16_table host", float64(key.NormalBF16(uint64(i))), float64(file.Table[j]), tol)
-		c.number("bf16_table device", float64(d.BF16), float64(file.Table[j]), tol)
+		c.near("bf16_table host", float64(key.NormalBF16(uint64(i))), float64(file.Table[j]), file.Tolerance.BF16)
+		c.near("bf16_table device", float64(d.BF16), float64(file.Table[j]), file.Tolerance.BF16)
 	}
 	if err == nil && len(missing) > 0 {
 		c.fail(fmt.Sprintf("bf16_table: %d of %d values have not come", len(missing), len(file.Table)))

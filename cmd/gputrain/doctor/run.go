@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"gputrain/buffers"
-	"gputrain/buffers/histogram"
 	"gputrain/gpu"
 	"gputrain/graph/compile"
+	"gputrain/internal/histogram"
 	"gputrain/kron"
 	"gputrain/optim"
 )

@@ -106,11 +106,6 @@ func (s *stagedModel) train(b data.Batch) (m state.Metrics, err error) {
 	return made[0], nil
 }
 
-func (s *stagedModel) step(tokens, labels []int32, _ float32) (float32, error) {
-	m, err := s.train(data.Batch{Tokens: tokens, Labels: labels})
-	return float32(m.Loss), err
-}
-
 func (s *stagedModel) learn(tokens, labels []int32) (map[string][]float32, error) {
 	m, err := s.train(data.Batch{Tokens: tokens, Labels: labels})
 	if err != nil {
@@ -183,5 +178,5 @@ func (p *packedCase) onStages(ctx context.Context, devices []*gpu.Device, c *gol
 	for _, h := range grads {
 		found[h.Path] = h.Data
 	}
-	return p.compare(c, names, func(name string) ([]float32, error) { return found[name], nil })
+	return p.compare(c, names, found)
 }

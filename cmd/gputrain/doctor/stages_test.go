@@ -4,10 +4,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // Models that are cut in two follow the cases within the tolerances of one device, and a case of other numbers is caught there too.
@@ -18,18 +17,14 @@ func TestStagesFollowFamilies(t *testing.T) {
 		names = []string{"packed/packed_qwen3", "lora/lora_llama_dora", "dpo/orpo_qwen2"}
 	}
 	for _, name := range names {
-		r := RunCase(t.Context(), devices, name, Folder(filepath.Join(families, filepath.FromSlash(name))))
-		require.Empty(t, r.Error, name)
-		assert.True(t, r.Pass, "%s: %s: %g, allowed %g", name, r.Worst, r.MaxError, r.Tolerance)
-		t.Logf("%s: worst %s: %g of %g", name, r.Worst, r.MaxError, r.Tolerance)
+		requirePass(t, name, Folder(filepath.Join(families, filepath.FromSlash(name))), devices...)
 	}
 	c, p := openPairs(t, "dpo_llama_sigmoid")
 	p.learned.Numbers["beta"] = 0.301
 	run, err := newModelRun(t.Context(), devices, &p.modelCase)
 	require.NoError(t, err)
 	defer run.release()
-	seen, err := c.trainPairs(p, run)
+	seen, err := p.train(c, run)
 	require.NoError(t, err)
-	pass, _, _, _ := seen.result()
-	assert.False(t, pass, "another beta")
+	assertPassed(t, false, seen) // another beta
 }

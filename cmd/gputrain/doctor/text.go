@@ -117,6 +117,16 @@ func (f *textFile) decode(into any, cases func() int) error {
 	return nil
 }
 
+// each runs cases until one differs.
+func each[T any](cases []T, run func(where string, c T) (string, error)) (string, error) {
+	for i, c := range cases {
+		if worst, err := run(fmt.Sprintf("case %d", i), c); worst != "" || err != nil {
+			return worst, err
+		}
+	}
+	return "", nil
+}
+
 // differ says where two values are not equal.
 func differ[T any](where string, got, want T) string {
 	g, _ := json.Marshal(got)

@@ -28,8 +28,7 @@ func tokenizerCases(f *textFile) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for i, c := range cases {
-		where := fmt.Sprintf("case %d", i)
+	return each(cases, func(where string, c textCase) (string, error) {
 		ids, err := t.Encode(c.Text, tokenizer.Options{})
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", where, err)
@@ -45,8 +44,8 @@ func tokenizerCases(f *textFile) (string, error) {
 				return worst, err
 			}
 		}
-	}
-	return "", nil
+		return "", nil
+	})
 }
 
 func openCases(f *textFile) (*tokenizer.Tokenizer, []textCase, error) {
@@ -103,12 +102,7 @@ func decodeCases(f *textFile) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for i, c := range cases {
-		if worst, err := decoded(t, fmt.Sprintf("case %d", i), c); worst != "" || err != nil {
-			return worst, err
-		}
-	}
-	return "", nil
+	return each(cases, func(where string, c textCase) (string, error) { return decoded(t, where, c) })
 }
 
 // splitCases cuts texts with a pattern.
@@ -120,16 +114,10 @@ func splitCases(f *textFile) (string, error) {
 	if err := f.decode(&file, func() int { return len(file.Cases) }); err != nil {
 		return "", err
 	}
-	for i, c := range file.Cases {
+	return each(file.Cases, func(where string, c textCase) (string, error) {
 		pieces, err := tokenizer.Split(file.Pattern, c.Text)
-		if err != nil {
-			return "", err
-		}
-		if worst := differ(fmt.Sprintf("case %d pieces", i), append([]string{}, pieces...), c.Pieces); worst != "" {
-			return worst, nil
-		}
-	}
-	return "", nil
+		return differ(where+" pieces", append([]string{}, pieces...), c.Pieces), err
+	})
 }
 
 // trainCase makes a vocabulary.

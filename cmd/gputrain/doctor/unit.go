@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"gputrain/buffers/prng"
 	"gputrain/gpu"
@@ -93,7 +92,7 @@ func runSchedule(_ context.Context, _ *gpu.Device, c *goldenCase) (*comparison, 
 		}
 		for k, at := range s.At {
 			where := fmt.Sprintf("schedules[%d] %s update %d", i, s.Schedule.Type, at)
-			seen.number(where, schedule(at), s.LR[k], s.Tolerance.ATol+s.Tolerance.RTol*math.Abs(s.LR[k]))
+			seen.near(where, schedule(at), s.LR[k], s.Tolerance)
 		}
 	}
 	return seen, nil

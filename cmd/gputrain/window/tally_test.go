@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // tally is the twin of the three kernels, in float64.

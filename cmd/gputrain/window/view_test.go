@@ -18,7 +18,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/cmd/gputrain/window/screen"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 	"gputrain/run/train"
 )
 

@@ -1,15 +1,15 @@
 package llamacpp
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 
 	"gputrain/hub/gguf"
+	"gputrain/internal/ordered"
 )
 
 // Model is what is converted: a Hugging Face directory, or what stands for one.
@@ -98,49 +98,26 @@ func (f family) tensor(c *config, t Tensor, name string, as gguf.Type) gguf.Tens
 		if err != nil {
 			return err
 		}
-		_, x = f.transform(c, t.Name, t.Shape, x)
-		return write(w, kind, x)
+		return write(w, kind, f.transform(c, t.Name, t.Shape, x))
 	}}
 }
 
 // pieceElements is how many elements are encoded at once by one core: a multiple of every block.
 const pieceElements = 1 << 18
 
-// write encodes elements on all cores, some pieces at a time.
+// write encodes elements on all cores.
 func write(w io.Writer, kind gguf.Type, x []float32) error {
-	whole := x
 	block, size := kind.Block()
-	pieces := make([][]byte, runtime.GOMAXPROCS(0))
-	errs := make([]error, len(pieces))
-	for len(x) > 0 {
-		var all sync.WaitGroup
-		n := 0
-		for ; n < len(pieces) && len(x) > 0; n++ {
-			part, i := x[:min(pieceElements, len(x))], n
-			x = x[len(part):]
-			all.Go(func() {
-				if cap(pieces[i]) == 0 {
-					pieces[i] = make([]byte, pieceElements/block*size)
-				}
-				pieces[i] = pieces[i][:len(part)/block*size]
-				if errs[i] = representable(kind, part); errs[i] == nil {
-					errs[i] = gguf.Encode(kind, pieces[i], part)
-				} else {
-					errs[i] = representable(kind, whole) // which counts all
-				}
-			})
+	return ordered.Do(context.Background(), slices.Chunk(x, pieceElements), func(part []float32) ([]byte, error) {
+		if representable(kind, part) != nil {
+			return nil, representable(kind, x) // which counts all
 		}
-		all.Wait()
-		for i := range n {
-			if errs[i] != nil {
-				return errs[i]
-			}
-			if _, err := w.Write(pieces[i]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+		piece := make([]byte, len(part)/block*size)
+		return piece, gguf.Encode(kind, piece, part)
+	}, func(piece []byte) error {
+		_, err := w.Write(piece)
+		return err
+	})
 }
 
 // mosts are the magnitudes from which on a type makes something else of a finite number: an infinity of it, or of the scale of its block.

@@ -232,18 +232,15 @@ func (d *Directory) windows(c map[string]any) {
 		c["sliding_window_pattern"] = int(d.stated.or(key, 6))
 		v, _ := d.file.Value(d.stated.prefix + key)
 		if each, ok := v.([]bool); ok { // as Ollama has it
-			c["layer_types"] = layerTypes(each)
+			var types []string
+			for _, slides := range each {
+				types = append(types, map[bool]string{true: "sliding_attention", false: "full_attention"}[slides])
+			}
+			c["layer_types"] = types
 		}
 		return
 	}
 	c["attn_logit_softcapping"], c["final_logit_softcapping"] = d.stated.or("attn_logit_softcapping", 50), d.stated.or("final_logit_softcapping", 30)
-}
-
-func layerTypes(slides []bool) (types []string) {
-	for _, is := range slides {
-		types = append(types, map[bool]string{true: "sliding_attention", false: "full_attention"}[is])
-	}
-	return types
 }
 
 // generation says which tokens end a text: more than one, where turns have an end of their own.

@@ -1,8 +1,14 @@
 package llamacpp
 
 import (
+	"cmp"
+	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
+
+	"gputrain/buffers/array"
+	"gputrain/hub/gguf"
 )
 
 // turned are the matrices and biases of queries and keys.
@@ -11,21 +17,21 @@ var turned = regexp.MustCompile(`\.self_attn\.([qk])_proj\.`)
 // conv are the matrices that GPT-2 stores as inputs x outputs.
 var conv = regexp.MustCompile(`\.(attn\.c_attn|attn\.c_proj|mlp\.c_fc|mlp\.c_proj)\.weight$`)
 
-// transform changes the elements of a tensor, and its shape, to what llama.cpp computes with.
-func (f family) transform(c *config, name string, shape []int, x []float32) ([]int, []float32) {
+// transform changes the elements of a tensor to what llama.cpp computes with.
+func (f family) transform(c *config, name string, shape []int, x []float32) []float32 {
 	switch m := turned.FindStringSubmatch(name); {
 	case f.permuted && m != nil:
-		return shape, permute(x, shape[0], c.heads(m[1]))
+		return permute(x, shape[0], c.heads(m[1]))
 	case f.plusOne && strings.HasSuffix(name, "norm.weight"):
 		out := make([]float32, len(x))
 		for i, v := range x {
 			out[i] = v + 1
 		}
-		return shape, out
+		return out
 	case f.arch == "gpt2" && conv.MatchString(name):
-		return []int{shape[1], shape[0]}, transpose(x, shape[0], shape[1])
+		return transpose(x, shape[0], shape[1])
 	}
-	return shape, x
+	return x
 }
 
 // heads are those of queries, "q", or of keys, "k".
@@ -58,4 +64,107 @@ func transpose(x []float32, rows, columns int) []float32 {
 		}
 	}
 	return out
+}
+
+// huggingFaceName is the inverse of tensorName.
+func (f family) huggingFaceName(name string) (string, error) {
+	gpt := f.arch == "gpt2"
+	begin := map[bool]string{true: "h.", false: "model.layers."}[gpt]
+	for outer, to := range outside {
+		if to == name && (gpt == !strings.HasPrefix(outer, "model.") || outer == "lm_head.weight") {
+			return outer, nil
+		}
+	}
+	if parts := strings.Split(name, "."); len(parts) == 4 && parts[0] == "blk" {
+		if n, err := strconv.Atoi(parts[1]); err == nil && n >= 0 && strconv.Itoa(n) == parts[1] {
+			for _, names := range []map[string]string{normedBehind, inside} {
+				for part := range names {
+					old := strings.HasPrefix(part, "ln_") || strings.HasPrefix(part, "attn.") || strings.HasPrefix(part, "mlp.c_")
+					candidate := begin + parts[1] + "." + part + "." + parts[3]
+					if to, err := f.tensorName(candidate); err == nil && to == name && old == gpt {
+						return candidate, nil
+					}
+				}
+			}
+		}
+	}
+	return "", fmt.Errorf("tensor %.100q: found one that has no place in a %s", name, f.arch)
+}
+
+// plainTypes are the types that safetensors has too. Blocks are widened to F32.
+var plainTypes = map[gguf.Type]string{gguf.BF16: "BF16", gguf.F16: "F16"}
+
+// parameter undoes what transform does.
+func (d *Directory) parameter(name string, info gguf.Info) (array.Tensor, error) {
+	p := array.Tensor{DType: cmp.Or(plainTypes[info.Type], "F32")}
+	p.Path, p.Shape = name, info.Shape
+	p.Read = func(dst []float32, first int) error { return d.file.Floats(info.Name, dst, first) }
+	switch m := turned.FindStringSubmatch(name); {
+	case d.family.permuted && m != nil:
+		heads, _ := d.stated.integer("attention.head_count")
+		if kv, ok := d.stated.integer("attention.head_count_kv"); ok && m[1] == "k" {
+			heads = kv
+		}
+		rows := info.Shape[0]
+		if heads < 1 || rows%(2*heads) != 0 {
+			return p, fmt.Errorf("found %d rows for %d heads, wanted pairs of rows in each head", rows, heads)
+		}
+		p.Read = d.rows(info, func(row int) int {
+			width := rows / heads
+			h, i := row/width, row%width
+			return h*width + 2*(i%(width/2)) + i/(width/2)
+		})
+	case d.family.plusOne && strings.HasSuffix(name, "norm.weight"):
+		p.Read = func(dst []float32, first int) error {
+			err := d.file.Floats(info.Name, dst, first)
+			for i := range dst {
+				dst[i]--
+			}
+			return err
+		}
+	case d.family.arch == "gpt2" && conv.MatchString(name):
+		if len(info.Shape) != 2 {
+			return p, fmt.Errorf("found shape %v, wanted a matrix", info.Shape)
+		}
+		p.Shape = []int{info.Shape[1], info.Shape[0]}
+		p.Read = transposed(info.Shape[0], info.Shape[1], p.Read)
+	}
+	return p, nil
+}
+
+// rows reads the rows of a tensor in another order: from says which one of the file stands where.
+func (d *Directory) rows(info gguf.Info, from func(row int) int) func(dst []float32, first int) error {
+	width := info.Elements() / info.Shape[0]
+	return func(dst []float32, first int) error {
+		for len(dst) > 0 {
+			skip := first % width
+			part := dst[:min(len(dst), width-skip)]
+			if err := d.file.Floats(info.Name, part, from(first/width)*width+skip); err != nil {
+				return err
+			}
+			dst, first = dst[len(part):], first+len(part)
+		}
+		return nil
+	}
+}
+
+// transposed reads a matrix of some rows as its transpose. Of each row it reads what is asked for and no more.
+func transposed(rows, width int, read func(dst []float32, first int) error) func(dst []float32, first int) error {
+	return func(dst []float32, first int) error {
+		part := make([]float32, len(dst)/rows+1)
+		for r := range rows {
+			at := (r - first%rows + rows) % rows // where an element of this row is in dst, and then each rows-th
+			if at >= len(dst) {
+				continue
+			}
+			n := (len(dst) - at + rows - 1) / rows
+			if err := read(part[:n], r*width+(first+at)/rows); err != nil {
+				return err
+			}
+			for i, v := range part[:n] {
+				dst[at+i*rows] = v
+			}
+		}
+		return nil
+	}
 }

@@ -151,8 +151,8 @@ const tokensAt = 2
 
 // byteLevel are the keys of a tokenizer that merges bytes.
 func (t *tokenizerFile) byteLevel(m Model, size int) ([]gguf.Key, error) {
-	if err := t.check(); err != nil {
-		return nil, err
+	if n := t.Normalizer; n != nil && n.Type != "NFC" {
+		return nil, fmt.Errorf("normalizer: found %s, wanted none or NFC: llama.cpp takes a text as it is", n.Type)
 	}
 	if t.Normalizer != nil && m.Tell != nil {
 		m.Tell("the tokenizer composes letters and accents (NFC), which llama.cpp leaves to whoever writes the text: texts in NFC have the same ids")
@@ -173,14 +173,6 @@ func (t *tokenizerFile) byteLevel(m Model, size int) ([]gguf.Key, error) {
 		{Name: "tokenizer.ggml.token_type", Value: kinds},
 		{Name: "tokenizer.ggml.merges", Value: merges},
 	}, err
-}
-
-// check refuses what llama.cpp does not do to a text.
-func (t *tokenizerFile) check() error {
-	if n := t.Normalizer; n != nil && n.Type != "NFC" {
-		return fmt.Errorf("normalizer: found %s, wanted none or NFC: llama.cpp takes a text as it is", n.Type)
-	}
-	return nil
 }
 
 // tokens are the texts of all ids, and their kinds. Ids that the tokenizer lacks are there for the model's sake.

@@ -1,10 +1,13 @@
 package texts
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
+	"gputrain/internal/formats"
+	"gputrain/run/data"
 	"gputrain/text/chat"
 	"gputrain/text/chat/template"
 )
@@ -24,16 +27,6 @@ type Chats struct {
 // how is what the tokens of conversations follow from, besides the tokenizer.
 func (c Chats) how() string {
 	return fmt.Sprintf("template %s learn %q last %v date %s", c.Fingerprint, c.Options.Learn, c.Options.LastOnly, c.Options.Now.UTC().Format("2006-01-02T15:04:05"))
-}
-
-// encoder makes tokens of conversations.
-func (c Config) encoder() (*chat.Encoder, error) {
-	if !c.tokenizes() {
-		return nil, nil
-	}
-	options := c.Chats.Options
-	options.End = c.Layout.End
-	return chat.NewEncoder(c.Tokenizer, c.Chats.Template, options)
 }
 
 // conversation is what one row says that is a conversation.
@@ -75,4 +68,25 @@ func (j *jsonl) conversation(line []byte, format string) (d document, err error)
 		d.otherwise = c.Variables.Keys()[0] + ": templates have it also in " + j.group.name + "s"
 	}
 	return d, nil
+}
+
+// formatOf is the format of chat that a row is read in; "": it is a document in a field.
+func (j *jsonl) formatOf(row map[string]json.RawMessage) string {
+	format := j.format
+	switch {
+	case j.fields != data.Fields{} || format == data.FormatFields:
+		return ""
+	case format == "" || format == data.FormatAuto:
+		var keys template.Object
+		for key, value := range row {
+			if string(value) != "null" {
+				keys.Set(key, true)
+			}
+		}
+		format, _ = chat.Recognize(&keys) // a row that is none of them may have tokens
+	}
+	if format == formats.Text {
+		return ""
+	}
+	return format
 }

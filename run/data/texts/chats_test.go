@@ -25,7 +25,7 @@ const spoken = `{% for m in messages %}{% if m.role == 'tool' %}{{ raise_excepti
 func chatting(t *testing.T, o chat.Options) Config {
 	t.Helper()
 	dir := tree(t, map[string]string{"chat_template.jinja": spoken})
-	of, err := chat.Open(hub.Open(dir), "")
+	of, err := chat.OpenTemplate(hub.Open(dir), "")
 	require.NoError(t, err)
 	print, err := chat.Fingerprint(hub.Open(dir), "")
 	require.NoError(t, err)
@@ -192,7 +192,7 @@ func TestHalvesOfSurrogatePairs(t *testing.T) {
 			want := "half of a surrogate pair (" + named + "), which is no character"
 			if !nested {
 				want += ": data.invalid=replace puts U+FFFD in its place"
-				assert.NoError(t, open(escapes, InvalidReplace), row)
+				assert.NoError(t, open(escapes, invalidReplace), row)
 			}
 			assert.ErrorContains(t, open(escapes, ""), want, row)
 		}

@@ -1,6 +1,7 @@
 package texts
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -23,7 +24,7 @@ type Config struct {
 	JSONL []string
 	// Mixture are several of both, with weights.
 	Mixture []Part
-	// MixtureEnd is when an epoch of the mixture is over: one of data.Ends; "" is data.EndRestart.
+	// MixtureEnd is when an epoch of the mixture is over: one of data.Ends; "" is the first of them.
 	MixtureEnd string
 	// Tokens is how files become tokens: "bytes" (also ""), one a byte, vocabulary 256;
 	// "u16", "u32", files of little-endian tokens, bare or after the header of bin.go; "tokenizer", text that Tokenizer encodes.
@@ -31,10 +32,10 @@ type Config struct {
 	// Tokenizer makes tokens of text. Around a document stands what it puts around a text, and behind it the end token. Files of text are encoded one by
 	// one, and between two of them stand the same tokens, but for an end token below 0 (Layout.End); before the first and behind the last there is nothing.
 	Tokenizer *tokenizer.Tokenizer
-	// Invalid is what becomes of text that is not UTF-8 where it has to be, for a tokenizer or in JSON: an error (InvalidError, also ""), or U+FFFD in its
-	// place (InvalidReplace).
+	// Invalid is what becomes of text that is not UTF-8 where it has to be, for a tokenizer or in JSON: an error ("error", also ""), or U+FFFD in its
+	// place ("replace").
 	Invalid string
-	// Replacing is how the user asks for InvalidReplace, as errors say it; default data.invalid=replace.
+	// Replacing is how the user asks for "replace", as errors say it; default data.invalid=replace.
 	Replacing string
 	// Cache is a directory that keeps what has been made of files (tokenfile.go): tokens of text and of rows, by content and by how they are encoded, windows
 	// of documents, and hashes of contents. "": it is made in temporary files each time, and every file is read as a whole.
@@ -95,8 +96,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("data: tokens: %q, want one of %q", c.Tokens, kinds)
 	case c.tokenizes() != (c.Tokenizer != nil):
 		return fmt.Errorf("data: tokens: %q, tokenizer: %v: want both or none", kind, c.Tokenizer != nil)
-	case c.Invalid != "" && !slices.Contains(Invalids, c.Invalid):
-		return fmt.Errorf("data: invalid: %q, want one of %q", c.Invalid, Invalids)
+	case c.Invalid != "" && !slices.Contains(invalids, c.Invalid):
+		return fmt.Errorf("data: invalid: %q, want one of %q", c.Invalid, invalids)
 	case c.MixtureEnd != "" && !slices.Contains(data.Ends, c.MixtureEnd):
 		return fmt.Errorf("data: mixture end: %q, want one of %q", c.MixtureEnd, data.Ends)
 	case c.Format != "" && groups[c.Format].read == nil && !slices.Contains(data.Formats, c.Format):
@@ -124,9 +125,4 @@ func (c Config) Validate() error {
 	return c.Layout.Validate()
 }
 
-func (c Config) kind() string {
-	if c.Tokens == "" {
-		return "bytes"
-	}
-	return c.Tokens
-}
+func (c Config) kind() string { return cmp.Or(c.Tokens, "bytes") }

@@ -74,27 +74,29 @@ func Open(ctx context.Context, c Config) (*Corpus, error) {
 
 // open opens a corpus, or one that is part of it.
 func (r *reading) open(c Config) (*Corpus, error) {
-	if len(c.Mixture) > 0 {
-		return r.openMixture(c)
+	corpus := &Corpus{Tokens: c.kind()}
+	var files []file
+	if len(c.Mixture) == 0 {
+		var note string
+		var err error
+		if files, corpus.Name, note, err = r.find(c); err != nil {
+			return nil, err
+		}
+		if note != "" {
+			corpus.Notes = append(corpus.Notes, note)
+		}
 	}
-	files, name, note, err := r.find(c)
-	if err != nil {
-		return nil, err
-	}
-	corpus := &Corpus{Name: name, Tokens: c.kind(), Files: len(files)}
-	if note != "" {
-		corpus.Notes = append(corpus.Notes, note)
-	}
+	corpus.Files = len(files)
 	for _, f := range files {
 		corpus.Paths = append(corpus.Paths, f.path)
-	}
-	if len(c.JSONL) == 0 && (c.tokenizes() || corpus.Tokens == "bytes") {
-		for _, f := range files {
+		if len(c.JSONL) == 0 && (c.tokenizes() || corpus.Tokens == "bytes") {
 			corpus.Bytes += f.size
 		}
 	}
 	load := corpus.load
 	switch {
+	case len(c.Mixture) > 0:
+		load = corpus.loadMixture
 	case len(c.JSONL) > 0:
 		load = corpus.loadDocuments
 	case c.tokenizes():
@@ -178,20 +180,11 @@ func (c *Corpus) segment(config Config, f file, from io.ReaderAt) (data.Stretch,
 	if f.size == 0 {
 		return data.Stretch{}, fmt.Errorf("data: tokens %q: 0 bytes: empty, want %s tokens", f.path, c.Tokens)
 	}
-	h, err := tokenHeader(from, f.size, c.width(), config.Vocab)
+	h, err := tokenHeader(from, f.size, map[string]int{"u16": 2, "u32": 4}[c.Tokens], config.Vocab)
 	if err != nil {
 		return data.Stretch{}, fmt.Errorf("data: tokens %q: %w", f.path, err)
 	}
 	return data.Stretch{Name: f.path, Width: h.width, Count: h.count, Offset: h.offset, Vocab: h.vocab}, nil
-}
-
-func tokensError(path string) error {
-	return fmt.Errorf("data: text %q: is a token file, not text: set data.tokens to u16 or u32", path)
-}
-
-// width is the number of bytes a token.
-func (c *Corpus) width() int {
-	return map[string]int{"bytes": 1, "u16": 2, "u32": 4}[c.Tokens]
 }
 
 // hashLimit is the size above which a file's content hash is a sample: the first,

@@ -107,9 +107,7 @@ func (d *Documents) Walk(size int, seed uint64) (data.Walk, error) {
 func (w documentWalk) Length(uint64) uint64 { return uint64(w.Windows()) }
 
 func (w documentWalk) Fill(b *data.Batch, row int, s data.State) error {
-	group := uint64(w.Group())
-	order := data.NewOrder(uint64(w.Windows())/group, w.seed, s.Epoch)
-	return w.packed.Fill(b, row, int64(data.InGroups(s.Position, group, order.At)))
+	return w.packed.Fill(b, row, data.Shuffled(s, w.Windows(), int64(w.Group()), w.seed))
 }
 
 func (d *Documents) Shelf(size int) (data.Shelf, error) { return d.pack(d.later(), size) }

@@ -156,9 +156,9 @@ func isText(f file, from io.ReaderAt) (data.Stretch, error) {
 		return data.Stretch{}, fmt.Errorf("data: text %q: %s", f.path, what)
 	}
 	if f.size >= binHeaderSize && hasMagic(from) {
-		return data.Stretch{}, tokensError(f.path)
+		return data.Stretch{}, fmt.Errorf("data: text %q: is a token file, not text: set data.tokens to u16 or u32", f.path)
 	}
-	return bytesOf(f, from)
+	return bytesOf(f), nil
 }
 
 // isRows is the bytes of a file, or says why it holds no rows. What a compressed one holds is seen when it is read.
@@ -168,7 +168,7 @@ func isRows(f file, from io.ReaderAt) (data.Stretch, error) {
 			return data.Stretch{}, fmt.Errorf("data: jsonl %q: %s", f.path, what)
 		}
 	}
-	return bytesOf(f, from)
+	return bytesOf(f), nil
 }
 
 // noteRows says of files of text that they are called as rows are.

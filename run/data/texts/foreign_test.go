@@ -29,7 +29,7 @@ func wide(text string, order binary.AppendByteOrder, width int) string {
 // A file that is neither text nor rows says what it is and what to do, whatever it is called.
 func TestForeignFiles(t *testing.T) {
 	const row = `{"text": "some words"}` + "\n"
-	packed, err := os.ReadFile("../../../text/parquet/testdata/snappy.parquet")
+	packed, err := os.ReadFile("internal/parquet/testdata/snappy.parquet")
 	require.NoError(t, err)
 	padding := strings.Repeat("\x01", 100)
 	for _, c := range []struct{ name, content, both, text, rows string }{ // both: what text and rows say; else each

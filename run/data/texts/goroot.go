@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"gputrain/internal/ordered"
 )
 
 // builtIn lists the built-in corpus: the Go source of the toolchain at hand. Without a toolchain it is the text that the archives of the program have beside
@@ -49,7 +51,7 @@ func goSourceBelow(r *reading, goroot string) ([]file, error) {
 	}
 	var kept []file
 	source := slices.DeleteFunc(files, func(f file) bool { return strings.HasSuffix(f.path, "_test.go") })
-	err = inOrder(r.ctx, slices.Values(source), func(f file) (looked, error) {
+	err = ordered.Do(r.ctx, slices.Values(source), func(f file) (looked, error) {
 		var src []byte
 		_, err := r.do(f.path, func() (_ int, err error) {
 			src, err = os.ReadFile(f.path)

@@ -10,10 +10,9 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"gputrain/internal/characters"
 	"gputrain/run/data"
 	"gputrain/text/chat"
-	"gputrain/text/chat/template"
-	"gputrain/text/tokenizer"
 )
 
 // among refuses a field that none of the columns is; nil: they are not known.
@@ -54,15 +53,17 @@ type jsonl struct {
 func newJSONL(config Config) (*jsonl, error) {
 	j := &jsonl{
 		fields: config.Fields, end: config.Layout.End, vocab: config.Vocab, ofText: 256, text: config.kind() == "bytes" || config.tokenizes(),
-		replace: config.Invalid == InvalidReplace, limit: maxRow,
+		replace: config.Invalid == invalidReplace, limit: maxRow,
 	}
 	if config.tokenizes() {
 		j.ofText, j.around = config.limit(), config.border()
 		j.encode = func(text string) ([]int32, error) { return config.Tokenizer.Encode(text, config.options()) }
-	}
-	var err error
-	if j.chats, err = config.encoder(); err != nil {
-		return nil, fmt.Errorf("data: %w", err)
+		of := config.Chats.Options
+		of.End = j.end
+		var err error
+		if j.chats, err = chat.NewEncoder(config.Tokenizer, config.Chats.Template, of); err != nil {
+			return nil, fmt.Errorf("data: %w", err)
+		}
 	}
 	j.format, j.group, j.lacking = config.Format, groups[config.Format], config.Chats.Lacking
 	if j.vocab == 0 {
@@ -119,9 +120,9 @@ func (j *jsonl) mended(line []byte) []byte {
 		return line
 	}
 	if !utf8.Valid(line) {
-		line = []byte(tokenizer.Lossy(line))
+		line = []byte(characters.Replaced(line))
 	}
-	return template.ReplaceSurrogates(line)
+	return characters.ReplacedJSON(line)
 }
 
 // document is what one row says.
@@ -148,8 +149,6 @@ func (j *jsonl) document(line []byte) (d document, err error) {
 			return d, missing(object, j.fields.Prompt)
 		}
 		first = raw
-	}
-	if j.fields.Prompt != "" {
 		if err = j.append(&d, first); err != nil {
 			return d, fmt.Errorf("field %q: %w", j.fields.Prompt, err)
 		}
@@ -187,7 +186,7 @@ func objectOf(line []byte) (object map[string]json.RawMessage, err error) {
 	case bytes.HasPrefix(line, []byte("\ufeff")):
 		return nil, errors.New("found a byte-order mark, wanted an object: save the file as UTF-8 without one")
 	case !utf8.Valid(line):
-		return nil, fmt.Errorf("not UTF-8: %w", tokenizer.CheckUTF8(line))
+		return nil, fmt.Errorf("not UTF-8: %w", characters.Check(string(line), 0))
 	case begin[0] == '[':
 		return nil, errors.New("found the beginning of an array, wanted an object: one array of objects has a file for itself")
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"gputrain/text/chat/template"
+	"gputrain/internal/characters"
 )
 
 // append appends the tokens of a field.
@@ -25,7 +25,7 @@ func (j *jsonl) append(d *document, raw json.RawMessage) (err error) {
 	if err := json.Unmarshal(raw, &text); err != nil {
 		return err
 	}
-	if err := template.CheckSurrogates(raw); err != nil {
+	if err := characters.CheckJSON(raw); err != nil {
 		return err
 	}
 	if j.encode != nil {
@@ -48,15 +48,8 @@ func (j *jsonl) encoded(d *document, text string) error {
 			return fmt.Errorf("token %d: is %d, want less than the vocabulary %d (model.vocab)", i, id, j.ofText)
 		}
 	}
-	d.tokens = unsigned(d.tokens, ids)
+	d.tokens = append(d.tokens, marked(ids, 0)...)
 	return nil
-}
-
-func unsigned(dst []uint32, ids []int32) []uint32 {
-	for _, id := range ids {
-		dst = append(dst, uint32(id))
-	}
-	return dst
 }
 
 // A beyondError is a number of a list that is not below its limit.

@@ -90,12 +90,9 @@ func labels(tokens []uint32, raw json.RawMessage) error {
 
 // attended are the tokens that a mask does not call padding, which stands before or behind them.
 func attended(tokens []uint32, raw json.RawMessage) ([]uint32, error) {
-	seen, err := zeroOrOne(raw, "a token that is seen", "padding")
+	seen, err := zeroOrOne(raw, len(tokens), "a token that is seen", "padding")
 	if err != nil {
 		return nil, err
-	}
-	if len(seen) != len(tokens) {
-		return nil, fmt.Errorf("%d values, wanted one for each of the %d tokens", len(seen), len(tokens))
 	}
 	first := slices.Index(seen, 1)
 	if first < 0 {
@@ -119,24 +116,24 @@ func wholes(raw json.RawMessage) (list []int64, err error) {
 	return list, nil
 }
 
-// zeroOrOne are the values of a mask.
-func zeroOrOne(raw json.RawMessage, one, zero string) ([]uint32, error) {
+// zeroOrOne are the values of a mask of so many tokens.
+func zeroOrOne(raw json.RawMessage, tokens int, one, zero string) ([]uint32, error) {
 	values, err := list(nil, raw, 2)
 	var beyond *beyondError
 	if errors.As(err, &beyond) {
 		err = fmt.Errorf("value %d: is %d, want 1 for %s or 0 for %s", beyond.at, beyond.found, one, zero)
+	}
+	if err == nil && len(values) != tokens {
+		err = fmt.Errorf("%d values, wanted one for each of the %d tokens", len(values), tokens)
 	}
 	return values, err
 }
 
 // mask marks the tokens that are not to be predicted.
 func mask(tokens []uint32, raw json.RawMessage) error {
-	counts, err := zeroOrOne(raw, "a token to predict", "one not")
+	counts, err := zeroOrOne(raw, len(tokens), "a token to predict", "one not")
 	if err != nil {
 		return err
-	}
-	if len(counts) != len(tokens) {
-		return fmt.Errorf("%d values, wanted one for each of the %d tokens", len(counts), len(tokens))
 	}
 	for i, c := range counts {
 		if c == 0 {

@@ -51,7 +51,7 @@ func firsts(t *testing.T, source data.Source, seed uint64, from data.State, n in
 }
 
 func TestMixtureKeepsItsWeights(t *testing.T) {
-	got, _ := firsts(t, three(t, data.EndRestart, 0.5, 0.3, 0.2), 1, data.State{}, 3000)
+	got, _ := firsts(t, three(t, "restart", 0.5, 0.3, 0.2), 1, data.State{}, 3000)
 	for block := range 3 {
 		count := [3]int{}
 		for _, first := range got[1000*block : 1000*block+1000] {
@@ -72,13 +72,13 @@ func TestMixtureKeepsItsWeights(t *testing.T) {
 		first, second = append(first, sourceOf(got[i])), append(second, sourceOf(got[1000+i]))
 	}
 	assert.NotEqual(t, first, second, "every thousand has an order of its own")
-	other, _ := firsts(t, three(t, data.EndRestart, 0.5, 0.3, 0.2), 2, data.State{}, 1000)
+	other, _ := firsts(t, three(t, "restart", 0.5, 0.3, 0.2), 2, data.State{}, 1000)
 	assert.NotEqual(t, got[:1000], other, "as every seed has")
 }
 
 // Each source gives all its windows before one comes again.
 func TestSourcesOfAMixtureAreExhaustedInTurn(t *testing.T) {
-	got, _ := firsts(t, three(t, data.EndRestart, 0.5, 0.3, 0.2), 9, data.State{}, 4000)
+	got, _ := firsts(t, three(t, "restart", 0.5, 0.3, 0.2), 9, data.State{}, 4000)
 	var of [3][]int32
 	for _, first := range got {
 		of[sourceOf(first)] = append(of[sourceOf(first)], first)
@@ -100,7 +100,7 @@ func TestSourcesOfAMixtureAreExhaustedInTurn(t *testing.T) {
 // An epoch ends with the first or the last source that is used up, and the next one is another.
 func TestEndsOfAMixture(t *testing.T) {
 	windows := []int{7, 5, 400}
-	for _, end := range []string{data.EndFirstExhausted, data.EndAllExhausted} {
+	for _, end := range []string{"first_exhausted", "all_exhausted"} {
 		m := three(t, end, 1, 2, 2)
 		got, after := firsts(t, m, 4, data.State{}, 3000)
 		w, err := m.Walk(4, 4)
@@ -112,7 +112,7 @@ func TestEndsOfAMixture(t *testing.T) {
 			if seen[source]++; seen[source] == windows[source] {
 				done++
 			}
-			if end == data.EndFirstExhausted && done == 1 || done == 3 {
+			if end == "first_exhausted" && done == 1 || done == 3 {
 				assert.Equal(t, i+1, size, end)
 				break
 			}
@@ -125,7 +125,7 @@ func TestEndsOfAMixture(t *testing.T) {
 		}
 		assert.Equal(t, uint64(position), after.Position, end)
 	}
-	endless := three(t, data.EndRestart, 1, 1, 1)
+	endless := three(t, "restart", 1, 1, 1)
 	assert.Equal(t, uint64(math.MaxUint64), must(endless.Walk(4, 1)).Length(0))
 	for _, b := range batches(t, endless, data.LoaderConfig{Context: 4, Batch: 50, Seed: 1}, 3) {
 		assert.Zero(t, b.Epochs)
@@ -145,10 +145,10 @@ func TestEverySourceResumesAnywhere(t *testing.T) {
 	for name, source := range map[string]data.Source{
 		"text":            count(29),
 		"documents":       numbered(data.Layout{}, 3, 6, 2, 1, 2, 9, 30, 4),
-		"mixture":         three(t, data.EndRestart, 3, 2, 1),
-		"mixture, first":  three(t, data.EndFirstExhausted, 3, 2, 1),
-		"mixture, all":    three(t, data.EndAllExhausted, 3, 2, 1),
-		"mixture of long": three(t, data.EndAllExhausted, 1, 1, 500),
+		"mixture":         three(t, "restart", 3, 2, 1),
+		"mixture, first":  three(t, "first_exhausted", 3, 2, 1),
+		"mixture, all":    three(t, "all_exhausted", 3, 2, 1),
+		"mixture of long": three(t, "all_exhausted", 1, 1, 500),
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := data.LoaderConfig{Context: 4, Batch: 3, Seed: 5}
@@ -185,7 +185,7 @@ func TestSeekingReadsOnlyTheBatch(t *testing.T) {
 	documents := numbered(data.Layout{Packing: data.PackNone}, 5, 5, 5, 5, 5)
 	stored := &counted{ReaderAt: documents.tokens.store.bytes}
 	documents.tokens.store.bytes = stored
-	mixture, err := data.NewMixture([]data.Source{text, documents}, []float64{1, 1}, data.EndRestart)
+	mixture, err := data.NewMixture([]data.Source{text, documents}, []float64{1, 1}, "restart")
 	require.NoError(t, err)
 	for name, c := range map[string]struct {
 		source data.Source
@@ -216,7 +216,7 @@ func TestOpenMixture(t *testing.T) {
 	again.Mixture = []Part{c.Mixture[0], {JSONL: c.Mixture[1].JSONL, Weight: 2}}
 	assert.NotEqual(t, corpus.Fingerprint, open(t, again).Fingerprint, "weights")
 	again = c
-	again.MixtureEnd = data.EndAllExhausted
+	again.MixtureEnd = "all_exhausted"
 	assert.NotEqual(t, corpus.Fingerprint, open(t, again).Fingerprint, "end")
 
 	c.Validation = 0.5
@@ -266,7 +266,7 @@ func TestStepsOfEpochs(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, c.want, got, fmt.Sprintf("%+v", c))
 	}
-	m := three(t, data.EndAllExhausted, 1, 1, 3)
+	m := three(t, "all_exhausted", 1, 1, 3)
 	w, err := m.Walk(4, 8)
 	require.NoError(t, err)
 	got, err := data.Steps(m, 4, 1, 8, 2)

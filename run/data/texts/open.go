@@ -51,7 +51,7 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 		return err
 	}
 	if o := known.Otherwise; o != nil {
-		c.Earlier = data.Earlier{Fingerprint: print.text(), Why: o.in(texts)}
+		c.Earlier = data.Earlier{Fingerprint: print.text(), Why: fmt.Sprintf("jsonl %q: %s: %s", texts[o.File].path, o.Row, o.Why)}
 		print.add("rows 2\n")
 	}
 	c.Fingerprint = print.text()
@@ -176,22 +176,9 @@ func (c *Corpus) splitDocuments(r *reading, config Config, all *Documents) error
 	return nil
 }
 
-// openMixture opens each part as a corpus of its own.
-func (r *reading) openMixture(c Config) (*Corpus, error) {
-	out := &Corpus{Tokens: c.kind()}
-	err := out.loadMixture(r, c)
-	if err != nil {
-		out.Close()
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *Corpus) loadMixture(r *reading, config Config) error {
-	end := config.MixtureEnd
-	if end == "" {
-		end = data.EndRestart
-	}
+// loadMixture opens each part as a corpus of its own.
+func (c *Corpus) loadMixture(r *reading, config Config, _ []file) error {
+	end := cmp.Or(config.MixtureEnd, data.Ends[0])
 	how := fmt.Sprintf("%s %d", end, len(config.Mixture))
 	print, earlier := newFingerprint("mixture", how), newFingerprint("mixture", how)
 	var train, validation []data.Source

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"gputrain/internal/formats"
 	"gputrain/run/data"
-	"gputrain/text/chat/formats"
 )
 
 // A group is what rows are read for, that become several documents: a window each, which stay together. Its zero value is a document a row.
@@ -104,7 +104,8 @@ func fullPrompt(object map[string]json.RawMessage) (full map[string]json.RawMess
 	default:
 		asked := false
 		for _, m := range chosen[:shared] {
-			asked = asked || strings.TrimSpace(contentOf(m)) == strings.TrimSpace(text)
+			content, _ := said(m)[1].(string)
+			asked = asked || strings.TrimSpace(content) == strings.TrimSpace(text)
 		}
 		if prompt = chosen[:shared]; !asked {
 			return nil, false, fmt.Errorf("prompt: found the text %s, which is none of the messages that both chosen and rejected begin with, wanted it to be one of them",
@@ -155,11 +156,6 @@ func said(m json.RawMessage) (all [4]any) {
 }
 
 func same(a, b json.RawMessage) bool { return reflect.DeepEqual(said(a), said(b)) }
-
-func contentOf(m json.RawMessage) string {
-	text, _ := said(m)[1].(string)
-	return text
-}
 
 func answers(m json.RawMessage) bool { role := said(m)[0]; return role == "assistant" || role == "gpt" }
 

@@ -11,7 +11,8 @@ import (
 	"io"
 	"strings"
 
-	"gputrain/text/parquet"
+	"gputrain/internal/ordered"
+	"gputrain/run/data/texts/internal/parquet"
 )
 
 // maxRow is how many bytes of JSON the longest row has.
@@ -102,18 +103,17 @@ func readLines(in *bufio.Reader, limit int, yield func(rowRun) bool) error {
 	g := gathering{some: rowRun{first: 1}, yield: yield}
 	for number := 1; ; number++ {
 		line, err := readLine(in, limit)
-		if err == nil || errors.Is(err, io.EOF) {
-			if !g.add(bytes.Clone(line)) {
-				return nil
-			}
-			if err == nil {
-				continue
-			}
+		last := errors.Is(err, io.EOF)
+		switch {
+		case err != nil && !last:
+			g.end()
+			return fmt.Errorf("line %d: %w", number, err)
+		case !g.add(bytes.Clone(line)):
+			return nil
+		case last:
 			g.end()
 			return nil
 		}
-		g.end()
-		return fmt.Errorf("line %d: %w", number, err)
 	}
 }
 
@@ -155,8 +155,11 @@ func readArray(in io.Reader, limit int, yield func(rowRun) bool) error {
 	if err == nil {
 		_, err = d.Token()
 	}
+	if errors.Is(err, io.EOF) { // within the array
+		err = io.ErrUnexpectedEOF
+	}
 	if err != nil {
-		return fmt.Errorf("row %d: %w", number, unexpected(err))
+		return fmt.Errorf("row %d: %w", number, err)
 	}
 	var after json.RawMessage
 	if err = d.Decode(&after); err == nil {
@@ -164,14 +167,6 @@ func readArray(in io.Reader, limit int, yield func(rowRun) bool) error {
 	}
 	if errors.Is(err, io.EOF) {
 		return nil
-	}
-	return err
-}
-
-// unexpected is an error within an array: its end may not come yet.
-func unexpected(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
 	}
 	return err
 }
@@ -232,7 +227,7 @@ func (j *jsonl) file(ctx context.Context, name string, from io.ReaderAt, size in
 	}
 	documents, learn := j.documents, j.learn
 	defer func() { j.files++ }()
-	if err = inOrder(ctx, all, parse, j.add); err == nil {
+	if err = ordered.Do(ctx, all, parse, j.add); err == nil {
 		err = unread
 	}
 	if n := j.documents - documents; err == nil && n > 0 && j.learn == learn {

@@ -13,9 +13,9 @@ import (
 
 // Rows are the same documents whatever form their file has: lines, an array, Parquet, or one of the first two compressed.
 func TestFormsOfRows(t *testing.T) {
-	text, err := os.ReadFile("../../../text/parquet/testdata/rows.jsonl")
+	text, err := os.ReadFile("internal/parquet/testdata/rows.jsonl")
 	require.NoError(t, err)
-	packed, err := os.ReadFile("../../../text/parquet/testdata/zstd.parquet")
+	packed, err := os.ReadFile("internal/parquet/testdata/zstd.parquet")
 	require.NoError(t, err)
 	array := " \r\n[" + strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", " ,\n\n ") + "]\n"
 	root := tree(t, map[string]string{"lines.jsonl": string(text), "array.json": array, "array.json.gz": squeeze(t, array), "file.parquet": string(packed), "named.data": string(packed)})
@@ -31,7 +31,7 @@ func TestFormsOfRows(t *testing.T) {
 // Rows of an array and of Parquet are named by their number.
 func TestBadRows(t *testing.T) {
 	good := `{"text": "good"}`
-	packed, err := os.ReadFile("../../../text/parquet/testdata/snappy.parquet")
+	packed, err := os.ReadFile("internal/parquet/testdata/snappy.parquet")
 	require.NoError(t, err)
 	for name, c := range map[string]struct{ content, want string }{
 		"a.json":         {"[" + good + ", {\"id\": 1}]", `row 2: found fields ["id"], wanted ["text" "input_ids"]`},

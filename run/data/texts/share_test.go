@@ -27,12 +27,12 @@ func joined(size int, parts ...data.Batch) (out data.Batch) {
 
 // Shares of any sizes, also of no rows, are together the whole batch, in any epoch; and so are the parts of a batch that is there.
 func TestSharesAreTheBatch(t *testing.T) {
-	apart, err := data.NewMixture([]data.Source{count(29), numbered(data.Layout{Packing: data.PackGreedy}, 2, 2, 3, 2, 2, 4)}, []float64{2, 1}, data.EndAllExhausted)
+	apart, err := data.NewMixture([]data.Source{count(29), numbered(data.Layout{Packing: data.PackGreedy}, 2, 2, 3, 2, 2, 4)}, []float64{2, 1}, "all_exhausted")
 	require.NoError(t, err)
 	for name, source := range map[string]data.Source{
 		"text":      count(29),
 		"documents": numbered(data.Layout{Packing: data.PackGreedy}, 3, 2, 2, 2, 2, 9, 30, 4),
-		"mixture":   three(t, data.EndRestart, 3, 2, 1),
+		"mixture":   three(t, "restart", 3, 2, 1),
 		"apart":     apart,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestSharesAreTheBatch(t *testing.T) {
 
 // Who changes the number of shares between two batches goes on to the same windows.
 func TestSharesMayChange(t *testing.T) {
-	source, c := three(t, data.EndRestart, 3, 2, 1), data.LoaderConfig{Context: 4, Batch: 6, Seed: 5}
+	source, c := three(t, "restart", 3, 2, 1), data.LoaderConfig{Context: 4, Batch: 6, Seed: 5}
 	whole := batches(t, source, c, 4)
 	c.State = whole[1].State
 	var parts []data.Batch
@@ -83,7 +83,7 @@ func TestASharesReads(t *testing.T) {
 	documents := numbered(data.Layout{Packing: data.PackNone}, 5, 5, 5, 5, 5)
 	stored := &counted{ReaderAt: documents.tokens.store.bytes}
 	documents.tokens.store.bytes = stored
-	mixture, err := data.NewMixture([]data.Source{text, documents}, []float64{1, 1}, data.EndRestart)
+	mixture, err := data.NewMixture([]data.Source{text, documents}, []float64{1, 1}, "restart")
 	require.NoError(t, err)
 	for name, source := range map[string]data.Source{"text": text, "documents": documents, "mixture": mixture} {
 		before := reads.n + stored.n

@@ -2,6 +2,7 @@ package texts
 
 import (
 	"fmt"
+	"slices"
 
 	"gputrain/run/data"
 )
@@ -42,7 +43,14 @@ func (c *Corpus) Show(count, context int) (all []Shown, err error) {
 
 // Show returns the first of the documents, as Corpus.Show does.
 func (d *Documents) Show(count, context int) ([]Shown, error) {
-	first, err := d.first(count)
+	if count == 0 || d.tokens == nil {
+		return nil, nil
+	}
+	var first []span
+	err := d.each(d.later(), func(_ int, s span) (bool, error) {
+		first = append(first, s)
+		return len(first) < count, nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -62,22 +70,9 @@ func shown(count int, show func(i int) (Shown, error)) (all []Shown, err error) 
 	return all, nil
 }
 
-// first are the first documents, so many or all.
-func (d *Documents) first(count int) (all []span, err error) {
-	if count == 0 || d.tokens == nil {
-		return nil, nil
-	}
-	err = d.each(d.later(), func(_ int, s span) (bool, error) {
-		all = append(all, s)
-		return len(all) < count, nil
-	})
-	return all, err
-}
-
 // show is a document as it is laid into windows of so many tokens.
 func (d *Documents) show(document span, context int) (s Shown, err error) {
-	layout := d.layout.WithDefaults()
-	kept := document.kept(context, layout.Long)
+	kept := document.kept(context, d.layout.WithDefaults().Long)
 	raw := make([]uint32, kept.count)
 	if err := d.tokens.store.read(raw, kept.start); err != nil {
 		return s, err
@@ -110,4 +105,56 @@ func (d *Documents) Lengths() (all []int, err error) {
 		return true, nil
 	})
 	return all, err
+}
+
+// Question is the beginning of a document, of which nothing is learned, and how it goes on there as far as that is learned.
+type Question struct{ Prompt, Answer []int32 }
+
+// looked is how many documents are looked at for a question.
+const looked = 50
+
+// Question is the first that is held out, else the first that is trained on: one that stands in a window of so many tokens with all of its document,
+// if there is any, else one that stands there alone. Where no document begins with what is not learned there is none.
+func (c *Corpus) Question(context int) (q Question, ok bool, err error) {
+	for _, part := range c.parts {
+		if q, ok, err = part.Question(context); ok || err != nil {
+			return q, ok, err
+		}
+	}
+	for _, source := range []data.Source{c.Validation, c.Train} {
+		documents, is := source.(*Documents)
+		if !is {
+			continue
+		}
+		all, err := documents.Show(looked, context)
+		if err != nil {
+			return q, false, err
+		}
+		least := 2 // one token alone stands also before a text that is learned, but no completion is without a prompt
+		if documents.group.size() > 1 {
+			least = 1
+		}
+		whole := slices.DeleteFunc(slices.Clone(all), func(s Shown) bool { return s.Left > 0 || len(s.Tokens) > context+1 })
+		for _, s := range slices.Concat(whole, all) {
+			if q, ok = s.question(least, context); ok {
+				return q, true, nil
+			}
+		}
+	}
+	return q, false, nil
+}
+
+// Question is that of a document, which has at most so many tokens.
+func (s Shown) Question(most int) (q Question, ok bool) { return s.question(2, most) }
+
+func (s Shown) question(least, most int) (q Question, ok bool) {
+	from := slices.Index(s.Learned, true)
+	if from < least || from > most {
+		return q, false
+	}
+	to := from
+	for to < len(s.Learned) && s.Learned[to] {
+		to++
+	}
+	return Question{s.Tokens[:from], s.Tokens[from:to]}, true
 }

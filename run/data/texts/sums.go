@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"gputrain/internal/ordered"
 	"gputrain/run/data"
 )
 
@@ -41,7 +42,7 @@ func (c *Corpus) hashFiles(r *reading, files []file, look func(f file, from io.R
 		todo[i].file, todo[i].kept = f, [sumParts]uint64(known[sumParts*i:])
 	}
 	texts, sums, changed := make([]textFile, 0, len(files)), make([]uint64, 0, sumParts*len(files)), false
-	err = inOrder(r.ctx, slices.Values(todo), func(h hashed) (hashed, error) {
+	err = ordered.Do(r.ctx, slices.Values(todo), func(h hashed) (hashed, error) {
 		err := r.hash(&h, look)
 		return h, err
 	}, func(t hashed) error {

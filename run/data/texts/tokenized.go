@@ -10,19 +10,20 @@ import (
 	"slices"
 	"time"
 
+	"gputrain/internal/characters"
+	"gputrain/internal/ordered"
 	"gputrain/run/data"
-	"gputrain/text/chat/template"
 	"gputrain/text/tokenizer"
 )
 
 // Values of Config.Invalid.
 const (
-	InvalidError   = "error"
-	InvalidReplace = "replace"
+	invalidError   = "error"
+	invalidReplace = "replace"
 )
 
-// Invalids are the values of Config.Invalid.
-var Invalids = []string{InvalidError, InvalidReplace}
+// invalids are the values of Config.Invalid.
+var invalids = []string{invalidError, invalidReplace}
 
 // wholeLimit is the size up to which files are encoded one beside the other; a longer one is cut into parts that are.
 const wholeLimit = 1 << 20
@@ -71,15 +72,10 @@ func tokenKeyOf(how string, texts []textFile) tokenKey {
 	return tokenKey{sum: [sha256.Size]byte(hash.Sum(nil))}
 }
 
-func (c Config) invalid() string {
-	if c.Invalid == "" {
-		return InvalidError
-	}
-	return c.Invalid
-}
+func (c Config) invalid() string { return cmp.Or(c.Invalid, invalidError) }
 
 func (c Config) options() tokenizer.Options {
-	return tokenizer.Options{Replace: c.invalid() == InvalidReplace, Search: c.Timeout}
+	return tokenizer.Options{Replace: c.invalid() == invalidReplace, Search: c.Timeout}
 }
 
 // how is what a fingerprint says of a tokenizer, with what stands around each document.
@@ -104,8 +100,8 @@ func filesOf(texts []textFile) (files []file) {
 }
 
 // bytesOf is the bytes of a file, whatever they are.
-func bytesOf(f file, _ io.ReaderAt) (data.Stretch, error) {
-	return data.Stretch{Name: f.path, Width: 1, Count: f.size, Vocab: 256}, nil
+func bytesOf(f file) data.Stretch {
+	return data.Stretch{Name: f.path, Width: 1, Count: f.size, Vocab: 256}
 }
 
 // reading opens the file for a while.
@@ -189,7 +185,7 @@ func (r *reading) encodeTexts(config Config, texts []textFile, w *tokenWriter) e
 		textFile
 		ids []int32
 	}
-	err := inOrder(r.ctx, slices.Values(texts), func(f textFile) (e encoded, err error) {
+	err := ordered.Do(r.ctx, slices.Values(texts), func(f textFile) (e encoded, err error) {
 		if e.textFile = f; f.size <= wholeLimit {
 			e.ids, err = r.encodeShort(config, f)
 		}
@@ -224,7 +220,7 @@ func (r *reading) encodeShort(config Config, f textFile) (ids []int32, err error
 func (r *reading) encodeLong(config Config, f textFile, emit func([]int32) error) error {
 	return f.reading(r, func(from io.ReaderAt) error {
 		in := io.NewSectionReader(countedReader{r, f.path, from}, 0, f.size)
-		return config.Tokenizer.EncodeReader(r.ctx, in, tokenizer.StreamOptions{Options: config.options()}, emit)
+		return config.Tokenizer.EncodeReader(r.ctx, in, config.options(), emit)
 	})
 }
 
@@ -238,8 +234,8 @@ func textError(path string, err error) error {
 
 // wayOut says what helps where text has what is no character.
 func (c Config) wayOut(err error) error {
-	var invalid *tokenizer.UTF8Error
-	var half *template.SurrogateError
+	var invalid *characters.UTF8Error
+	var half *characters.HalfError
 	if errors.As(err, &invalid) || errors.As(err, &half) {
 		return fmt.Errorf("%w: %s puts U+FFFD in its place", err, cmp.Or(c.Replacing, "data.invalid=replace"))
 	}

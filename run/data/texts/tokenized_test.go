@@ -157,7 +157,7 @@ func TestTokensAreKept(t *testing.T) {
 				if c.Layout.End = &end; len(c.Text) > 0 { // where there is another file to part it from
 					c.Text = append(c.Text, root+"/b.jsonl")
 				}
-			}, func(c *Config) { c.Invalid = InvalidReplace },
+			}, func(c *Config) { c.Invalid = invalidReplace },
 		} {
 			c := base
 			differs(&c)
@@ -259,7 +259,7 @@ func TestInvalidText(t *testing.T) {
 		one.Replacing = "--invalid replace"
 		_, err = Open(t.Context(), one)
 		assert.NotContains(t, err.Error(), "data.invalid")
-		one.Invalid = InvalidReplace
+		one.Invalid = invalidReplace
 		corpus := open(t, one)
 		switch name {
 		case "a.txt":

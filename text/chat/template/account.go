@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// An Account bounds what all renderings of a command take together, as Limits bound each: rows may be any number.
+// An Account bounds what all renderings of a command take together, as limits bound each: rows may be any number.
 // Several goroutines share it. The zero value has the usual bounds.
 type Account struct {
 	mu         sync.Mutex

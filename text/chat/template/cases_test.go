@@ -62,7 +62,7 @@ func check(t *testing.T, c any, source string, given *Object, now time.Time) {
 		return
 	}
 	if field(c, "error") != nil {
-		var wrong *Error
+		var wrong *fault
 		require.ErrorAs(t, err, &wrong, source)
 		return
 	}

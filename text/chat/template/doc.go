@@ -12,5 +12,5 @@
 //  1. Texts are those of Jinja2 under Python. Whatever else Jinja2 knows is an error that names it: a statement, filter
 //     or test when the template is parsed, a method when it is called.
 //  2. Errors name the template and its line. What a template refuses by raise_exception is a [RaisedError].
-//  3. Templates come from anybody: whatever one does, it ends within [Limits], and none panics.
+//  3. Templates come from anybody: whatever one does, it ends within its limits, and none panics.
 package template

@@ -29,8 +29,8 @@ func Encoded(s string) (any, error) {
 	return &encoded{s, object}, nil
 }
 
-// Parsed is a value with the objects alone in place of those that are texts too, and whether it has such.
-func Parsed(v any) (made any, some bool) {
+// parsedObjects is a value with the objects alone in place of those that are texts too, and whether it has such.
+func parsedObjects(v any) (made any, some bool) {
 	switch v := v.(type) {
 	case *encoded:
 		return v.object, true
@@ -38,14 +38,14 @@ func Parsed(v any) (made any, some bool) {
 		list := make([]any, len(v))
 		for i, one := range v {
 			var is bool
-			list[i], is = Parsed(one)
+			list[i], is = parsedObjects(one)
 			some = some || is
 		}
 		made = list
 	case *Object:
 		o := &Object{}
 		for i, key := range v.Keys() {
-			value, is := Parsed(v.values[i])
+			value, is := parsedObjects(v.values[i])
 			o.Set(key, value)
 			some = some || is
 		}

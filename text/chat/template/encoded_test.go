@@ -61,10 +61,10 @@ func TestEncoded(t *testing.T) {
 			assert.Equal(t, source, value)
 		}
 	}
-	made, some := Parsed([]any{call})
+	made, some := parsedObjects([]any{call})
 	assert.True(t, some)
 	assert.Equal(t, "an object", Kind(field(made.([]any)[0], "arguments")))
-	made, some = Parsed(written)
+	made, some = parsedObjects(written)
 	assert.False(t, some)
 	assert.Equal(t, written, made)
 }

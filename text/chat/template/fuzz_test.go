@@ -24,20 +24,20 @@ func FuzzTemplate(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	o := Options{Limits: Limits{Steps: 20_000, Output: 10_000, Made: 200_000}, Now: time.Unix(1e9, 0).UTC()}
+	o := Options{limits: limits{Steps: 20_000, Output: 10_000, Made: 200_000}, Now: time.Unix(1e9, 0).UTC()}
 	f.Fuzz(func(t *testing.T, source string) {
 		parsed, err := Parse("fuzz", source)
 		var made *Rendering
 		if err == nil {
 			made, err = parsed.Render(given.(*Object), o)
 		}
-		var wrong *Error
+		var wrong *fault
 		var raised *RaisedError
 		switch {
 		case errors.As(err, &wrong) && wrong.Line > 0, errors.As(err, &raised) && raised.Line > 0:
 		case err != nil:
 			t.Fatalf("an error without a line: %v", err)
-		case len(made.Text) > o.Limits.Output:
+		case len(made.Text) > o.limits.Output:
 			t.Fatalf("%d bytes of text", len(made.Text))
 		default:
 			for _, g := range made.Generated {

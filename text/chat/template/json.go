@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gputrain/internal/characters"
 	"gputrain/internal/stranger"
 )
 
@@ -16,7 +17,7 @@ import (
 const deepestJSON = 1000
 
 // Decode reads JSON as a value for templates: objects keep the order of their keys, of a key that comes twice the last
-// value counts. Half of a surrogate pair is a *SurrogateError.
+// value counts. Half of a surrogate pair is a *characters.HalfError.
 func Decode(raw []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -32,7 +33,7 @@ func Decode(raw []byte) (any, error) {
 	if err != nil {
 		return nil, stranger.Told(raw, err)
 	}
-	if err := CheckSurrogates(raw); err != nil {
+	if err := characters.CheckJSON(raw); err != nil {
 		return nil, err
 	}
 	return value, nil

@@ -1,13 +1,14 @@
 package template
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
 
-// Limits bound what a template may do, as it may come from anybody. Each error that they cause names the limit and the
+// limits bound what a template may do, as it may come from anybody. Each error that they cause names the limit and the
 // line. Zero values are the defaults.
-type Limits struct {
+type limits struct {
 	Steps  int // operations: 20 million
 	Output int // bytes of the text: 64 MiB
 	Made   int // bytes of all texts and lists that are made on the way: 512 MiB
@@ -22,16 +23,8 @@ const (
 	longestRange   = 100_000 // as Jinja's sandbox has it
 )
 
-func (l Limits) withDefaults() Limits {
-	for _, d := range []struct {
-		value *int
-		or    int
-	}{{&l.Steps, 20_000_000}, {&l.Output, 64 << 20}, {&l.Made, 512 << 20}} {
-		if *d.value <= 0 {
-			*d.value = d.or
-		}
-	}
-	return l
+func (l limits) withDefaults() limits {
+	return limits{cmp.Or(l.Steps, 20_000_000), cmp.Or(l.Output, 64<<20), cmp.Or(l.Made, 512<<20)}
 }
 
 // step counts operations.
@@ -73,15 +66,15 @@ func (r *run) deeper() {
 
 func (r *run) shallower() { r.depth-- }
 
-// An Error says what is wrong with a template, or with what it did, and in which of its lines.
-type Error struct {
+// A fault says what is wrong with a template, or with what it did, and in which of its lines.
+type fault struct {
 	Name string // of the template
 	Line int
 	Says string
 }
 
 // Error is one line.
-func (e *Error) Error() string {
+func (e *fault) Error() string {
 	return fmt.Sprintf("chat/template: %s: line %d: %s", e.Name, e.Line, e.Says)
 }
 
@@ -113,5 +106,5 @@ func stopped(err *error) {
 
 // fail stops at the line that runs.
 func (r *run) fail(format string, args ...any) {
-	panic(stop{&Error{r.template.name, r.line, fmt.Sprintf(format, args...)}})
+	panic(stop{&fault{r.template.name, r.line, fmt.Sprintf(format, args...)}})
 }

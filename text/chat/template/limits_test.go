@@ -54,7 +54,7 @@ func rendered(source string) (*Rendering, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parsed.Render(&Object{}, Options{Limits: Limits{Steps: 200_000, Output: 50_000, Made: 1 << 20}})
+	return parsed.Render(&Object{}, Options{limits: limits{Steps: 200_000, Output: 50_000, Made: 1 << 20}})
 }
 
 // Errors name the line of what is wrong, and what could be meant.

@@ -21,7 +21,7 @@ type parser struct {
 }
 
 func (p *parser) fail(line int, format string, args ...any) {
-	panic(stop{&Error{p.name, line, fmt.Sprintf(format, args...)}})
+	panic(stop{&fault{p.name, line, fmt.Sprintf(format, args...)}})
 }
 
 func (p *parser) peek() token { return p.tokens[p.at] }
@@ -270,13 +270,7 @@ func (p *parser) separate(tag token, end string) []statement {
 
 func (p *parser) parameters() (names []string, defaults []expression) {
 	p.expect(tokenOperator, "(")
-	for !p.operator(")") {
-		if len(names) > 0 {
-			p.expect(tokenOperator, ",")
-			if p.operator(")") {
-				break
-			}
-		}
+	p.commas(")", func() {
 		name := p.expect(tokenName, "")
 		names = append(names, name.text)
 		if p.operator("=") {
@@ -284,7 +278,7 @@ func (p *parser) parameters() (names []string, defaults []expression) {
 		} else if len(defaults) > 0 {
 			p.fail(name.line, "parameter %q has no default, wanted one as the parameter before it has one", name.text)
 		}
-	}
+	})
 	return names, defaults
 }
 

@@ -22,10 +22,10 @@ func (t *Template) Generates() bool { return t.generates }
 func Parse(name, source string) (t *Template, err error) {
 	defer stopped(&err)
 	if len(source) > longestSource {
-		return nil, &Error{name, 1, "the template is longer than 4 MiB, wanted a shorter one"}
+		return nil, &fault{name, 1, "the template is longer than 4 MiB, wanted a shorter one"}
 	}
 	if !utf8.ValidString(source) {
-		return nil, &Error{name, 1, "the template is not UTF-8"}
+		return nil, &fault{name, 1, "the template is not UTF-8"}
 	}
 	p := &parser{name: name, tokens: lex(name, source)}
 	body, _ := p.body(token{})
@@ -34,7 +34,7 @@ func Parse(name, source string) (t *Template, err error) {
 
 // Options say how a template is rendered.
 type Options struct {
-	Limits  Limits
+	limits  limits
 	Account *Account  // of this rendering and others; nil: it stands alone
 	Now     time.Time // that strftime_now tells; zero: the time of the call
 
@@ -50,7 +50,7 @@ type Rendering struct {
 
 // Render runs a template with some variables.
 func (t *Template) Render(variables *Object, o Options) (made *Rendering, err error) {
-	r := &run{template: t, limits: o.Limits.withDefaults(), now: o.Now, earlier: o.earlier, line: 1, out: &strings.Builder{}}
+	r := &run{template: t, limits: o.limits.withDefaults(), now: o.Now, earlier: o.earlier, line: 1, out: &strings.Builder{}}
 	if r.now.IsZero() {
 		r.now = time.Now()
 	}
@@ -103,7 +103,7 @@ func (r *run) render(variables *Object) (made *Rendering, err error) {
 // RenderEarlier is what earlier programs made, which knew neither that safe marks texts nor that an object in JSON is a
 // text too; nil where there is nothing of either.
 func (t *Template) RenderEarlier(variables *Object, o Options) (*Rendering, error) {
-	parsed, some := Parsed(variables)
+	parsed, some := parsedObjects(variables)
 	if !some && !t.marks {
 		return nil, nil
 	}
@@ -114,7 +114,7 @@ func (t *Template) RenderEarlier(variables *Object, o Options) (*Rendering, erro
 // run is one rendering.
 type run struct {
 	template *Template
-	limits   Limits
+	limits   limits
 	now      time.Time
 	earlier  bool
 

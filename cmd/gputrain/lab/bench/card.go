@@ -74,7 +74,7 @@ func (c Card) Err() error {
 func cardAdapter(a gpu.Adapter) CardAdapter {
 	l := a.Limits
 	return CardAdapter{
-		Name: a.Name, Backend: a.Backend, Type: a.Type, Class: a.Class().String(), Driver: a.Driver, Timestamps: a.Timestamps, Texels: l.TexelBindings,
+		Name: a.Name, Backend: a.Backend, Type: a.Type, Class: a.Class(), Driver: a.Driver, Timestamps: a.Timestamps, Texels: l.TexelBindings,
 		Limits: map[string]uint64{
 			"buffer_bytes": l.BufferBytes, "binding_bytes": l.BindingBytes, "uniform_bytes": l.UniformBytes, "storage_buffers": uint64(l.StorageBuffers),
 			"invocations_per_workgroup": uint64(l.Invocations), "workgroup_bytes": uint64(l.WorkgroupBytes), "workgroups_per_dimension": uint64(l.Workgroups),

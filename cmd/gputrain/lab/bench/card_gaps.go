@@ -43,7 +43,7 @@ func gaps(c Card) []Gap {
 		}
 	}
 	for _, m := range c.Models {
-		out = append(out, m.gaps(c.Adapter.Class != gpu.Hardware.String())...)
+		out = append(out, m.gaps(c.Adapter.Type == "cpu")...)
 	}
 	slices.SortStableFunc(out, func(a, b Gap) int { return cmp.Compare(b.Share, a.Share) })
 	seen := map[string]bool{}

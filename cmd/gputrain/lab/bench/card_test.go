@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph/compile"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/run/train"
 	"gputrain/state"
@@ -86,7 +86,7 @@ func TestGaps(t *testing.T) {
 		Name: "m", Seconds: 10, Profiled: 10, Planned: 100 << 20, Taken: 111 << 20, SubmitLimit: 0.5, LongestSubmit: 0.6,
 		Operations: []Operation{{compile.Products, 5, 2, 2.5}, {compile.Attention, 1.4, 1, 1.4}, {"rope", 0.4, 0.01, 40}, {updating, 2, 0.5, 4}},
 	}
-	c := Card{Adapter: CardAdapter{Class: gpu.Hardware.String()}, Models: []CardModel{m, m}}
+	c := Card{Models: []CardModel{m, m}}
 	c.Parts = []CardPart{{Name: "products", Figures: []Figure{{Bench: "matmul a", Value: 10}, {Bench: "matmul b", Value: 4}}}}
 	var texts []string
 	for _, g := range gaps(c) {

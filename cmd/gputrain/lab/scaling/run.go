@@ -12,12 +12,13 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
+	"gputrain/internal/ranks/cluster"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/internal/schedule"
 	"gputrain/internal/system"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
-	"gputrain/pipeline/ranks/cluster"
-	"gputrain/pipeline/ranks/mesh"
-	"gputrain/pipeline/schedule"
+	"gputrain/run/fit"
 	"gputrain/run/runfile"
 	"gputrain/state"
 )
@@ -58,8 +59,6 @@ type Run struct {
 	Again  float64       // of a forward pass, by operations, which is computed again
 	Ranks  []int         // of the stages, within one pipeline; nil: each rank has all
 	Each   int           // ranks that have a replica of the model between them
-	// Memory is what each stage of a run takes on devices.
-	Memory func(context.Context, pipeline.Config, []*gpu.Device) ([]state.MemoryPlan, error)
 }
 
 // playedAlone is how many microbatches a plan plays of one stage, which takes one like another and never waits; it plays as many more as the picture's
@@ -150,11 +149,15 @@ func (r Run) Job(ctx context.Context) (Job, error) {
 		run := r.Config
 		rank, _ := fullest(c, trained, ranks)
 		run.State.Mesh, run.State.Reducer, run.State.ShardOptimizer = mesh.Planned(rank, ranks), planning{}, sharded
-		memory, err := r.Memory(ctx, run, r.On)
+		j, err := state.NewJob(run.State)
 		if err != nil {
 			return 0, err
 		}
-		return r.most(func(stage int) uint64 { return memory[stage].Total() }), nil
+		takes, err := fit.On{Config: run, Devices: r.On}.Takes(ctx, j)
+		if err != nil {
+			return 0, err
+		}
+		return r.most(func(stage int) uint64 { return takes.Memory[stage].Total() }), nil
 	}
 	return j, nil
 }

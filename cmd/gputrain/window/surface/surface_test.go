@@ -18,7 +18,7 @@ import (
 	"gputrain/cmd/gputrain/window/screen"
 	"gputrain/cmd/gputrain/window/surface"
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
+	"gputrain/internal/gputest"
 )
 
 // bars draws a bar for each number that a compute kernel has counted.

@@ -1,0 +1,4 @@
+package pipeline
+
+// NewHostLink is what tests outside of the package make links of.
+var NewHostLink = newHostLink

@@ -1,0 +1,113 @@
+package tests
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/run/runfile"
+)
+
+// budget is how large each part of the house may be. Who needs more takes something away in the same commit, or raises the number in one that says why.
+var budget = map[string]int{
+	"lines of gpu, shaders, buffers, graph, optim, kron": 32000,
+	"lines of model, state, pipeline":                    19000,
+	"lines of run":                                       21400,
+	"lines of hub, text":                                 16000,
+	"lines of cmd":                                       19300,
+	"lines of internal":                                  8500,
+	"lines of tools":                                     4600,
+	"lines of tests":                                     76900,
+	"exported names":                                     930,
+	"commands":                                           24,
+	"keys of the run file":                               127,
+}
+
+func TestBudget(t *testing.T) {
+	found := map[string]int{"commands": commands(t)}
+	for range runfile.New().Values() {
+		found["keys of the run file"]++
+	}
+	require.NoError(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") {
+			if d != nil && d.IsDir() && d.Name() != ".." && strings.HasPrefix(d.Name(), ".") {
+				return fs.SkipDir
+			}
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		path = filepath.ToSlash(path)
+		folder := strings.Split(path, "/")[1]
+		ring := "lines of tests"
+		if !strings.HasSuffix(path, "_test.go") && folder != "tests" {
+			of := slices.Sorted(maps.Keys(budget))
+			ring = of[slices.IndexFunc(of, func(name string) bool {
+				return slices.Contains(strings.Split(strings.TrimPrefix(name, "lines of "), ", "), folder)
+			})]
+			if !slices.Contains([]string{"cmd", "internal", "tools"}, folder) && !strings.Contains(path, "/internal/") {
+				found["exported names"] += exported(t, path, text)
+			}
+		}
+		found[ring] += bytes.Count(text, []byte("\n"))
+		return nil
+	}))
+	for name, most := range budget {
+		assert.LessOrEqual(t, found[name], most, name)
+		assert.Greater(t, found[name], most*9/10, "%s: lower the number", name)
+	}
+}
+
+// exported counts the names that a file gives to other packages, without methods and fields.
+func exported(t *testing.T, path string, text []byte) (n int) {
+	file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.SkipObjectResolution)
+	require.NoError(t, err)
+	count := func(names ...*ast.Ident) {
+		for _, name := range names {
+			if name.IsExported() {
+				n++
+			}
+		}
+	}
+	for _, d := range file.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil {
+				count(d.Name)
+			}
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				switch s := s.(type) {
+				case *ast.TypeSpec:
+					count(s.Name)
+				case *ast.ValueSpec:
+					count(s.Names...)
+				}
+			}
+		}
+	}
+	return n
+}
+
+// commands counts those that the help shows.
+func commands(t *testing.T) int {
+	text, err := os.ReadFile("../cmd/gputrain/main.go")
+	require.NoError(t, err)
+	return len(slices.DeleteFunc(regexp.MustCompile("(?m)^\t[A-Z]\\w+ +[a-z]\\w*Cmd +`cmd:\"\".*$").FindAll(text, -1), func(line []byte) bool {
+		return bytes.Contains(line, []byte("hidden"))
+	}))
+}
