@@ -116,7 +116,7 @@ func TestOptimizers(t *testing.T) {
 	assert.NotContains(t, table, "0x", "a parameter that may be null is shown by its value")
 }
 
-// A run directory holds what README.md says, and its run.yaml is a run file that makes the same run.
+// A run directory holds what docs/formats.md says, and its run.yaml is a run file that makes the same run.
 func TestRunDirectory(t *testing.T) {
 	t.Parallel()
 	p, _ := undisturbedRun(t)

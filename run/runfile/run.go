@@ -19,7 +19,7 @@ import (
 //	         gpt2|llama for words, or a name of namedRanges
 //	resume   what becomes of it when a run goes on: a Resume
 //	after    the key that it stands after, where that is a field of an embedded struct; none: after the field before it
-//	doc      what it means, as `gputrain config template` prints above it and docs/run-file.md says it; {families}, {bases}: all of them
+//	doc      what it means, as `gputrain config template` prints above it and docs/run-file.md says it (make pages); {families}, {bases}: all of them
 type Run struct {
 	Model      Model      `yaml:"model" doc:"the network"`
 	LoRA       loRA       `yaml:"lora" doc:"adapters, which are trained in place of the model"`
