@@ -126,8 +126,9 @@ func trainRealSize(t *testing.T, dir string) {
 	}
 	cfg, err := runfile.ReadAll(nil, nil, sets)
 	require.NoError(t, err)
-	require.NoError(t, setup.AsBegun(cfg, dir, false))
-	run, release, err := setup.Train(t.Context(), cfg, os.Stderr)
+	begun, err := setup.Earlier(dir, false)
+	require.NoError(t, err)
+	run, release, err := setup.Resume(t.Context(), cfg, setup.Resumed{Earlier: begun}, os.Stderr)
 	require.NoError(t, err)
 	defer release()
 	run.Dir, run.Progress = dir, "plain"

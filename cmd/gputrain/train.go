@@ -90,8 +90,9 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 		dir = runDirOf(c.Files, cfg)
 	}
 	c.Fresh = c.Fresh && !startedOver(dir)
+	var begun setup.Resumed
 	if !c.Fresh {
-		if err := setup.AsBegun(cfg, dir, c.Reschedule); err != nil {
+		if begun.Earlier, err = setup.Earlier(dir, c.Reschedule); err != nil {
 			return err
 		}
 	}
@@ -104,7 +105,7 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 	if err := c.configure(ctx, cfg); err != nil {
 		return err
 	}
-	run, release, err := c.config(ctx, cfg, dir)
+	run, release, err := c.config(ctx, cfg, dir, begun)
 	if err != nil {
 		return train.Stopping(ctx, err)
 	}
@@ -154,7 +155,7 @@ func startedOver(dir string) bool {
 
 // config is setup.Train of a run that may go on in dir: then it needs nothing of model.from, lora.from and data.tokenizer, which may be gone, but that they
 // are what they were.
-func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string) (train.Config, func(), error) {
+func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string, begun setup.Resumed) (train.Config, func(), error) {
 	if c.Fresh {
 		return setup.Train(ctx, cfg, c.out)
 	}
@@ -162,7 +163,7 @@ func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string) 
 	maps.DeleteFunc(places, func(_, place string) bool { return !gone(place) })
 	found, err := setup.Checkpoints(dir).Newest()
 	if len(places) == 0 || err != nil || found.Path == "" {
-		return setup.Train(ctx, cfg, c.out)
+		return setup.Resume(ctx, cfg, begun, c.out)
 	}
 	begin := found.Path
 	if places["model.from"] != "" {
@@ -174,11 +175,11 @@ func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string) 
 		fmt.Fprintf(c.out, "gputrain: %s: %s is not there any more; the run goes on without it\n", cfg.At(key), place)
 		places[key] = found.Path
 	}
-	at := setup.Places{Adapters: places["lora.from"], Tokenizer: places["data.tokenizer"]}
+	begun.Adapters, begun.Tokenizer = places["lora.from"], places["data.tokenizer"]
 	if places["model.from"] != "" {
-		at.Model = begin
+		begun.Model = begin
 	}
-	return setup.TrainAt(ctx, cfg, at, c.out)
+	return setup.Resume(ctx, cfg, begun, c.out)
 }
 
 // beginning is where a run whose model.from is gone has its model from: its newest checkpoint or, if that leaves parameters to a base, that.

@@ -20,7 +20,8 @@ type World struct {
 	Model    *Model    // of model.from; nil: a new one is made
 	Adapters *Adapters // of lora.from; nil: new ones, or none
 	Tokens   Tokens
-	Text     *Text // nil: it is not read yet
+	Text     *Text    // nil: it is not read yet
+	Earlier  *Earlier // nil: the run begins
 }
 
 // Model is a model that was read.
@@ -53,6 +54,7 @@ type Plan struct {
 // Resolve decides. An error is a mistake in the run file, or in what it names.
 func Resolve(spec *runfile.Config, w World) (*Plan, error) {
 	p := &Plan{Spec: spec.Clone()}
+	p.layEarlier(w.Earlier)
 	p.layTokens(w.Tokens)
 	if w.Text != nil {
 		if err := p.laySteps(w.Text.Steps); err != nil {
@@ -66,8 +68,8 @@ func Resolve(spec *runfile.Config, w World) (*Plan, error) {
 	if err := p.train(def, w); err != nil {
 		return nil, err
 	}
-	p.tell("optimizer.learning_rate", p.Spec.Optimizer.LearningRate)
-	p.tell("model.context", p.State.Sequence)
+	p.tell(rateKey, p.Spec.Optimizer.LearningRate)
+	p.tell(contextKey, p.State.Sequence)
 	if p.Spec.Data.Epochs == 0 || w.Text != nil { // else the text says how many steps there are
 		p.layEvaluations()
 	}

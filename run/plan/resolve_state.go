@@ -83,7 +83,7 @@ func adapted(spec *runfile.Config, def model.Definition, read *Adapters) (model.
 // train decides how the model is trained.
 func (p *Plan) train(def model.Definition, w World) error {
 	spec := p.Spec
-	optimizer, err := optimizer(spec, def)
+	optimizer, err := p.optimizer(def, w.Earlier)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (p *Plan) train(def model.Definition, w World) error {
 	if w.Text != nil {
 		c.Ends = w.Text.Ends
 	}
-	if err := spec.FitContext(def.Context()); err != nil {
+	if err := FitContext(spec, def, w.Earlier); err != nil {
 		return err
 	}
 	c.Sequence = Context(spec, def)
@@ -120,15 +120,6 @@ func (p *Plan) train(def model.Definition, w World) error {
 	return err
 }
 
-// Context is how many tokens a window has. A run file that was not read by runfile.ReadAll, and a run of a program that
-// did not tell new models from read ones, name no context where they have the default: it is then the model's own.
-func Context(spec *runfile.Config, def model.Definition) int {
-	if spec.IsDefault("model.context") {
-		return def.Context()
-	}
-	return min(def.Context(), spec.Model.Context)
-}
-
 // freeze freezes the parameters whose rate is multiplied by 0, and what adapters stand on.
 func freeze(c *state.Config) (err error) {
 	if c.Frozen, err = optim.AtRateZero(c.Optimizer.Options.Rates, model.Specs(c.Definition)); err != nil {
@@ -141,16 +132,16 @@ func freeze(c *state.Config) (err error) {
 }
 
 // optimizer is that of a run file for a model, whose paths its rules have to match.
-func optimizer(spec *runfile.Config, def model.Definition) (optim.Config, error) {
-	c, err := spec.OptimizerConfig()
+func (p *Plan) optimizer(def model.Definition, e *Earlier) (optim.Config, error) {
+	c, err := p.Spec.OptimizerConfig()
 	if err != nil {
 		return c, err
 	}
-	if err := spec.CheckRates(); err != nil {
+	if err := p.checkRates(e); err != nil {
 		return c, err
 	}
 	tx, err := c.Build()
-	if as := c.Following(optim.Config{Options: optim.Options{Edition: optim.First}}); err != nil && spec.Resumed() {
+	if as := c.Following(optim.Config{Options: optim.Options{Edition: optim.First}}); err != nil && e != nil {
 		c = as // which may have parameters that are not read
 		tx, err = c.Build()
 	}
@@ -158,7 +149,7 @@ func optimizer(spec *runfile.Config, def model.Definition) (optim.Config, error)
 		err = tx.Check(model.Specs(def))
 	}
 	if err != nil {
-		return c, spec.Wrong("optimizer", err)
+		return c, p.Spec.Wrong("optimizer", err)
 	}
 	return c, nil
 }
@@ -220,11 +211,10 @@ func (p *Plan) laySteps(steps int64) error {
 // layEvaluations lays the tokens of an evaluation that suit the length of the run, unless somebody has said them, or
 // the run has begun.
 func (p *Plan) layEvaluations() {
-	const key = "train.eval_tokens"
 	t := p.Spec.Train
 	n := evaluationTokens(p.State, t.Steps, t.EvalEvery, t.EvalTokens)
-	if p.Spec.IsDefault(key) && p.Spec.Data.Validation > 0 && n > 0 && n < t.EvalTokens {
-		p.Spec.Put(key, n, "default: all evaluations together read at most half of what training reads")
+	if p.Spec.IsDefault(evalTokensKey) && p.Spec.Data.Validation > 0 && n > 0 && n < t.EvalTokens {
+		p.Spec.Put(evalTokensKey, n, "default: all evaluations together read at most half of what training reads")
 	}
-	p.tell(key, p.Spec.Train.EvalTokens)
+	p.tell(evalTokensKey, p.Spec.Train.EvalTokens)
 }

@@ -31,10 +31,8 @@ func (o Origin) IsDefault() bool {
 // Config is a run with the origin of each of its values.
 type Config struct {
 	Run
-	Read    []Text // the files that were laid, as they were
-	origin  map[string]Origin
-	begun   bool // it is of a run that has begun, and goes on with its schedule: AsBegun
-	resumed bool // it is of a run that has begun
+	Read   []Text // the files that were laid, as they were
+	origin map[string]Origin
 }
 
 // Text is a file as it was read.
@@ -355,6 +353,12 @@ func (c *Config) Values() iter.Seq2[string, any] {
 			}
 		}
 	}
+}
+
+// Value is the value of a key.
+func (c *Config) Value(key string) any {
+	f, _ := find(key)
+	return c.value(f)
 }
 
 func (c *Config) value(f field) any { return c.at(f).Interface() }

@@ -16,11 +16,7 @@ const ofWhole, ofAdapters, ofPreferred = 30, 10, 10
 // Keys whose defaults are others for a model that was read.
 const (
 	rateKey    = "optimizer.learning_rate"
-	endKey     = "optimizer.schedule.learning_rate_end"
-	ratioKey   = "optimizer.schedule.learning_rate_end_ratio"
 	contextKey = "model.context"
-
-	evalTokensKey = "train.eval_tokens" // whose default is another for a short run
 )
 
 // layRead lays the defaults for a model that was read. The context is then the default too, where the model has more: published ones have a context that
@@ -60,52 +56,4 @@ func (o optimizer) RateEnd() float64 {
 		return *end
 	}
 	return decimal(o.LearningRate*o.Schedule.LearningRateEndRatio, 15)
-}
-
-// CheckRates refuses a rate that ends above its peak, unless the run began with it (AsBegun).
-func (c *Config) CheckRates() error {
-	o := c.Optimizer
-	if o.Schedule.Type == "constant" || c.begun || o.RateEnd() <= o.LearningRate {
-		return nil
-	}
-	return fmt.Errorf("run file: %s: found %g, above the peak of %g, %s: wanted at most that, or null for a share of it, %s",
-		c.At(endKey), o.RateEnd(), o.LearningRate, c.At(rateKey), ratioKey)
-}
-
-// Resumed tells whether the run began before (AsBegun).
-func (c *Config) Resumed() bool { return c.resumed }
-
-// AsBegun lays the defaults that the record of the run in dir has, which may be of an earlier program, over those of this one: what nobody named stays as it was.
-// With reschedule the rates are those of a new schedule, which CheckRates holds to its rule.
-func (c *Config) AsBegun(dir string, reschedule bool) error {
-	was, err := OfRun(dir)
-	if err != nil {
-		return err
-	}
-	for _, key := range []string{rateKey, endKey, contextKey, evalTokensKey} {
-		if c.Given(key) || was.Given(key) {
-			continue
-		}
-		f, _ := find(key)
-		c.at(f).Set(was.at(f))
-		c.origin[key] = was.origin[key]
-	}
-	if c.IsDefault(evalTokensKey) { // however long the run is to be now
-		c.origin[evalTokensKey] = byDefault + ": as the run began"
-	}
-	c.begun, c.resumed = !reschedule, true
-	return nil
-}
-
-// FitContext lays the most that model.from has in place of a default above it, and refuses more where somebody has named it. A run that goes on keeps what it has
-// recorded, which an earlier program took for the most.
-func (c *Config) FitContext(most int) error {
-	switch {
-	case c.Model.From == "" || c.resumed || c.Model.Context <= most || c.IsDefault(contextKey):
-		return nil
-	case c.Given(contextKey):
-		return c.Invalid(contextKey, c.Model.Context, fmt.Sprintf("at most %d, the context of %s", most, c.Model.From))
-	}
-	c.Model.Context = most
-	return nil
 }

@@ -153,39 +153,43 @@ func planned(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, err
 // State is what a run trains: its model, with the parameters that it begins with where it takes them from a directory, its optimizer,
 // and the rows of a microbatch.
 func State(cfg *runfile.Config, out io.Writer) (state.Config, Weights, error) {
-	p, _, begin, err := described(cfg, out, from)
+	p, _, begin, err := described(cfg, nil, out, from)
 	if err != nil {
 		return state.Config{}, Weights{}, err
 	}
 	return p.State, begin, nil
 }
 
-// AsBegun makes a run file that of the run in dir, where that has checkpoints and a record: its defaults are those that the run began with. With reschedule
-// the run is to have another schedule.
-func AsBegun(cfg *runfile.Config, dir string, reschedule bool) error {
+// Earlier is the run in dir, which goes on, where that has checkpoints and a record; else nil. With reschedule it is to have another schedule.
+func Earlier(dir string, reschedule bool) (*plan.Earlier, error) {
 	steps, err := Checkpoints(dir).Steps()
 	if err != nil || len(steps) == 0 {
-		return nil // training says what is wrong with them
+		return nil, nil // training says what is wrong with them
 	}
-	if err := cfg.AsBegun(dir, reschedule); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return &UsageError{err}
+	was, err := runfile.OfRun(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, &UsageError{err}
 	}
-	return nil
+	return &plan.Earlier{Spec: was, Reschedule: reschedule}, nil
 }
 
 // Plan is the plan of a run that is not to be trained: model.from may have a config.json alone, which is told.
 func Plan(cfg *runfile.Config, out io.Writer) (*plan.Plan, error) {
-	p, _, begin, err := described(cfg, out, planned)
+	p, _, begin, err := described(cfg, nil, out, planned)
 	begin.Release()
 	return p, err
 }
 
 // described is the plan of a run whose text is not read yet, what it is made of, and what the run begins with.
-func described(cfg *runfile.Config, out io.Writer, open opener) (*plan.Plan, plan.World, Weights, error) {
+func described(cfg *runfile.Config, earlier *plan.Earlier, out io.Writer, open opener) (*plan.Plan, plan.World, Weights, error) {
 	w, begin, err := look(cfg, out, open)
 	if err != nil {
 		return nil, w, Weights{}, err
 	}
+	w.Earlier = earlier
 	p, err := plan.Resolve(cfg, w)
 	if err != nil {
 		begin.Release()

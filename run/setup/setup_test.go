@@ -113,11 +113,13 @@ func TestEvaluationsSuitTheRun(t *testing.T) {
 	} {
 		cfg, err := runfile.ReadAll(nil, nil, append([]string{"data.text=" + file, "data.validation=0.2", "train.batch=2", "train.accumulate=2", "model.context=16", "model.width=8", "model.layers=1"}, c.sets...))
 		require.NoError(t, err)
+		var begun Resumed
 		if c.begun {
-			require.NoError(t, AsBegun(cfg, dir, false))
+			begun.Earlier, err = Earlier(dir, false)
+			require.NoError(t, err)
 		}
 		var said bytes.Buffer
-		run, release, err := Train(t.Context(), cfg, &said)
+		run, release, err := Resume(t.Context(), cfg, begun, &said)
 		require.NoError(t, err, name)
 		release()
 		assert.Equal(t, c.want, run.EvalTokens, name)

@@ -59,7 +59,7 @@ func Text(ctx context.Context, cfg *runfile.Config, out io.Writer) (text *texts.
 	def, err := plan.Network(cfg, w)
 	if err == nil {
 		cfg = cfg.Clone()
-		err = cfg.FitContext(def.Context())
+		err = plan.FitContext(cfg, def, nil)
 	}
 	if err != nil {
 		return nil, tokens, 0, &UsageError{err}

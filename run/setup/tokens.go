@@ -145,7 +145,9 @@ func (t Tokens) Text() train.Tokenizer {
 }
 
 // Template is a chat template beside the tokenizer, which has to be there, as chat.Open names it.
-func (t Tokens) Template(what string) (*chat.Template, error) { return chat.OpenTemplate(t.files, what) }
+func (t Tokens) Template(what string) (*chat.Template, error) {
+	return chat.OpenTemplate(t.files, what)
+}
 
 // Ends are the tokens that end a text.
 func (t Tokens) Ends() []int32 {

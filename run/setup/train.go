@@ -17,28 +17,32 @@ import (
 	"gputrain/run/train"
 )
 
-// Places are where a run file's model.from, lora.from and data.tokenizer are that are no longer where it says; "": they are there.
-type Places struct{ Model, Adapters, Tokenizer string }
+// Resumed is what is known of a run that goes on: its record, and where model.from, lora.from and data.tokenizer are that are no longer where its run file
+// says; "": they are there.
+type Resumed struct {
+	Earlier                    *plan.Earlier // nil: the run begins
+	Model, Adapters, Tokenizer string
+}
 
 // over puts places into a run file, and gives back what it said.
-func (at Places) over(cfg *runfile.Config) (said Places) {
-	said = Places{cfg.Model.From, cfg.LoRA.From, cfg.Data.Tokenizer}
-	cfg.Model.From, cfg.LoRA.From, cfg.Data.Tokenizer = cmp.Or(at.Model, said.Model), cmp.Or(at.Adapters, said.Adapters), cmp.Or(at.Tokenizer, said.Tokenizer)
+func (r Resumed) over(cfg *runfile.Config) (said Resumed) {
+	said = Resumed{Model: cfg.Model.From, Adapters: cfg.LoRA.From, Tokenizer: cfg.Data.Tokenizer}
+	cfg.Model.From, cfg.LoRA.From, cfg.Data.Tokenizer = cmp.Or(r.Model, said.Model), cmp.Or(r.Adapters, said.Adapters), cmp.Or(r.Tokenizer, said.Tokenizer)
 	return said
 }
 
 // Train turns a run file into a run: its text is opened until release, its model and optimizer are checked. Nothing is taken of a device yet.
 // The caller says where the run is kept (Dir), and what else a run file does not. What there is to say meanwhile is written to out.
 func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.Config, release func(), err error) {
-	return TrainAt(ctx, cfg, Places{}, out)
+	return Resume(ctx, cfg, Resumed{}, out)
 }
 
-// TrainAt is Train with what the run file names in other places.
-func TrainAt(ctx context.Context, spec *runfile.Config, at Places, out io.Writer) (run train.Config, release func(), err error) {
+// Resume is Train of a run that may go on.
+func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer) (run train.Config, release func(), err error) {
 	begun := time.Now()
 	spec = spec.Clone()
-	said := at.over(spec)
-	p, w, begin, err := described(spec, out, from)
+	said := r.over(spec)
+	p, w, begin, err := described(spec, r.Earlier, out, from)
 	if err != nil {
 		return run, nil, err
 	}

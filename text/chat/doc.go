@@ -4,7 +4,7 @@
 // messages as one text, as the files of a model's directory say. An [Encoder] makes tokens of that text and marks
 // the answers among them:
 //
-//	t, err := chat.OpenTemplate(hub.Open("models/Qwen3-0.6B"), "")
+//	t, err := chat.OpenTemplate(files, "") // of a hub.Bundle, which a model is opened as
 //	e, err := chat.NewEncoder(tok, t, chat.Options{})
 //	row, err := template.Decode(line)
 //	c, err := chat.FromRow(row.(*template.Object), "")

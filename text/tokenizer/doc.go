@@ -1,7 +1,7 @@
 // Package tokenizer turns text into the ids of a model's vocabulary and back, as the files of Hugging Face directories say: tokenizer.json
 // of byte-pair encodings, and SentencePiece models of that kind.
 //
-//	b, err := hub.OpenTokenizer("models/llama-3.2-1b") // a directory, or the file in it
+//	b, err := ... // a directory, or the file in it, as package hub opens them
 //	t, err := tokenizer.Open(b)
 //	ids, err := t.Encode("Hello, world", tokenizer.Options{Special: true})
 //	text, err := t.Decode(ids, true)
