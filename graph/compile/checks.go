@@ -47,7 +47,8 @@ func (k Check) run(ctx context.Context, d *gpu.Device) (gpu.Result, error) {
 	}
 	defer p.Release()
 	result := gpu.Result{Tolerance: k.Tolerance / (1 << 23)}
-	return result, p.compare(ctx, g, feeds, values, "", &result)
+	err = p.compare(ctx, g, feeds, values, "", &result)
+	return result, err
 }
 
 // compare runs a program and compares its targets, "0", "1" and so on, with what Eval makes of values. The error of a number that is none is NaN, and stays.
