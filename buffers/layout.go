@@ -33,13 +33,7 @@ func (l Leaf) Spec() Spec { return Spec{Path: l.Path, Shape: l.Shape, OutIn: l.O
 func (l Leaf) Elements() int { return array.Elements(l.Shape) }
 
 // rowElements is the length of a row of the leaf's two-dimensional view [Shape[0], rest].
-func (l Leaf) rowElements() int {
-	n := 1
-	for i := 1; i < len(l.Shape); i++ {
-		n *= l.Shape[i]
-	}
-	return n
-}
+func (l Leaf) rowElements() int { return array.Elements(l.Shape[min(1, len(l.Shape)):]) }
 
 // Part is a run of whole rows of a leaf in one slab: rows [Row, Row+Rows) of the view [Shape[0], rest] (a scalar is
 // [1, 1], a vector [n, 1]), at elements [Offset, Offset+Count) of the slab. Offset is a multiple of BlockElements.

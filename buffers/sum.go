@@ -1,6 +1,7 @@
 package buffers
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -87,12 +88,7 @@ func (l *Layout) runs(keep func(Leaf) bool) (out []Part) {
 			out = append(out, Part{Slab: p.Slab, Offset: p.Offset, Count: roundUp(p.Count)})
 		}
 	}
-	slices.SortFunc(out, func(a, b Part) int {
-		if a.Slab != b.Slab {
-			return a.Slab - b.Slab
-		}
-		return a.Offset - b.Offset
-	})
+	slices.SortFunc(out, func(a, b Part) int { return cmp.Or(a.Slab-b.Slab, a.Offset-b.Offset) })
 	joined := out[:0]
 	for _, p := range out {
 		if n := len(joined); n > 0 && joined[n-1].Slab == p.Slab && joined[n-1].Offset+joined[n-1].Count == p.Offset {

@@ -7,6 +7,7 @@ import (
 
 	"gputrain/buffers/array"
 	"gputrain/gpu"
+	"gputrain/internal/suggest"
 )
 
 // Write stores a leaf's elements, row-major, in an F32 or BF16 tree, rounding to nearest even. The write is ordered before
@@ -139,7 +140,7 @@ func (t *Tree) rawLeaf(operation, path string) (Leaf, error) {
 func (t *Tree) floatLeaf(operation, path string) (Leaf, error) {
 	if !slices.Contains(array.Bases, t.dtype) {
 		plain := slices.DeleteFunc(slices.Clone(array.Bases), func(d DType) bool { return d.Format().Group > 0 })
-		return Leaf{}, fmt.Errorf("buffers: %s: tree %q: leaf %q: dtype %v, want %s", operation, t.label, path, t.dtype, array.Or(array.Names(plain)))
+		return Leaf{}, fmt.Errorf("buffers: %s: tree %q: leaf %q: dtype %v, want %s", operation, t.label, path, t.dtype, suggest.Or(array.Names(plain)))
 	}
 	return t.leaf(operation, path)
 }

@@ -31,5 +31,5 @@ func (k *Kernel) InBF16(bindings uint64, wide bool) *Kernel {
 
 // ReadsBack is whether a kernel also reads what it writes at a binding.
 func (k *Kernel) ReadsBack(binding int) bool {
-	return k.Bindings[binding].Access == ReadWrite && passesOf(withoutComments(k.Source), k.Bindings[binding].Name) == 2
+	return k.Bindings[binding].Access == ReadWrite && shaders.Passes(withoutComments(k.Source), k.Bindings[binding].Name) == 2
 }

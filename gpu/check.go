@@ -128,14 +128,3 @@ func (k *Kernel) check(lim Limits) error {
 	}
 	return nil
 }
-
-func bindingNames(bindings []Binding) string {
-	s := ""
-	for i, b := range bindings {
-		if i > 0 {
-			s += " "
-		}
-		s += b.Name
-	}
-	return s
-}

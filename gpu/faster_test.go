@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -50,14 +51,7 @@ func TestFaster(t *testing.T) {
 
 func TestInstallCommand(t *testing.T) {
 	has := func(names ...string) func(string) bool {
-		return func(name string) bool {
-			for _, n := range names {
-				if n == name {
-					return true
-				}
-			}
-			return false
-		}
+		return func(name string) bool { return slices.Contains(names, name) }
 	}
 	assert.Equal(t, "sudo apt-get update && sudo apt-get install -y mesa-vulkan-drivers libvulkan1", installWith(has("apt-get"), false))
 	assert.Equal(t, "apt-get update && apt-get install -y mesa-vulkan-drivers libvulkan1", installWith(has("apt-get", "apk"), true))

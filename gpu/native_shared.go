@@ -3,6 +3,7 @@ package gpu
 import (
 	"context"
 	"fmt"
+	"strings"
 	"unsafe"
 )
 
@@ -46,7 +47,11 @@ func (d *Device) Quiet(ctx context.Context, f func() error) error {
 // CheckBindings tests ranges against the bindings of a kernel, params among them, as recording a dispatch does.
 func (d *Device) CheckBindings(bindings []Binding, bind ...Range) error {
 	if len(bind) != len(bindings) {
-		return fmt.Errorf("%d ranges bound, want %d (%s)", len(bind), len(bindings), bindingNames(bindings))
+		var names []string
+		for _, b := range bindings {
+			names = append(names, b.Name)
+		}
+		return fmt.Errorf("%d ranges bound, want %d (%s)", len(bind), len(bindings), strings.Join(names, " "))
 	}
 	for i, b := range bindings {
 		if err := d.checkBinding(b, bind[i]); err != nil {

@@ -1,15 +1,11 @@
 package gpu
 
 import (
-	"regexp"
 	"slices"
-	"strings"
 	"sync"
 
 	"gputrain/shaders"
 )
-
-var assignForm = regexp.MustCompile(`^(?:\.\w+)?\s*([-+*/]?=)(?:[^=]|$)`)
 
 // Moved is the bytes that a dispatch with these bindings, but for the params, moves between memory and the device if it moves each as seldom as it can. A
 // range that is bound twice counts once; of a table, whose rows are looked up or added to, count at most rows bytes, unless that is 0.
@@ -44,34 +40,8 @@ func (k *Kernel) countPasses() []int {
 		case Read, Texels:
 			out[i] = 1
 		case ReadWrite:
-			out[i] = passesOf(source, b.Name)
+			out[i] = shaders.Passes(source, b.Name)
 		}
 	}
 	return out
-}
-
-// passesOf looks at every place where the source names an array that may be written.
-func passesOf(source, name string) int {
-	var read, written bool
-	for at := range shaders.Named(source, name) {
-		before, after := strings.TrimRight(source[:at], " "), source[at+len(name):]
-		atomic := strings.HasSuffix(before, "&")
-		switch {
-		case strings.HasSuffix(before, "."), !strings.HasPrefix(after, "[") && !atomic: // a member, the declaration, a variable of that name
-			continue
-		case strings.HasSuffix(before, "arrayLength(&"):
-			continue
-		case atomic:
-			read, written = true, true
-			continue
-		}
-		_, rest := shaders.Bracketed(after)
-		m := assignForm.FindStringSubmatch(rest)
-		read = read || m == nil || m[1] != "="
-		written = written || m != nil
-	}
-	if read && written {
-		return 2
-	}
-	return 1
 }

@@ -14,7 +14,7 @@ import (
 // an error.
 //
 // The gradient that flows back to a value may have a smaller shape that broadcasts to the value's: that of a sum is not spread
-// out until something needs it whole. Operations that are Broadcasting take such a gradient as it is; for the others it is
+// out until something needs it whole. Operations with the method Broadcasting take such a gradient as it is; for the others it is
 // spread out by a BroadcastTo. What Differentiable.Gradient returns may have a smaller shape likewise. It makes no node for an
 // input that Graph.wants does not name, and no zeros.
 func Gradients(g *Graph, loss *Value, wrt []*Value) ([]*Value, error) {
@@ -79,7 +79,7 @@ func Gradients(g *Graph, loss *Value, wrt []*Value) ([]*Value, error) {
 func (g *Graph) gradientOf(n *Node, dy []*Value) []*Value {
 	g.origin = n
 	defer func() { g.origin = nil }()
-	if _, ok := n.Op.(Broadcasting); !ok {
+	if _, ok := n.Op.(broadcasting); !ok {
 		for i, v := range dy {
 			dy[i] = g.spread(v, n.Outputs[i].Shape())
 		}

@@ -98,26 +98,26 @@ func (n *Node) FLOPs() int64 {
 	return 0
 }
 
-// Remade is what an operation implements that is made again wherever it is read, in every pass and every part of a cut model, rather than
+// remade is what an operation implements that is made again wherever it is read, in every pass and every part of a cut model, rather than
 // kept or handed on: a view, which costs nothing, or what takes as much memory as it saves work.
-type Remade interface{ Remade() }
+type remade interface{ Remade() }
 
-// IsRemade tells whether the operation of a node is Remade.
-func IsRemade(n *Node) bool {
-	_, ok := n.Op.(Remade)
+// Remade tells whether the operation of a node has the method Remade.
+func (n *Node) Remade() bool {
+	_, ok := n.Op.(remade)
 	return ok
 }
 
 // Base is the value behind what is made again wherever it is read, which a pass need not keep, nor hand on.
-func Base(v *Value) *Value {
-	for IsRemade(v.node) {
+func (v *Value) Base() *Value {
+	for v.node.Remade() {
 		v = v.node.Inputs[0]
 	}
 	return v
 }
 
-// Broadcasting is what an operation implements whose Gradient takes a dy that broadcasts to the shape of the output, and need not have it.
-type Broadcasting interface{ Broadcasting() }
+// broadcasting is what an operation implements whose Gradient takes a dy that broadcasts to the shape of the output, and need not have it.
+type broadcasting interface{ Broadcasting() }
 
 // Graph is a list of nodes in an order of evaluation. It keeps the first error of the builders.
 type Graph struct {

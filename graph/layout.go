@@ -87,6 +87,15 @@ func (o Transpose) Eval(n *Node, in []*Array, _ *Env) []*Array {
 	return []*Array{y}
 }
 
+// shapeAlong is a copy of the first input's shape, which has that axis; there are n inputs.
+func shapeAlong(axis int, in []*Value, n int) ([]int, error) {
+	if err := arity(in, n); err != nil {
+		return nil, err
+	}
+	shape := slices.Clone(in[0].Shape())
+	return shape, checkAxis(axis, len(shape))
+}
+
 // Slice takes Length entries from Start on along Axis.
 type Slice struct {
 	Axis   int `json:"axis"`
@@ -100,11 +109,8 @@ func (Slice) Remade() {}
 func (Slice) Kind() string { return "slice" }
 
 func (o Slice) Infer(in []*Value) ([]Type, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, err
-	}
-	shape := slices.Clone(in[0].Shape())
-	if err := checkAxis(o.Axis, len(shape)); err != nil {
+	shape, err := shapeAlong(o.Axis, in, 1)
+	if err != nil {
 		return nil, err
 	}
 	if o.Start < 0 || o.Length < 0 || o.Start > shape[o.Axis] || o.Length > shape[o.Axis]-o.Start {
@@ -136,11 +142,8 @@ type Pad struct {
 func (Pad) Kind() string { return "pad" }
 
 func (o Pad) Infer(in []*Value) ([]Type, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, err
-	}
-	shape := slices.Clone(in[0].Shape())
-	if err := checkAxis(o.Axis, len(shape)); err != nil {
+	shape, err := shapeAlong(o.Axis, in, 1)
+	if err != nil {
 		return nil, err
 	}
 	if o.Before < 0 || o.After < 0 {
@@ -170,11 +173,8 @@ type Concat struct {
 func (Concat) Kind() string { return "concat" }
 
 func (o Concat) Infer(in []*Value) ([]Type, error) {
-	if err := arity(in, max(1, len(in))); err != nil {
-		return nil, err
-	}
-	shape := slices.Clone(in[0].Shape())
-	if err := checkAxis(o.Axis, len(shape)); err != nil {
+	shape, err := shapeAlong(o.Axis, in, max(1, len(in)))
+	if err != nil {
 		return nil, err
 	}
 	for _, v := range in[1:] {

@@ -23,9 +23,13 @@ func (g *Graph) RoundProducts() {
 
 // roundF16 rounds numbers to f32, then to f16, as devices do.
 func roundF16(a *Array) *Array {
+	return a.rounded(func(x float32) float32 { return array.DecodeF16(array.EncodeF16(x)) })
+}
+
+func (a *Array) rounded(round func(float32) float32) *Array {
 	out := NewArray(a.Shape)
 	for i, x := range a.Data {
-		out.Data[i] = float64(array.DecodeF16(array.EncodeF16(float32(x))))
+		out.Data[i] = float64(round(float32(x)))
 	}
 	return out
 }

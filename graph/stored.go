@@ -132,9 +132,5 @@ func isSum(n *Node, output int) bool {
 
 // roundBF16 rounds numbers to f32, then to bfloat16, as devices do.
 func roundBF16(a *Array) *Array {
-	out := NewArray(a.Shape)
-	for i, x := range a.Data {
-		out.Data[i] = float64(array.DecodeBF16(array.EncodeBF16(float32(x))))
-	}
-	return out
+	return a.rounded(func(x float32) float32 { return array.DecodeBF16(array.EncodeBF16(x)) })
 }

@@ -18,6 +18,7 @@ import (
 	"gputrain/buffers/array"
 	"gputrain/internal/caught"
 	"gputrain/internal/stranger"
+	"gputrain/internal/suggest"
 )
 
 // BaseFile is the file in which a directory that has only some of a model's parameters says where the others are.
@@ -40,7 +41,7 @@ func (b Base) Kept() (array.DType, error) {
 	names := array.Names(array.Bases)
 	i := slices.Index(names, b.DType)
 	if i < 0 {
-		return 0, fmt.Errorf("%s: dtype: found %q, wanted %s", BaseFile, b.DType, array.Or(names))
+		return 0, fmt.Errorf("%s: dtype: found %q, wanted %s", BaseFile, b.DType, suggest.Or(names))
 	}
 	return array.Bases[i], nil
 }

@@ -61,9 +61,6 @@ func export(dir string, def Definition, read func(path string) ([]float32, error
 		maps.Copy(files, o.Companions)
 		return writeDir(dir, files, o.Tell)
 	}
-	if o.ShardBytes == 0 {
-		o.ShardBytes = safetensors.DefaultShardBytes
-	}
 	tensors, err := Tensors(def, cmp.Or(o.DType, "F32"), read)
 	if err != nil {
 		return err

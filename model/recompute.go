@@ -67,13 +67,13 @@ func newRecomputation(built *Built, forward int, part map[string]int) *recomputa
 		r.within[n] = len(n.Inputs) > 0 && units[p.unit].Layer != "" && p.unit != unit[built.Loss.Node()]
 		for _, v := range n.Inputs {
 			if at[v.Node()] != p {
-				r.within[graph.Base(v).Node()] = false
+				r.within[v.Base().Node()] = false
 			}
 		}
 	}
 	for _, n := range built.Graph.Nodes()[forward:] {
 		for _, v := range n.Inputs {
-			r.read[graph.Base(v)] = true
+			r.read[v.Base()] = true
 		}
 	}
 	return r
@@ -84,7 +84,7 @@ func (r *recomputation) cheap() map[*graph.Node]bool {
 	operands, again := r.operands(), map[*graph.Node]bool{}
 	for _, n := range r.nodes {
 		kept := func(v *graph.Value) bool {
-			return len(v.Node().Inputs) > 0 && !again[v.Node()] && !r.read[graph.Base(v)]
+			return len(v.Node().Inputs) > 0 && !again[v.Node()] && !r.read[v.Base()]
 		}
 		again[n] = r.within[n] && (isCheap(n) || operands[n]) && !slices.ContainsFunc(n.Inputs, kept)
 	}

@@ -26,7 +26,7 @@ func recomputed(t *testing.T, def Definition, what string) (g *graph.Graph, forw
 func copies(g *graph.Graph, forward int) map[string]int {
 	out := map[string]int{}
 	for _, n := range g.Nodes()[forward:] {
-		if n.Of == nil || n.Label != n.Of.Label || graph.IsRemade(n) { // gradients have a label of their own
+		if n.Of == nil || n.Label != n.Of.Label || n.Remade() { // gradients have a label of their own
 			continue
 		}
 		kind := n.Op.Kind()
@@ -43,7 +43,7 @@ func kept(g *graph.Graph, forward int) (bytes int) {
 	seen := map[*graph.Value]bool{}
 	for _, n := range g.Nodes()[forward:] {
 		for _, v := range n.Inputs {
-			v = graph.Base(v)
+			v = v.Base()
 			if _, param := v.Node().Op.(graph.Param); v.Node().ID < forward && !param && !seen[v] {
 				seen[v] = true
 				bytes += 4 * v.Type().Elements()

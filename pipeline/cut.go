@@ -181,10 +181,10 @@ func (c *cutting) placed(n *graph.Node) bool {
 // read notes how an operand comes to a node.
 func (c *cutting) read(n *graph.Node, v *graph.Value) error {
 	here, ok := c.place[n]
-	if !ok || graph.IsRemade(n) {
+	if !ok || n.Remade() {
 		return nil
 	}
-	v = graph.Base(v)
+	v = v.Base()
 	from, ok := c.place[v.Node()]
 	if !ok {
 		return nil

@@ -5,6 +5,8 @@ import (
 	"strings"
 )
 
+var assignForm = regexp.MustCompile(`^(?:\.\w+)?\s*([-+*/]?=)(?:[^=]|$)`)
+
 var storeForm = regexp.MustCompile(`^\s*([-+*/]?)=(?:[^=]|$)`)
 
 // replaceAccesses puts what read and store say in the place of name[index], and of the statement name[index] = value; in whose value the reads are
@@ -12,7 +14,7 @@ var storeForm = regexp.MustCompile(`^\s*([-+*/]?)=(?:[^=]|$)`)
 func replaceAccesses(source, name string, read func(index string) string, store func(index, value string) string) (string, bool) {
 	var out strings.Builder
 	written := 0 // of the source
-	for at := range Named(source, name) {
+	for at := range named(source, name) {
 		if at < written {
 			continue // within the brackets of the last
 		}
@@ -25,7 +27,7 @@ func replaceAccesses(source, name string, read func(index string) string, store 
 		case strings.Contains(line, "//") || strings.HasSuffix(before, ".") || !strings.HasPrefix(source[end:], "["):
 			continue // a comment, a member, or a variable of a function
 		}
-		index, rest := Bracketed(source[end:])
+		index, rest := bracketed(source[end:])
 		index, ok := replaceAccesses(index, name, read, store)
 		if !ok {
 			return "", false
@@ -51,4 +53,31 @@ func replaceAccesses(source, name string, read func(index string) string, store 
 	}
 	out.WriteString(source[written:])
 	return out.String(), true
+}
+
+// Passes is how often a dispatch moves the elements of an array that it may write, at every place where a source without comments names it: twice where
+// it reads and writes them, else once.
+func Passes(source, name string) int {
+	var read, written bool
+	for at := range named(source, name) {
+		before, after := strings.TrimRight(source[:at], " "), source[at+len(name):]
+		atomic := strings.HasSuffix(before, "&")
+		switch {
+		case strings.HasSuffix(before, "."), !strings.HasPrefix(after, "[") && !atomic: // a member, the declaration, a variable of that name
+			continue
+		case strings.HasSuffix(before, "arrayLength(&"):
+			continue
+		case atomic:
+			read, written = true, true
+			continue
+		}
+		_, rest := bracketed(after)
+		m := assignForm.FindStringSubmatch(rest)
+		read = read || m == nil || m[1] != "="
+		written = written || m != nil
+	}
+	if read && written {
+		return 2
+	}
+	return 1
 }

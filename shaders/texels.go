@@ -51,8 +51,8 @@ func texelDeclaration(name string, binding int, vector bool, scalar string) stri
 
 func texelReader(name string) string { return "texel_of_" + name }
 
-// Named are the places in a source where a name stands as a whole word.
-func Named(source, name string) iter.Seq[int] {
+// named are the places in a source where a name stands as a whole word.
+func named(source, name string) iter.Seq[int] {
 	letter := func(i int) bool {
 		return i >= 0 && i < len(source) && (source[i] == '_' || '0' <= source[i] && source[i] <= '9' || 'a' <= source[i]|0x20 && source[i]|0x20 <= 'z')
 	}
@@ -70,8 +70,8 @@ func Named(source, name string) iter.Seq[int] {
 	}
 }
 
-// Bracketed splits "[a[i] + 1] * b" into "a[i] + 1" and " * b".
-func Bracketed(s string) (inner, rest string) {
+// bracketed splits "[a[i] + 1] * b" into "a[i] + 1" and " * b".
+func bracketed(s string) (inner, rest string) {
 	depth := 0
 	for i, c := range s {
 		switch c {

@@ -34,7 +34,7 @@ func (j Job) checkFrozen() error {
 		before[path] = true
 	}
 	if !slices.Contains(array.Bases, j.FrozenDType) {
-		return fmt.Errorf("frozen: dtype: found %v, wanted %s", j.FrozenDType, array.Or(array.Names(array.Bases)))
+		return fmt.Errorf("frozen: dtype: found %v, wanted %s", j.FrozenDType, suggest.Or(array.Names(array.Bases)))
 	}
 	if j.SaveFrozenAs != buffers.F32 && (j.SaveFrozenAs.Packed() || j.FrozenDType != j.SaveFrozenAs) {
 		return fmt.Errorf("frozen: saved as %v, wanted f32, or bf16 where dtype is bf16 and not %v", j.SaveFrozenAs, j.FrozenDType)

@@ -186,7 +186,7 @@ func (s snapshot) shards(ctx context.Context, weights []*stored) (shards []safet
 	if s.adapted() {
 		return []safetensors.Shard{{Name: model.AdapterWeightsFile, Tensors: list}}, nil, nil
 	}
-	return safetensors.Split("model", list, cmp.Or(s.shardBytes, safetensors.DefaultShardBytes))
+	return safetensors.Split("model", list, s.shardBytes)
 }
 
 func safetensorsFile(name string, tensors []safetensors.Tensor, metadata map[string]string) checkpoint.Source {

@@ -9,6 +9,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/array"
 	"gputrain/gpu"
+	"gputrain/internal/suggest"
 	"gputrain/model"
 	"gputrain/optim"
 )
@@ -137,7 +138,7 @@ func (f Fields) checkParams() error {
 	case f.Frozen.Device() != f.device():
 		return &FieldsError{"Frozen", "a tree on another device than Params", "one on the same"}
 	case !f.Frozen.Layout().Equal(frozen):
-		return &FieldsError{"Frozen", "other leaves than those of the definition, in " + f.Frozen.DType().String(), "those of the " + f.Definition.Kind() + " in " + array.Or(array.Names(array.Bases))}
+		return &FieldsError{"Frozen", "other leaves than those of the definition, in " + f.Frozen.DType().String(), "those of the " + f.Definition.Kind() + " in " + suggest.Or(array.Names(array.Bases))}
 	}
 	return nil
 }

@@ -2,9 +2,9 @@ package array
 
 import (
 	"fmt"
-	"strings"
 
 	"gputrain/internal/nf4"
+	"gputrain/internal/suggest"
 )
 
 // Format is a way to keep numbers: DType counts those of storage, and Modes are what a network may be trained for.
@@ -150,11 +150,5 @@ func ParseDType(name string) (DType, error) {
 		}
 		names = append(names, f.Name)
 	}
-	return 0, fmt.Errorf("array: parse dtype: %q, want %s", name, Or(names))
-}
-
-// Or is "a, b or c".
-func Or(words []string) string {
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
+	return 0, fmt.Errorf("array: parse dtype: %q, want %s", name, suggest.Or(names))
 }

@@ -1,12 +1,13 @@
 package safetensors
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 )
 
-// DefaultShardBytes is the most that a file of weights takes before they are split, as with Hugging Face.
-const DefaultShardBytes = 5_000_000_000
+// defaultShardBytes is the most that a file of weights takes before they are split, as with Hugging Face.
+const defaultShardBytes = 5_000_000_000
 
 // Shard is one file of several.
 type Shard struct {
@@ -14,12 +15,10 @@ type Shard struct {
 	Tensors []Tensor
 }
 
-// Split deals tensors to files in their order: one that would make the data of a file longer than limit bytes begins the next. Where all fit
-// one file it is stem.safetensors and there is no index; otherwise index is the text of stem.safetensors.index.json.
+// Split deals tensors to files in their order: one that would make the data of a file longer than limit bytes begins the next; 0 is
+// what Hugging Face has. Where all fit one file it is stem.safetensors and there is no index; otherwise index is the text of stem.safetensors.index.json.
 func Split(stem string, tensors []Tensor, limit uint64) (shards []Shard, index []byte, err error) {
-	if limit == 0 {
-		return nil, nil, fmt.Errorf("safetensors: split: shards of 0 bytes")
-	}
+	limit = cmp.Or(limit, defaultShardBytes)
 	var at, total uint64
 	for _, t := range tensors {
 		size, err := byteLength(t.DType, t.Shape)

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -166,15 +167,17 @@ func (a attentionKernel) grid() gpu.Grid {
 
 // variant has what the three kernels have in common.
 func (a attentionKernel) variant(names map[string]string) shaders.Variant {
-	constants := map[string]string{
-		"ELEMENT": a.element(), "HEAD_DIM": strconv.Itoa(a.op.HeadDim), "QUADS": strconv.Itoa(a.quads()),
-		"ROWS": strconv.Itoa(a.rows), "KEYS": strconv.Itoa(a.keys()), "WX": strconv.Itoa(a.width()),
-	}
-	for constant, name := range names {
-		constants[constant] = name
-	}
+	return a.named(names, "BY_HEAD", a.byHead(), map[string]string{
+		"QUADS": strconv.Itoa(a.quads()), "ROWS": strconv.Itoa(a.rows), "KEYS": strconv.Itoa(a.keys()), "WX": strconv.Itoa(a.width()),
+	})
+}
+
+// named has what all kernels have in common, one flag, and constants besides.
+func (a attentionKernel) named(names map[string]string, flag string, on bool, constants map[string]string) shaders.Variant {
+	constants["ELEMENT"], constants["HEAD_DIM"] = a.element(), strconv.Itoa(a.op.HeadDim)
+	maps.Copy(constants, names)
 	flags := a.flags()
-	flags["PACKED"], flags["CAUSAL"], flags["SCALAR"], flags["BY_HEAD"] = a.op.Packed, a.op.Causal, a.scalar(), a.byHead()
+	flags["PACKED"], flags["CAUSAL"], flags["SCALAR"], flags[flag] = a.op.Packed, a.op.Causal, a.scalar(), on
 	return shaders.Variant{Constants: constants, Flags: flags}
 }
 

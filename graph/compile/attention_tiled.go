@@ -55,16 +55,10 @@ func (a attentionKernel) tile() attentionTile {
 
 // tiledVariant has what the three tiled kernels have in common.
 func (a attentionKernel) tiledVariant(t attentionTile, names map[string]string) shaders.Variant {
-	constants := map[string]string{
-		"ELEMENT": a.element(), "HEAD_DIM": strconv.Itoa(a.op.HeadDim), "SPLIT": strconv.Itoa(t.split), "DEPTH": strconv.Itoa(t.depth),
+	return a.named(names, "RAGGED", t.split*t.depth > a.quads(), map[string]string{
+		"SPLIT": strconv.Itoa(t.split), "DEPTH": strconv.Itoa(t.depth),
 		"ROWS": strconv.Itoa(t.rows), "TEAMS": strconv.Itoa(t.teams), "TURNS": strconv.Itoa(t.teams / 4),
-	}
-	for constant, name := range names {
-		constants[constant] = name
-	}
-	flags := a.flags()
-	flags["PACKED"], flags["CAUSAL"], flags["SCALAR"], flags["RAGGED"] = a.op.Packed, a.op.Causal, a.scalar(), t.split*t.depth > a.quads()
-	return shaders.Variant{Constants: constants, Flags: flags}
+	})
 }
 
 // tiledKernel is the tiled kernel of a name, and the grid that covers every head and block of rows.

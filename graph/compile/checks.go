@@ -2,7 +2,6 @@ package compile
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
@@ -10,6 +9,7 @@ import (
 	"slices"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 	"gputrain/graph"
 )
@@ -46,38 +46,41 @@ func (k Check) run(ctx context.Context, d *gpu.Device) (gpu.Result, error) {
 		return gpu.Result{}, err
 	}
 	defer p.Release()
+	result := gpu.Result{Tolerance: k.Tolerance / (1 << 23)}
+	err = p.compare(ctx, g, feeds, values, "", &result)
+	return result, err
+}
+
+// compare runs a program and compares its targets, "0", "1" and so on, with what Eval makes of values. The error of a number that is none is NaN, and stays.
+func (p *Program) compare(ctx context.Context, g *graph.Graph, feeds map[string]*graph.Array, values []*graph.Value, where string, result *gpu.Result) error {
 	for name, typ := range p.Inputs() {
 		if err := p.writeArray(name, typ.DType, feeds[name]); err != nil {
-			return gpu.Result{}, err
+			return err
 		}
 	}
-	rec := d.Record("gputrain.graph.check")
+	rec := p.dev.Record("gputrain.graph.check")
 	p.Record(rec)
 	if err := rec.Submit(ctx); err != nil {
-		return gpu.Result{}, err
+		return err
 	}
 	want, err := graph.Eval(g, feeds, values...)
 	if err != nil {
-		return gpu.Result{}, err
+		return err
 	}
-	result := gpu.Result{Tolerance: k.Tolerance / (1 << 23)}
 	for i := range values {
 		at := p.Output(fmt.Sprint(i))
 		raw := make([]byte, at.Bytes)
-		if err := d.Read(ctx, raw, at); err != nil {
-			return gpu.Result{}, err
+		if err := p.dev.Read(ctx, raw, at); err != nil {
+			return err
 		}
+		got := array.Decoded(buffers.F32, raw)
 		for j, w := range want[i].Data {
-			got := float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*j:])))
-			if e := math.Abs(got-w) / (1 + math.Abs(w)); !(e <= result.MaxError) {
-				result.MaxError, result.Worst = e, fmt.Sprintf("output %d element %d: %g, want %g", i, j, got, w)
-			}
-			if math.IsNaN(result.MaxError) {
-				return result, nil
+			if e := math.Abs(float64(got[j])-w) / (1 + math.Abs(w)); !(e <= result.MaxError) && !math.IsNaN(result.MaxError) {
+				result.MaxError, result.Worst = e, fmt.Sprintf("%soutput %d element %d: %g, want %g", where, i, j, got[j], w)
 			}
 		}
 	}
-	return result, nil
+	return nil
 }
 
 // feeds are the inputs of a check: normal numbers, integers below k.Below, the same on every run.

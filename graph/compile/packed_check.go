@@ -3,7 +3,6 @@ package compile
 import (
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
 
 	"gputrain/buffers"
@@ -57,36 +56,9 @@ func checkKept(ctx context.Context, d *gpu.Device, kept buffers.DType, s [3]int,
 	}
 	defer p.Release()
 	feeds := (Check{Below: s[1]}).feeds(g)
-	for name, typ := range p.Inputs() {
-		if err := p.writeArray(name, typ.DType, feeds[name]); err != nil {
-			return err
-		}
-	}
-	rec := d.Record("gputrain.graph.check")
-	p.Record(rec)
-	if err := rec.Submit(ctx); err != nil {
-		return err
-	}
 	feeds[path] = graph.NewArray(s[1:])
 	for i, v := range numbers {
 		feeds[path].Data[i] = float64(v)
 	}
-	want, err := graph.Eval(g, feeds, values...)
-	if err != nil {
-		return err
-	}
-	for i := range values {
-		at := p.Output(fmt.Sprint(i))
-		raw := make([]byte, at.Bytes)
-		if err := d.Read(ctx, raw, at); err != nil {
-			return err
-		}
-		got := array.Decoded(buffers.F32, raw)
-		for j, w := range want[i].Data {
-			if e := math.Abs(float64(got[j])-w) / (1 + math.Abs(w)); !(e <= result.MaxError) {
-				result.MaxError, result.Worst = e, fmt.Sprintf("%v, output %d element %d: %g, want %g", s, i, j, got[j], w)
-			}
-		}
-	}
-	return nil
+	return p.compare(ctx, g, feeds, values, fmt.Sprintf("%v, ", s), result)
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	"gputrain/buffers"
@@ -221,24 +220,18 @@ func (p *Program) Output(name string) gpu.Range { return p.outputs[name] }
 
 // WriteFloats sets an f32 input; it takes effect before the next submit.
 func (p *Program) WriteFloats(name string, data []float32) error {
-	in, err := p.checked(name, buffers.F32, len(data))
+	in, err := p.checked(name, buffers.F32, len(data), data)
 	if err != nil || len(data) == 0 {
 		return err
-	}
-	for i, v := range data {
-		binary.LittleEndian.PutUint32(in.scratch[4*i:], math.Float32bits(v))
 	}
 	return p.write(in)
 }
 
 // WriteInts sets an i32 input and everything derived from it.
 func (p *Program) WriteInts(name string, data []int32) error {
-	in, err := p.checked(name, buffers.I32, len(data))
+	in, err := p.checked(name, buffers.I32, len(data), data)
 	if err != nil || len(data) == 0 {
 		return err
-	}
-	for i, v := range data {
-		binary.LittleEndian.PutUint32(in.scratch[4*i:], uint32(v))
 	}
 	for _, check := range in.checks {
 		if err := check.test(data); err != nil {
@@ -262,17 +255,15 @@ func (p *Program) WriteInts(name string, data []int32) error {
 
 // WriteUints sets a u32 input.
 func (p *Program) WriteUints(name string, data []uint32) error {
-	in, err := p.checked(name, buffers.U32, len(data))
+	in, err := p.checked(name, buffers.U32, len(data), data)
 	if err != nil || len(data) == 0 {
 		return err
-	}
-	for i, v := range data {
-		binary.LittleEndian.PutUint32(in.scratch[4*i:], v)
 	}
 	return p.write(in)
 }
 
-func (p *Program) checked(name string, d buffers.DType, n int) (*programInput, error) {
+// checked is an input of that type, with n numbers in its scratch.
+func (p *Program) checked(name string, d buffers.DType, n int, numbers any) (*programInput, error) {
 	in, ok := p.inputs[name]
 	if !ok {
 		return nil, fmt.Errorf("graph: write: input %q: not one of the program%s", name, suggest.DidYouMean(name, slices.Sorted(maps.Keys(p.inputs))))
@@ -283,7 +274,8 @@ func (p *Program) checked(name string, d buffers.DType, n int) (*programInput, e
 	if in.scratch == nil {
 		in.scratch = make([]byte, in.storage.bytes)
 	}
-	return in, nil
+	_, err := binary.Encode(in.scratch, binary.LittleEndian, numbers)
+	return in, err
 }
 
 func (p *Program) write(in *programInput) error {

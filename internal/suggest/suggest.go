@@ -50,3 +50,9 @@ func distance(a, b string) int {
 	}
 	return row[len(b)]
 }
+
+// Or is "a, b or c".
+func Or(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}

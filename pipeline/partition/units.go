@@ -79,7 +79,7 @@ func sent(nodes []*graph.Node, place map[*graph.Node]int, yield func(unit int, v
 			case graph.Input, graph.Constant:
 				continue
 			}
-			if _, ok := graph.Base(in).Node().Op.(graph.Param); !ok {
+			if _, ok := in.Base().Node().Op.(graph.Param); !ok {
 				until[in] = max(until[in], place[n])
 			}
 		}
