@@ -2,9 +2,7 @@ package schedule
 
 import (
 	"slices"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -115,62 +113,11 @@ func TestCheckFindsDeadlocks(t *testing.T) {
 	assert.NoError(t, alone.Check(3))
 }
 
-// Stages that are goroutines and links that are channels get through what Check lets pass.
-func TestCheckedScheduleRuns(t *testing.T) {
-	shapes(t, func(c Config, s *Schedule) {
-		if c.Microbatches%5 != 4 || c.Stages < 2 || c.Stages > 5 {
-			return
-		}
-		links := map[[2]int]chan int{}
-		for p := range s.Parts - 1 {
-			links[[2]int{p, p + 1}], links[[2]int{p + 1, p}] = make(chan int, 2), make(chan int, 2)
-		}
-		var stages sync.WaitGroup
-		for _, actions := range s.Actions {
-			stages.Go(func() {
-				for _, a := range actions {
-					from, to := a.Part-1, a.Part+1
-					if a.Kind == Backward {
-						from, to = to, from
-					}
-					if link, ok := links[[2]int{from, a.Part}]; ok {
-						assert.Equal(t, a.Microbatch, <-link, "%+v: %s", c, a)
-					}
-					if link, ok := links[[2]int{a.Part, to}]; ok {
-						link <- a.Microbatch
-					}
-				}
-			})
-		}
-		done := make(chan struct{})
-		go func() { stages.Wait(); close(done) }()
-		select {
-		case <-done:
-		case <-time.After(10 * time.Minute):
-			require.Fail(t, "deadlock", "%+v", c)
-		}
-	})
-}
-
 // The gradient of a tied head goes from the last part to the first, over a link of the room that Check gives it.
 func TestTiedHeadsKeepSchedulesRunning(t *testing.T) {
-	for _, name := range Names() {
-		for stages := 2; stages <= 8; stages++ {
-			for chunks := 1; chunks <= 4; chunks++ {
-				for m := 1; m <= 24; m++ {
-					for ahead := range 3 {
-						c := Config{name, stages, chunks, m, ahead}
-						if c.Validate() != nil {
-							continue
-						}
-						s, err := New(c)
-						require.NoError(t, err)
-						if s.Parts > 2 {
-							require.NoError(t, s.Check(LinkMessages, Edge{s.Parts - 1, 0, Backward}), "%+v", c)
-						}
-					}
-				}
-			}
+	shapes(t, func(c Config, s *Schedule) {
+		if s.Parts > 2 {
+			require.NoError(t, s.Check(LinkMessages, Edge{s.Parts - 1, 0, Backward}), "%+v", c)
 		}
-	}
+	})
 }

@@ -27,24 +27,6 @@ stage 2  ..00'11'22'33'....
 	}
 }
 
-// A dot is a unit of time in which a stage stands idle, a digit the start of an action.
-func TestPictureShowsEverything(t *testing.T) {
-	shapes(t, func(c Config, s *Schedule) {
-		if c.Microbatches%7 != 3 {
-			return
-		}
-		played := s.Simulate(costs(1, 2), nil)
-		rows := strings.Split(strings.TrimSuffix(s.Picture(1e6), "\n"), "\n")
-		require.Len(t, rows, c.Stages)
-		for stage, row := range rows {
-			_, row, _ = strings.Cut(row, "  ")
-			require.InDelta(t, played.Idle[stage]*played.Makespan, strings.Count(row, "."), 1e-6)
-			require.Equal(t, len(s.Actions[stage])/2, strings.Count(row, "'"))
-			require.InDelta(t, played.Makespan, len(row), 0)
-		}
-	})
-}
-
 func TestPictureOfWidth(t *testing.T) {
 	s, err := New(Config{OneForwardOneBackward, 11, 1, 30, 0})
 	require.NoError(t, err)

@@ -36,36 +36,6 @@ func TestExpectedStep(t *testing.T) {
 	assert.InDelta(t, 1+2+2+6+2+3, a.Expect(one, units, powers, 1).Makespan, 1e-9, "a backward pass that computes the forward again")
 }
 
-// With equal parts and links of no time a step has the bubble of its schedule.
-func TestExpectedBubbleOfEqualParts(t *testing.T) {
-	const stages, microbatches = 4, 12
-	units := make([]Unit, 8)
-	for i := range units {
-		units[i] = Unit{Params: []string{string(rune('a' + i))}, FLOPs: 1000}
-	}
-	for _, c := range []struct {
-		name   string
-		chunks int
-		bubble float64
-	}{
-		{schedule.GPipe, 1, 3.0 / (12 + 3)},
-		{schedule.OneForwardOneBackward, 1, 3.0 / (12 + 3)},
-		{schedule.Interleaved, 2, 1.5 / (12 + 1.5)},
-	} {
-		a, err := Auto(units, stages, c.chunks, nil)
-		require.NoError(t, err)
-		s, err := schedule.New(schedule.Config{Name: c.name, Stages: stages, Chunks: c.chunks, Microbatches: microbatches})
-		require.NoError(t, err)
-		powers := make([]Power, stages)
-		for i := range powers {
-			powers[i] = Power{Speed: gpu.Speed{FLOPS: 1, BytesPerSecond: 1}}
-		}
-		for _, idle := range a.Expect(s, units, powers, 0).Idle {
-			assert.InDelta(t, c.bubble, idle, 1e-9, c.name)
-		}
-	}
-}
-
 // AdamW has two moments of a parameter's size, and a little besides. Two sums of gradients wait.
 func TestMemoryOfUnitsWithAnOptimizer(t *testing.T) {
 	def, err := model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 64, Vocab: 512, Context: 16})
