@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers/array"
-	"gputrain/buffers/safetensors"
 	. "gputrain/model"
 )
 
@@ -19,23 +18,7 @@ import (
 func part(t *testing.T, dir string, def Definition, params []array.Host, own func(path string) bool, base *Base) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(dir, 0o777))
-	var tensors []safetensors.Tensor
-	all, err := Tensors(def, "F32", func(path string) ([]float32, error) {
-		return params[slices.IndexFunc(params, func(h array.Host) bool { return h.Path == path })].Data, nil
-	})
-	require.NoError(t, err)
-	for i, p := range def.Params() {
-		if own(p.Path) {
-			tensors = append(tensors, all[i])
-		}
-	}
-	config, err := ConfigJSON(def, "F32")
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o666))
-	f, err := os.Create(filepath.Join(dir, "model.safetensors"))
-	require.NoError(t, err)
-	require.NoError(t, safetensors.Write(f, tensors, nil))
-	require.NoError(t, f.Close())
+	store(t, def, "model.safetensors", dir, named(slices.DeleteFunc(slices.Clone(params), func(h array.Host) bool { return !own(h.Path) }), ""))
 	if base != nil {
 		text, err := base.Text()
 		require.NoError(t, err)

@@ -54,7 +54,8 @@ func writePacked(t *testing.T, dir string, def Definition, hosts []array.Host, d
 		}
 		stands = append(stands, array.Host{Path: h.Path, Shape: h.Shape, OutIn: h.OutIn, Data: number})
 	}
-	config, err := ConfigJSON(def, "F32")
+	store(t, def, singleFile, dir, tensors)
+	config, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	require.NoError(t, err)
 	var keys map[string]any
 	require.NoError(t, json.Unmarshal(config, &keys))
@@ -65,10 +66,6 @@ func writePacked(t *testing.T, dir string, def Definition, hosts []array.Host, d
 	config, err = json.Marshal(keys)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644))
-	file, err := os.Create(filepath.Join(dir, singleFile))
-	require.NoError(t, err)
-	require.NoError(t, safetensors.Write(file, tensors, Metadata()))
-	require.NoError(t, file.Close())
 	return stands
 }
 

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,16 +18,10 @@ const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146
 func TestDirectoriesThatAreNoModel(t *testing.T) {
 	def := smallDefinitions(t)[0]
 	hosts := Init(def, 9)
-	text := func(v any) string {
-		raw, err := json.Marshal(v)
-		require.NoError(t, err)
-		return string(raw)
-	}
 	where := map[string]string{}
 	for i, h := range hosts {
 		where[h.Path] = []string{"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}[i*2/len(hosts)]
 	}
-	index := text(map[string]any{"weight_map": where})
 	whole := func(t *testing.T, dir, name string, from, to int) {
 		store(t, def, name, dir, named(hosts[from:to], ""))
 	}
@@ -41,28 +34,29 @@ func TestDirectoriesThatAreNoModel(t *testing.T) {
 			whole(t, dir, "model.safetensors", 0, len(hosts))
 			require.NoError(t, os.Remove(filepath.Join(dir, "config.json")))
 		}, []string{"config.json", "no such file"}},
-		"a pointer for a config": {write("config.json", pointer), []string{"config.json", "found a Git LFS pointer, wanted a file of 988097824 bytes: git lfs pull"}},
-		"a page for a config":    {write("config.json", "<!doctype html><html>sign in"), []string{"config.json", "found a web page"}},
-		"a refusal for a config": {write("config.json", `{"error":"Access to model google/gemma-3-1b-pt is restricted"}`), []string{"config.json", "a server's refusal", "gemma-3-1b-pt"}},
-		"a byte-order mark":      {write("config.json", "\ufeff{}"), []string{"config.json", "begins with a byte-order mark, wanted none: save the file as UTF-8"}},
-		"a key that is no word":  {write("config.json", `{"model_type": "qwen3", "\u001b[31mk": 1}`), []string{`"\x1b[31mk": 1, want no such key`}},
-		"no weights":             {func(*testing.T, string) {}, []string{"found no weights, wanted model.safetensors, or model.safetensors.index.json and the files it names: "}},
-		"pickles":                {write("pytorch_model.bin", "x"), []string{"pytorch_model.bin is a pickle", "save the model as safetensors"}},
-		"pickles in pieces":      {write("pytorch_model-00001-of-00002.bin", "x"), []string{"pytorch_model-00001-of-00002.bin is a pickle"}},
-		"for inference":          {write("model-Q4_K_M.gguf", "GGUF"), []string{"model-Q4_K_M.gguf is a model of its own: name the file"}},
-		"an adapter":             {write("adapter_model.safetensors", "x"), []string{"adapter_model.safetensors is an adapter, and there is no adapter_config.json"}},
-		"another name":           {write("consolidated.safetensors", "x"), []string{"consolidated.safetensors is not named as Hugging Face"}},
-		"a pointer for weights":  {write("model.safetensors", pointer), []string{"model.safetensors", "Git LFS pointer, wanted a file of 988097824 bytes"}},
-		"a refusal for weights":  {write("model.safetensors", "Access to model meta-llama/Llama-3.2-1B is restricted."), []string{"model.safetensors", "refusal", "Llama-3.2-1B"}},
-		"a pointer for an index": {write("model.safetensors.index.json", pointer), []string{"model.safetensors.index.json", "Git LFS pointer"}},
+		"a pointer for a config":  {write("config.json", pointer), []string{"config.json", "found a Git LFS pointer, wanted a file of 988097824 bytes: git lfs pull"}},
+		"a page for a config":     {write("config.json", "<!doctype html><html>sign in"), []string{"config.json", "found a web page"}},
+		"a refusal for a config":  {write("config.json", `{"error":"Access to model google/gemma-3-1b-pt is restricted"}`), []string{"config.json", "a server's refusal", "gemma-3-1b-pt"}},
+		"a byte-order mark":       {write("config.json", "\ufeff{}"), []string{"config.json", "begins with a byte-order mark, wanted none: save the file as UTF-8"}},
+		"a model of another kind": {write("config.json", `{"model_type": "t5"}`), []string{"config.json", "t5"}},
+		"a key that is no word":   {write("config.json", `{"model_type": "qwen3", "\u001b[31mk": 1}`), []string{`"\x1b[31mk": 1, want no such key`}},
+		"no weights":              {func(*testing.T, string) {}, []string{"found no weights, wanted model.safetensors, or model.safetensors.index.json and the files it names: "}},
+		"pickles":                 {write("pytorch_model.bin", "x"), []string{"pytorch_model.bin is a pickle", "save the model as safetensors"}},
+		"pickles in pieces":       {write("pytorch_model-00001-of-00002.bin", "x"), []string{"pytorch_model-00001-of-00002.bin is a pickle"}},
+		"for inference":           {write("model-Q4_K_M.gguf", "GGUF"), []string{"model-Q4_K_M.gguf is a model of its own: name the file"}},
+		"an adapter":              {write("adapter_model.safetensors", "x"), []string{"adapter_model.safetensors is an adapter, and there is no adapter_config.json"}},
+		"another name":            {write("consolidated.safetensors", "x"), []string{"consolidated.safetensors is not named as Hugging Face"}},
+		"a pointer for weights":   {write("model.safetensors", pointer), []string{"model.safetensors", "Git LFS pointer, wanted a file of 988097824 bytes"}},
+		"a refusal for weights":   {write("model.safetensors", "Access to model meta-llama/Llama-3.2-1B is restricted."), []string{"model.safetensors", "refusal", "Llama-3.2-1B"}},
+		"a pointer for an index":  {write("model.safetensors.index.json", pointer), []string{"model.safetensors.index.json", "Git LFS pointer"}},
 		"a shard missing": {func(t *testing.T, dir string) {
 			whole(t, dir, "model-00001-of-00002.safetensors", 0, half)
-			write("model.safetensors.index.json", index)(t, dir)
+			index(t, dir, where)
 		}, []string{`model.safetensors.index.json: found no "model-00002-of-00002.safetensors", wanted it for 14 of 28 tensors`}},
 		"a shard of another model": {func(t *testing.T, dir string) {
 			whole(t, dir, "model-00001-of-00002.safetensors", 0, half)
 			whole(t, dir, "model-00002-of-00002.safetensors", half+1, len(hosts))
-			write("model.safetensors.index.json", index)(t, dir)
+			index(t, dir, where)
 		}, []string{"tensor \"" + hosts[half].Path + "\": found it not in \"model-00002-of-00002.safetensors\", wanted it there"}},
 		"bytes for floats": {func(t *testing.T, dir string) {
 			bad := safetensors.Tensor{Name: "wte.weight", DType: "I8", Shape: []int{13, 8}, Data: safetensors.Int32s("", []int{26}, make([]int32, 26)).Data}

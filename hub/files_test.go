@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,17 +16,7 @@ import (
 // both is a directory with one file of weights, and with two and their index.
 func both(t *testing.T, def Definition, single, several []array.Host) (dir string) {
 	dir = t.TempDir()
-	where := map[string]string{}
-	for i, part := range [][]array.Host{several[:8], several[8:]} {
-		name := fmt.Sprintf("model-0000%d-of-00002.safetensors", i+1)
-		store(t, def, name, dir, named(part, ""))
-		for _, h := range part {
-			where[h.Path] = name
-		}
-	}
-	raw, err := json.Marshal(map[string]any{"weight_map": where})
-	require.NoError(t, err)
-	write("model.safetensors.index.json", string(raw))(t, dir)
+	sharded(t, dir, def, several)
 	store(t, def, "model.safetensors", dir, named(single, ""))
 	return dir
 }
@@ -80,9 +69,7 @@ func TestSingleFileBesideAnIndex(t *testing.T) {
 	for _, h := range tuned {
 		where[h.Path] = "model.safetensors"
 	}
-	raw, err := json.Marshal(map[string]any{"weight_map": where})
-	require.NoError(t, err)
-	write("model.safetensors.index.json", string(raw))(t, dir)
+	index(t, dir, where)
 	_, got, err = ReadHF(dir)
 	require.NoError(t, err, "an index of that very file")
 	assert.Equal(t, tuned, got)
@@ -96,6 +83,9 @@ func TestRefusedIndexes(t *testing.T) {
 		`{"weight_map": {"b": 1, "a": 2}}`:                                                  `weight_map: tensor "a": found 2, wanted the name of a file`,
 		`{"weight_map": {"a": null}}`:                                                       `tensor "a": file ""`,
 		`{"weight_map": {"a": "/etc/passwd"}}`:                                              `file "/etc/passwd", want a name`,
+		`{"weight_map": {"a": ".."}}`:                                                       `file "..", want a name`,
+		`{"weight_map": {"a": "a/b"}}`:                                                      `file "a/b", want a name`,
+		`{"weight_map": null}`:                                                              "weight_map is empty",
 		`{"weight_map": {"a": "x\u0000"}}`:                                                  `x\x00": invalid argument`,
 		`{"weight_map": {"a": "\u001b]0;x\u0007"}}`:                                         `"\x1b]0;x\a"`,
 		`{"weight_map": [1]}`:                                                               "weight_map: found a list, wanted an object",

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"errors"
 	"io"
 	"io/fs"
 	"math"
@@ -23,7 +22,7 @@ const byteLevel = `{"added_tokens": [{"id": 2, "content": "<e>", "special": true
 	"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 3}, "merges": [["a", "b"]]}}`
 
 // writeGGUF writes a model as llama.cpp has it, and gives its parameters.
-func writeGGUF(t *testing.T, path string, config []byte, as gguf.Type) (Definition, map[string][]float32) {
+func writeGGUF(t *testing.T, config []byte, as gguf.Type) (path string, _ Definition, _ map[string][]float32) {
 	t.Helper()
 	def, err := ParseConfig(config)
 	require.NoError(t, err)
@@ -48,11 +47,7 @@ func writeGGUF(t *testing.T, path string, config []byte, as gguf.Type) (Definiti
 	}
 	keys, tensors, err := llamacpp.Convert(m, as)
 	require.NoError(t, err)
-	f, err := os.Create(path)
-	require.NoError(t, err)
-	require.NoError(t, gguf.Write(f, keys, tensors))
-	require.NoError(t, f.Close())
-	return def, params
+	return rewritten(t, keys, tensors), def, params
 }
 
 // A GGUF file is the directory that it was made of: the same network, the same numbers, in whatever pieces they are
@@ -82,8 +77,7 @@ func TestGGUFIsItsDirectory(t *testing.T) {
 			case name != "gpt2":
 				config += ", " + decoder
 			}
-			path := filepath.Join(t.TempDir(), "m.gguf")
-			wanted, params := writeGGUF(t, path, []byte("{"+config+"}"), gguf.F32)
+			path, wanted, params := writeGGUF(t, []byte("{"+config+"}"), gguf.F32)
 			def, stored, err := opened(t, path).Partial(nil)
 			require.NoError(t, err)
 			assert.True(t, Same(wanted, def), "the same network")
@@ -107,21 +101,13 @@ func TestGGUFIsItsDirectory(t *testing.T) {
 // The text part of a Gemma 3 that sees images is read without its eyes; no other family has any.
 func TestGGUFOfImages(t *testing.T) {
 	for kind, says := range map[string]string{"gemma3_text": "", "gemma2": `tensor "v.blk.0.attn_q.weight": found one that has no place`} {
-		path := filepath.Join(t.TempDir(), "m.gguf")
-		writeGGUF(t, path, []byte(`{"model_type": "`+kind+`", "hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 32, "num_hidden_layers": 1, "intermediate_size": 96,
+		path, _, _ := writeGGUF(t, []byte(`{"model_type": "`+kind+`", "hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 32, "num_hidden_layers": 1, "intermediate_size": 96,
 			"vocab_size": 13, "max_position_embeddings": 64, "query_pre_attn_scalar": 32, "sliding_window": 16}`), gguf.F32)
 		f, err := gguf.Open(path)
 		require.NoError(t, err)
-		tensors := []gguf.Tensor{{Name: "v.blk.0.attn_q.weight", Type: gguf.F32, Shape: []int{1}, Write: func(w io.Writer) error { _, err := w.Write(make([]byte, 4)); return err }}}
-		for _, info := range f.Tensors() {
-			tensors = append(tensors, gguf.Tensor{Name: info.Name, Type: info.Type, Shape: info.Shape, Write: copyOf(t, f, info.Name)})
-		}
-		with := filepath.Join(t.TempDir(), "with.gguf")
-		to, err := os.Create(with)
-		require.NoError(t, err)
-		require.NoError(t, gguf.Write(to, f.Keys(), tensors))
-		require.NoError(t, errors.Join(to.Close(), f.Close()))
-		_, _, err = opened(t, with).Partial(nil)
+		eye := gguf.Tensor{Name: "v.blk.0.attn_q.weight", Type: gguf.F32, Shape: []int{1}, Write: func(w io.Writer) error { _, err := w.Write(make([]byte, 4)); return err }}
+		_, _, err = opened(t, rewritten(t, f.Keys(), append([]gguf.Tensor{eye}, tensorsOf(t, f)...))).Partial(nil)
+		require.NoError(t, f.Close())
 		if says != "" {
 			require.ErrorContains(t, err, says)
 			continue
@@ -132,8 +118,7 @@ func TestGGUFOfImages(t *testing.T) {
 
 // Quantized matrices are widened to what their blocks stand for, rows in the order of the directory.
 func TestGGUFBlocks(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "m.gguf")
-	_, params := writeGGUF(t, path, []byte(`{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 96, "vocab_size": 13,
+	path, _, params := writeGGUF(t, []byte(`{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 96, "vocab_size": 13,
 		"max_position_embeddings": 64, "tie_word_embeddings": false}`), gguf.Q8_0)
 	_, stored, err := opened(t, path).Partial(nil)
 	require.NoError(t, err)
@@ -152,8 +137,7 @@ func TestGGUFBlocks(t *testing.T) {
 
 // What a file says of its model is checked against what is in it.
 func TestGGUFRefused(t *testing.T) {
-	whole := filepath.Join(t.TempDir(), "m.gguf")
-	writeGGUF(t, whole, []byte(`{"model_type": "qwen3", "hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 32, "num_hidden_layers": 2, "intermediate_size": 96, "vocab_size": 13,
+	whole, _, _ := writeGGUF(t, []byte(`{"model_type": "qwen3", "hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 32, "num_hidden_layers": 2, "intermediate_size": 96, "vocab_size": 13,
 		"max_position_embeddings": 64, "tie_word_embeddings": true}`), gguf.F32)
 	f, err := gguf.Open(whole)
 	require.NoError(t, err)
@@ -188,31 +172,40 @@ func TestGGUFRefused(t *testing.T) {
 			keys = append(keys, gguf.Key{Name: c.key, Value: c.value})
 		}
 		var tensors []gguf.Tensor
-		for _, info := range f.Tensors() {
-			out := gguf.Tensor{Name: info.Name, Type: info.Type, Shape: info.Shape, Write: copyOf(t, f, info.Name)}
-			if info.Name == c.drop {
-				if out.Name = c.name; c.name == "" {
+		for _, tensor := range tensorsOf(t, f) {
+			if tensor.Name == c.drop {
+				if tensor.Name = c.name; c.name == "" {
 					continue
 				}
 			}
-			tensors = append(tensors, out)
+			tensors = append(tensors, tensor)
 		}
-		path := filepath.Join(t.TempDir(), "m.gguf")
-		to, err := os.Create(path)
-		require.NoError(t, err)
-		require.NoError(t, gguf.Write(to, keys, tensors))
-		require.NoError(t, to.Close())
-		_, _, err = opened(t, path).Partial(nil)
+		_, _, err = opened(t, rewritten(t, keys, tensors)).Partial(nil)
 		assert.ErrorContains(t, err, what)
 		assert.ErrorContains(t, err, "m.gguf", what)
 	}
 }
 
-func copyOf(t *testing.T, f *gguf.File, name string) func(w io.Writer) error {
-	return func(w io.Writer) error {
-		from, err := f.Bytes(name)
-		require.NoError(t, err)
-		_, err = io.Copy(w, from)
-		return err
+// rewritten is the path of a file of other keys and tensors.
+func rewritten(t *testing.T, keys []gguf.Key, tensors []gguf.Tensor) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "m.gguf")
+	to, err := os.Create(path)
+	require.NoError(t, err)
+	require.NoError(t, gguf.Write(to, keys, tensors))
+	require.NoError(t, to.Close())
+	return path
+}
+
+// tensorsOf are the tensors of a file, to be written again.
+func tensorsOf(t *testing.T, f *gguf.File) (tensors []gguf.Tensor) {
+	for _, info := range f.Tensors() {
+		tensors = append(tensors, gguf.Tensor{Name: info.Name, Type: info.Type, Shape: info.Shape, Write: func(w io.Writer) error {
+			from, err := f.Bytes(info.Name)
+			require.NoError(t, err)
+			_, err = io.Copy(w, from)
+			return err
+		}})
 	}
+	return tensors
 }

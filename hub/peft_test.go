@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/buffers/array"
 	. "gputrain/model"
 )
 
@@ -27,7 +25,7 @@ func TestAdapterDirectory(t *testing.T) {
 				def, err := WithLoRA(base, l)
 				require.NoError(t, err)
 				for _, dtype := range [][]string{{"F32", "BF16"}, {"F16"}}[i] {
-					dir, beside, _ := written(t, def, dtype)
+					dir, beside := written(t, def, dtype)
 					read, err := ReadConfig(dir)
 					require.NoError(t, err)
 					assert.True(t, Same(mustDrop(t, def), mustDrop(t, read)), "the same graph")
@@ -60,7 +58,7 @@ func TestAdapterConfigRefuses(t *testing.T) {
 	require.NoError(t, err)
 	def, err := WithLoRA(base, LoRA{Rank: 2})
 	require.NoError(t, err)
-	dir, beside, _ := written(t, def, "F32")
+	dir, beside := written(t, def, "F32")
 	raw, err := os.ReadFile(filepath.Join(dir, AdapterConfigFile))
 	require.NoError(t, err)
 	with := func(key, value string) {
@@ -145,17 +143,12 @@ func TestAdapterConfigIsNone(t *testing.T) {
 }
 
 // written writes the adapters of def into a new directory, and its base in BF16 beside it.
-func written(t *testing.T, def Definition, dtype string) (dir, base string, hosts []array.Host) {
+func written(t *testing.T, def Definition, dtype string) (dir, base string) {
 	t.Helper()
 	dir, base = filepath.Join(t.TempDir(), "adapter"), filepath.Join(t.TempDir(), "base")
-	require.NoError(t, writeHF(base, BaseOf(def), Init(BaseOf(def), 5), "BF16"))
-	hosts = Init(def, 6)
-	read := func(path string) ([]float32, error) {
-		i := slices.IndexFunc(hosts, func(h array.Host) bool { return h.Path == path })
-		return hosts[i].Data, nil
-	}
-	require.NoError(t, Export(dir, def, read, ExportOptions{DType: dtype, Base: base}))
-	return dir, base, hosts
+	require.NoError(t, writeHF(base, BaseOf(def), Init(BaseOf(def), 5), ExportOptions{DType: "BF16"}))
+	require.NoError(t, writeHF(dir, def, Init(def, 6), ExportOptions{DType: dtype, Base: base}))
+	return dir, base
 }
 
 // mustDrop is def without the dropout of its base, which an exported file may ask for.

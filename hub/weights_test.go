@@ -49,7 +49,7 @@ func smallDefinitions(t *testing.T) []Definition {
 }
 
 // writeHF exports arrays of the host.
-func writeHF(dir string, def Definition, hosts []array.Host, dtype string) error {
+func writeHF(dir string, def Definition, hosts []array.Host, o ExportOptions) error {
 	return Export(dir, def, func(path string) ([]float32, error) {
 		for _, h := range hosts {
 			if h.Path == path {
@@ -57,7 +57,7 @@ func writeHF(dir string, def Definition, hosts []array.Host, dtype string) error
 			}
 		}
 		return nil, fmt.Errorf("parameter %q is missing", path)
-	}, ExportOptions{DType: dtype})
+	}, o)
 }
 
 // store writes tensors and a config.json into a directory.
@@ -70,6 +70,28 @@ func store(t *testing.T, def Definition, file string, dir string, tensors []safe
 	require.NoError(t, err)
 	require.NoError(t, safetensors.Write(f, tensors, nil))
 	require.NoError(t, f.Close())
+}
+
+// index writes where the tensors of a directory are.
+func index(t *testing.T, dir string, where map[string]string) {
+	t.Helper()
+	raw, err := json.Marshal(map[string]any{"metadata": map[string]int{"total_size": 1}, "weight_map": where})
+	require.NoError(t, err)
+	write("model.safetensors.index.json", string(raw))(t, dir)
+}
+
+// sharded writes a model into two files, of which the first has 8 tensors.
+func sharded(t *testing.T, dir string, def Definition, hosts []array.Host) {
+	t.Helper()
+	where := map[string]string{}
+	for i, part := range [][]array.Host{hosts[:8], hosts[8:]} {
+		name := fmt.Sprintf("model-0000%d-of-00002.safetensors", i+1)
+		store(t, def, name, dir, named(part, ""))
+		for _, h := range part {
+			where[h.Path] = name
+		}
+	}
+	index(t, dir, where)
 }
 
 func named(hosts []array.Host, prefix string) []safetensors.Tensor {
@@ -117,42 +139,13 @@ func TestImportUnderstandsOtherProgramsFiles(t *testing.T) {
 	})
 	t.Run("shards", func(t *testing.T) {
 		dir := t.TempDir()
-		store(t, def, "model-00001-of-00002.safetensors", dir, named(hosts[:7], ""))
-		store(t, def, "model-00002-of-00002.safetensors", dir, named(hosts[7:], ""))
-		where := map[string]string{}
-		for i, h := range hosts {
-			where[h.Path] = "model-00001-of-00002.safetensors"
-			if i >= 7 {
-				where[h.Path] = "model-00002-of-00002.safetensors"
-			}
-		}
-		index := func(where map[string]string) {
-			raw, err := json.Marshal(map[string]any{"metadata": map[string]int{"total_size": 1}, "weight_map": where})
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors.index.json"), raw, 0o644))
-		}
-		index(where)
+		sharded(t, dir, def, hosts)
 		_, got, err := ReadHF(dir)
 		require.NoError(t, err)
 		assert.Equal(t, hosts, got)
-		for _, file := range []string{"../model.safetensors", "/etc/passwd", "..", "a/b"} {
-			where["wte.weight"] = file
-			index(where)
-			_, _, err = ReadHF(dir)
-			require.ErrorContains(t, err, "want a name in the same directory")
-		}
-		where["wte.weight"] = "model-00003-of-00002.safetensors"
-		index(where)
+		store(t, def, "model-00001-of-00002.safetensors", dir, named(hosts[:9], ""))
 		_, _, err = ReadHF(dir)
-		require.ErrorIs(t, err, os.ErrNotExist)
-		where["wte.weight"] = "model-00002-of-00002.safetensors"
-		store(t, def, "model-00001-of-00002.safetensors", dir, named(hosts[:8], ""))
-		index(where)
-		_, _, err = ReadHF(dir)
-		require.ErrorContains(t, err, fmt.Sprintf("tensor %q is in two files", hosts[7].Path))
-		index(nil)
-		_, _, err = ReadHF(dir)
-		require.ErrorContains(t, err, "weight_map is empty")
+		require.ErrorContains(t, err, fmt.Sprintf("tensor %q is in two files", hosts[8].Path))
 	})
 }
 
@@ -184,18 +177,6 @@ func TestImportErrorsNameTheTensors(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), raw[:len(raw)-5], 0o644))
 	_, _, err = ReadHF(dir)
 	require.ErrorContains(t, err, "model.safetensors")
-	require.NoError(t, os.Remove(filepath.Join(dir, "model.safetensors")))
-	_, _, err = ReadHF(dir)
-	require.ErrorIs(t, err, os.ErrNotExist)
-}
-
-func TestReadConfigErrors(t *testing.T) {
-	dir := t.TempDir()
-	_, err := ReadConfig(dir)
-	require.ErrorIs(t, err, os.ErrNotExist)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"model_type": "t5"}`), 0o644))
-	_, err = ReadConfig(dir)
-	require.ErrorContains(t, err, fmt.Sprintf("%q", filepath.Join(dir, "config.json")))
 }
 
 // A model in several files is the model in one: read by us, and file by file by what the index says.
@@ -203,7 +184,7 @@ func TestExportInShards(t *testing.T) {
 	for _, def := range smallDefinitions(t) {
 		hosts := Init(def, 5)
 		one, several := filepath.Join(t.TempDir(), "one"), filepath.Join(t.TempDir(), "several")
-		require.NoError(t, writeHF(one, def, hosts, "BF16"))
+		require.NoError(t, writeHF(one, def, hosts, ExportOptions{DType: "BF16"}))
 		stored, err := opened(t, one).Weights(def)
 		require.NoError(t, err)
 		largest := 0

@@ -44,7 +44,7 @@ func (h *habits) does(what habit, probe func() bool) bool {
 
 // mentions tells whether a word stands in the text of a template.
 func (h *habits) mentions(of *template.Template, word string) bool {
-	return h.does(habit{of, "", word}, func() bool { return strings.Contains(h.encoder.template.sourceOf(of), word) })
+	return h.does(habit{of, "", word}, func() bool { return strings.Contains(of.Source(), word) })
 }
 
 // Texts of probes, which no template has of itself.

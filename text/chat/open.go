@@ -21,7 +21,6 @@ import (
 type Template struct {
 	name    string                        // of what was asked for
 	all     map[string]*template.Template // by name; "default" and "tool_use" have a meaning
-	sources map[string]string             // of all
 	special template.Object               // tokens, by the names that templates have for them
 	builtin bool
 	files   stranger.Files
@@ -35,7 +34,7 @@ var ErrNone = errors.New("no chat template")
 // the template of the directory, the name of another that the directory has, the name of a built-in one, or the path of
 // a file that ends in .jinja.
 func OpenTemplate(files stranger.Files, what string) (*Template, error) {
-	t := &Template{name: what, all: map[string]*template.Template{}, sources: map[string]string{}, files: files}
+	t := &Template{name: what, all: map[string]*template.Template{}, files: files}
 	if err := t.open(what); err != nil {
 		return nil, fmt.Errorf("chat: open %q: %w", files.Path("."), err)
 	}
@@ -68,7 +67,7 @@ func (t *Template) open(what string) error {
 		return nil
 	}
 	if own, ok := t.all[what]; ok {
-		t.all, t.sources["default"] = map[string]*template.Template{"default": own}, t.sources[what]
+		t.all = map[string]*template.Template{"default": own}
 		return nil
 	}
 	source, ok := builtIn[what]
@@ -81,7 +80,6 @@ func (t *Template) open(what string) error {
 }
 
 func (t *Template) parse(name, called, source string) (err error) {
-	t.sources[name] = source
 	t.all[name], err = template.Parse(called, source)
 	return err
 }
@@ -90,7 +88,12 @@ func (t *Template) parse(name, called, source string) (err error) {
 const File = "chat_template.jinja"
 
 // Source is the text of the template, as it stands in a [File].
-func (t *Template) Source() string { return t.sources["default"] }
+func (t *Template) Source() string {
+	if of, ok := t.all["default"]; ok {
+		return of.Source()
+	}
+	return ""
+}
 
 // ofDirectory reads what lies in the directory. A file of its own wins over what the configuration says.
 func (t *Template) ofDirectory(config map[string]json.RawMessage) error {
@@ -266,16 +269,6 @@ func (t *Template) render(
 		return nil, err
 	}
 	return t.renderBy(of, messages, variables, generation, now, by)
-}
-
-// sourceOf is the text of one of the templates.
-func (t *Template) sourceOf(of *template.Template) string {
-	for name, one := range t.all {
-		if one == of {
-			return t.sources[name]
-		}
-	}
-	return ""
 }
 
 func (t *Template) renderBy(

@@ -28,6 +28,20 @@ func shown(t *testing.T, value any) string {
 	return made.Text
 }
 
+// assertMessages compares what a row became, in JSON.
+func assertMessages(t *testing.T, made *Conversation, messages, variables, train string) {
+	t.Helper()
+	list := make([]any, len(made.Messages))
+	for i, m := range made.Messages {
+		list[i] = m
+	}
+	assert.Equal(t, messages, shown(t, list))
+	assert.Equal(t, variables, shown(t, &made.Variables))
+	learned, err := json.Marshal(made.Train)
+	require.NoError(t, err)
+	assert.Equal(t, train, string(learned))
+}
+
 // Rows of every form become the same conversations.
 func TestRows(t *testing.T) {
 	const hi = `[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]`
@@ -63,15 +77,7 @@ func TestRows(t *testing.T) {
 		made, err := FromRow(row(t, c.row), "")
 		require.NoError(t, err, c.row)
 		assert.Equal(t, c.format, made.Format)
-		list := make([]any, len(made.Messages))
-		for i, m := range made.Messages {
-			list[i] = m
-		}
-		assert.Equal(t, c.messages, shown(t, list), c.row)
-		assert.Equal(t, c.variables, shown(t, &made.Variables), c.row)
-		train, err := json.Marshal(made.Train)
-		require.NoError(t, err)
-		assert.Equal(t, c.train, string(train), c.row)
+		assertMessages(t, made, c.messages, c.variables, c.train)
 	}
 	for line, want := range map[string]Conversation{
 		`{"prompt": "a ", "completion": "b"}`:        {Format: formats.Completion, Prompt: "a ", Text: "b"},

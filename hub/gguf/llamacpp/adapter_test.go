@@ -2,8 +2,6 @@ package llamacpp
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -34,13 +32,7 @@ func TestConvertAdapter(t *testing.T) {
 		Name: "a", Config: []byte(tiedLlama), Tensors: append(loras(up, 2, 4, 8), loras(q, 1, 4, 8)...), Scales: map[string]float64{up: 3, q: 12},
 	}, gguf.F32)
 	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "a.gguf")
-	var b bytes.Buffer
-	require.NoError(t, gguf.Write(&b, keys, tensors))
-	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o666))
-	f, err := gguf.Open(path)
-	require.NoError(t, err)
-	defer f.Close()
+	f := file(t, encoded(t, keys, tensors))
 	for key, want := range map[string]any{"general.type": "adapter", "general.architecture": "llama", "adapter.type": "lora", "adapter.lora.alpha": float32(6)} {
 		found, _ := f.Value(key)
 		assert.Equal(t, want, found, key)

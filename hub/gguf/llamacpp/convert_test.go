@@ -60,10 +60,22 @@ func written(t *testing.T, m Model, as gguf.Type) *gguf.File {
 	t.Helper()
 	keys, tensors, err := Convert(m, as)
 	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "m.gguf")
+	return file(t, encoded(t, keys, tensors))
+}
+
+// encoded are the bytes of a file.
+func encoded(t testing.TB, keys []gguf.Key, tensors []gguf.Tensor) []byte {
+	t.Helper()
 	var b bytes.Buffer
 	require.NoError(t, gguf.Write(&b, keys, tensors))
-	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o666))
+	return b.Bytes()
+}
+
+// file is an open file of these bytes.
+func file(t testing.TB, raw []byte) *gguf.File {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	require.NoError(t, os.WriteFile(path, raw, 0o666))
 	f, err := gguf.Open(path)
 	require.NoError(t, err)
 	t.Cleanup(func() { f.Close() })

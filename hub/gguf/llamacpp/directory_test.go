@@ -1,7 +1,6 @@
 package llamacpp
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
 	"io/fs"
@@ -42,21 +41,12 @@ func made(t testing.TB, more ...gguf.Key) []byte {
 			all = append(all, k)
 		}
 	}
-	var b bytes.Buffer
-	require.NoError(t, gguf.Write(&b, all, tensors))
-	return b.Bytes()
+	return encoded(t, all, tensors)
 }
 
 func open(t testing.TB, raw []byte) (*Directory, error) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "m.gguf")
-	require.NoError(t, os.WriteFile(path, raw, 0o666))
-	f, err := gguf.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	t.Cleanup(func() { _ = f.Close() })
-	return New(f)
+	return New(file(t, raw))
 }
 
 // The files beside a model say what the keys do.
@@ -94,12 +84,10 @@ func TestDirectoryOfOllama(t *testing.T) {
 	read := func(name string, keys ...gguf.Key) map[string]any {
 		raw := made(t, keys...)
 		if keys[0].Value == "gemma3" {
-			var b bytes.Buffer
-			require.NoError(t, gguf.Write(&b, keys, []gguf.Tensor{{Name: "token_embd.weight", Type: gguf.F32, Shape: []int{1, 4}, Write: func(w io.Writer) error {
+			raw = encoded(t, keys, []gguf.Tensor{{Name: "token_embd.weight", Type: gguf.F32, Shape: []int{1, 4}, Write: func(w io.Writer) error {
 				_, err := w.Write(make([]byte, 16))
 				return err
-			}}}))
-			raw = b.Bytes()
+			}}})
 		}
 		d, err := open(t, raw)
 		require.NoError(t, err)

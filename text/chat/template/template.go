@@ -10,10 +10,14 @@ import (
 // A Template is one that was read. It does not change.
 type Template struct {
 	name      string
+	source    string
 	body      []statement
 	generates bool
 	marks     bool // may mark texts as safe
 }
+
+// Source is the text that was read.
+func (t *Template) Source() string { return t.source }
 
 // Generates says whether the template has {% generation %}, so that [Rendering.Generated] tells what a model writes.
 func (t *Template) Generates() bool { return t.generates }
@@ -29,7 +33,7 @@ func Parse(name, source string) (t *Template, err error) {
 	}
 	p := &parser{name: name, tokens: lex(name, source)}
 	body, _ := p.body(token{})
-	return &Template{name, body, p.generates, slices.ContainsFunc(p.tokens, func(t token) bool { return t.text == "safe" })}, nil
+	return &Template{name, source, body, p.generates, slices.ContainsFunc(p.tokens, func(t token) bool { return t.text == "safe" })}, nil
 }
 
 // Options say how a template is rendered.
