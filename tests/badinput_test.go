@@ -172,53 +172,6 @@ func TestModelsThatDoNotFit(t *testing.T) {
 		"--set", "train.steps=6", "--set", "train.sample_tokens=0"))
 }
 
-// A run whose numbers are lost ends with code 4 after the patience, names the step and the first bad tensor, and saves none of it.
-func TestDivergedRuns(t *testing.T) {
-	t.Parallel()
-	gputest.Long(t, "train.TestDivergence")
-	p := newPlace(t)
-	for name, set := range map[string][]string{
-		"sgd":   {"optimizer.name=sgd", "optimizer.learning_rate=1e6", "optimizer.clip_grad=null"},
-		"adamw": {"optimizer.learning_rate=1e6", "optimizer.weight_decay=1e6"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := p.train(name, "--set", "train.save_every=1", "--set", "train.eval_every=0", "--set", "train.keep=100", "--set", "train.nan_patience=2")
-			for _, s := range set {
-				c.args = append(c.args, "--set", s)
-			}
-			r := refused(t, c, 4, "the update is left out (1 in a row, 2 is the end)", "train: diverged: step ", "2 updates in a row left out", "lower the learning rate")
-			assert.Regexp(t, `first not finite: tensor "(params|grads)/[a-z0-9_.]+"`, r.err)
-			dirs, err := filepath.Glob(p.path(name, "checkpoints", "step-*"))
-			require.NoError(t, err)
-			require.NotEmpty(t, dirs)
-			for _, dir := range dirs {
-				requireFinite(t, p, dir)
-			}
-			// What was measured is logged as it is.
-			assert.Regexp(t, `"(loss|grad_norm)":"(NaN|Infinity)"`, read(t, p.path(name, "metrics.jsonl")))
-			assert.FileExists(t, p.path(name, "report.md"))
-		})
-	}
-}
-
-// Where an update overflows in a parameter that no loss sees, here the last position of a model trained on shorter sequences, it is the
-// checkpoint that is refused.
-func TestOverflowIsNotSaved(t *testing.T) {
-	t.Parallel()
-	gputest.Long(t, "train.TestDivergence")
-	from, _ := undisturbedRun(t)
-	p := newPlace(t)
-	for _, name := range []string{"config.json", "model.safetensors"} {
-		p.write(t, "model/"+name, read(t, from.path("whole", "checkpoints", checkpoint.DirName(steps), name)))
-	}
-	p.change(t, "model/model.safetensors", "wpe.weight", 31*32, 3e38) // finite, until weight decay multiplies it with -99
-	r := refused(t, p.train("run", "--set", "model.from=model", "--set", "model.context=16", "--set", "optimizer.weight_decay=1e4",
-		"--set", "optimizer.schedule.warmup_steps=0", "--set", "train.save_every=2"), 4, "train: diverged: step 2: loss ", "not finite, not saved", `first not finite: tensor "params/wpe.weight"`)
-	assert.NotContains(t, r.err, "left out (")
-	assert.Zero(t, newest(t, p.path("run")))
-	assert.Empty(t, unfinished(t, p.path("run")))
-}
-
 // A model whose weights are not finite is not trained, and nothing that is made of it looks sound.
 func TestWeightsThatAreNotFinite(t *testing.T) {
 	gputest.Long(t, "TestHostileModels")
@@ -233,17 +186,6 @@ func TestWeightsThatAreNotFinite(t *testing.T) {
 	refused(t, p.train("run", "--set", "model.from=model"), 6, named, "numbers NaN or infinite, wanted none (model)")
 	refused(t, p.command("eval", "model", "--text", "text.txt"), 6, named, "eval: found a loss of NaN, wanted a finite one")
 	assert.Contains(t, ok(t, p.command("export", "model", "--to", "out").withoutAdapter()).err, named)
-}
-
-// requireFinite asserts that no element of a checkpoint is a NaN or an infinity.
-func requireFinite(t *testing.T, p *place, dir string) {
-	t.Helper()
-	for _, of := range []string{dir, filepath.Join(dir, "optimizer.safetensors")} {
-		r := ok(t, p.command("inspect", "--json", of).withoutAdapter())
-		for _, l := range objects(t, r.out) {
-			require.EqualValues(t, 0, l["non_finite"], "%s: %v", dir, l["name"])
-		}
-	}
 }
 
 func TestRunDirectoryOfAnotherRun(t *testing.T) {

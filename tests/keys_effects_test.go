@@ -19,7 +19,7 @@ var apart = map[string]string{
 	"cluster.timeout":         "TestRanksThatAreLost",
 	"cluster.wire":            "TestSumInHalfTheBytes",
 	"data.prefetch":           "TestPrefetchReadsAhead",
-	"train.save_async":        "TestSavingBesideAndInBetween",
+	"train.save_async":        "train.TestStepsGoOnWhileACheckpointIsWritten",
 	"train.save_frozen":       "TestCheckpointsWithoutWhatIsFrozen",
 	"train.save_frozen_as":    "TestCheckpointsOfWhatIsFrozenInBF16",
 }

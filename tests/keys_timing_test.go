@@ -2,17 +2,14 @@ package tests
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"regexp"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"gputrain/internal/gputest"
-	"gputrain/state/checkpoint"
 )
 
 // Batches are made ahead in the background: a run of two steps reads many batches more where data.prefetch says so. What has been read of
@@ -47,63 +44,4 @@ func TestPrefetchReadsAhead(t *testing.T) {
 	none, many := read(0), read(1000)
 	// Half of the thousand: caches of shaders are read too, and the process may end after it was last looked at.
 	assert.Greater(t, many-none, 500*batch, "read %d and %d bytes", none, many)
-}
-
-// With train.save_async training goes on while a checkpoint is written: lines of later steps are there before it is. Without, never. A save is
-// made durable file by file, for which a disk takes as long as for several steps of a small model.
-func TestSavingBesideAndInBetween(t *testing.T) {
-	gputest.Long(t, "train.TestStepsGoOnWhileACheckpointIsWritten")
-	p := newPlace(t)
-	p.write(t, "keys.yaml", keysRun)
-	const every, steps = 4, 160
-	for _, async := range []bool{true, false} {
-		name := fmt.Sprint(async)
-		c := p.command("train", "keys.yaml", "--run-dir", name, "--progress", "plain", "--set", "data.text=text.txt", "--set", "train.keep=100",
-			"--set", fmt.Sprintf("train.steps=%d", steps), "--set", fmt.Sprintf("train.save_every=%d", every), "--set", "train.save_async="+name)
-		run, beside := c.start(t), map[int64]bool{}
-		run.until(t, "its end", func() bool {
-			if saved := (lastStep(t, p.path(name)) - 1) / every * every; saved > 0 {
-				if _, err := os.Stat(p.path(name, "checkpoints", checkpoint.DirName(saved))); err != nil {
-					beside[saved] = true
-				}
-			}
-			return false
-		})
-		require.Zero(t, run.wait(t).code, run.err)
-		t.Logf("save_async %s: %d of %d checkpoints were there only after later steps", name, len(beside), steps/every)
-		// A checkpoint is some ten files, each made durable.
-		if async && 10*timeOfSync(t, p.path("sync")) < timeOfStep(t, p.path(name)) {
-			t.Log("this disk is done before a step is: see train.TestStepsGoOnWhileACheckpointIsWritten")
-		} else if async {
-			assert.NotEmpty(t, beside, "no step was made while a checkpoint was written")
-		} else {
-			assert.Empty(t, beside, "steps were made before the checkpoint of an earlier one was there")
-		}
-	}
-}
-
-// timeOfStep is how long the quickest step of a run took.
-func timeOfStep(t *testing.T, runDir string) time.Duration {
-	t.Helper()
-	quickest := math.Inf(1)
-	for _, m := range metricsOf(t, runDir) {
-		if ms, ok := m["step_ms"].(float64); ok { // no line of an evaluation
-			quickest = min(quickest, ms)
-		}
-	}
-	return time.Duration(quickest * float64(time.Millisecond))
-}
-
-// timeOfSync is how long the disk takes to make a small file durable.
-func timeOfSync(t *testing.T, path string) time.Duration {
-	f, err := os.Create(path)
-	require.NoError(t, err)
-	defer f.Close()
-	begin := time.Now()
-	for range 8 {
-		_, err = f.WriteString("a little")
-		require.NoError(t, err)
-		require.NoError(t, f.Sync())
-	}
-	return time.Since(begin) / 8
 }

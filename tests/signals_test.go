@@ -26,15 +26,17 @@ func TestSignalsStopAndSave(t *testing.T) {
 		phase  string
 		wait   func(run *process)
 		saves  bool
-		unread bool // Ctrl-C has ended who reads the output, too
+		unread bool     // Ctrl-C has ended who reads the output, too
+		cut    []string // into stages, if at all: another time the run is one of other stages
 	}{
-		{syscall.SIGTERM, "terminated", "compiling", func(run *process) { run.says(t, "compile kernels 1/") }, false, false},
+		{syscall.SIGTERM, "terminated", "compiling", func(run *process) { run.says(t, "compile kernels 1/") }, false, false, nil},
+		{syscall.SIGTERM, "terminated", "compiling a stage", func(run *process) { run.says(t, "compile kernels of stage 1") }, false, false, cuts[0]},
 		{syscall.SIGINT, "interrupt", "stepping", func(run *process) {
 			run.until(t, "steps", func() bool { return lastStep(t, runDir) > 9 })
-		}, true, true},
+		}, true, true, cuts[1]},
 		{syscall.SIGUSR1, "user defined signal 1", "sampling", func(run *process) {
 			run.says(t, ": validation loss") // the next is a sample
-		}, true, false},
+		}, true, false, cuts[2]},
 		{syscall.SIGHUP, "hangup", "saving", func(run *process) {
 			at := lastStep(t, runDir)
 			// A save takes a millisecond, which a busy machine may not see; it must not be that of the end.
@@ -42,9 +44,9 @@ func TestSignalsStopAndSave(t *testing.T) {
 				step := lastStep(t, runDir)
 				return step > at && (len(unfinished(t, runDir)) > 0 || step > at+24)
 			})
-		}, true, false},
+		}, true, false, nil},
 	} {
-		c, leave := p.train("stopped"), func() {}
+		c, leave := p.staged("stopped", stop.cut...), func() {}
 		if stop.unread {
 			c.stderr, leave = readBy(t)
 		}

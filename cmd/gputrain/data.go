@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -65,8 +64,6 @@ func (c *dataShowCmd) Run(ctx context.Context) error {
 }
 
 func writeShown(out io.Writer, all []texts.Shown, tallies []texts.Tally, tokens setup.Tokens) error {
-	e := json.NewEncoder(out)
-	e.SetEscapeHTML(false)
 	for _, s := range all {
 		d := shownDocument{Source: s.Source, Number: s.Number, Tokens: s.Tokens, Left: s.Left, Learned: make([]int, len(s.Learned))}
 		for i, learned := range s.Learned {
@@ -76,16 +73,14 @@ func writeShown(out io.Writer, all []texts.Shown, tallies []texts.Tally, tokens 
 		}
 		var err error
 		if d.Text, err = textOf(tokens, s.Tokens); err == nil {
-			err = e.Encode(d)
+			err = writeJSON(out, d)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	for _, t := range tallies {
-		if err := e.Encode(struct {
-			Tally texts.Tally `json:"tally"`
-		}{t}); err != nil {
+		if err := writeJSON(out, map[string]texts.Tally{"tally": t}); err != nil {
 			return err
 		}
 	}

@@ -95,25 +95,11 @@ func (c *doctorCmd) cases() (map[string]fs.FS, []doctor.TextCase, error) {
 		cases, err := doctor.Cases()
 		return cases, nil, err
 	}
-	folders, texts, err := doctor.FindCases(c.Cases)
-	if err != nil {
-		return nil, nil, err
+	cases, texts, err := doctor.FindCases(c.Cases)
+	if err == nil && len(cases)+len(texts) == 0 {
+		err = usageError{fmt.Errorf("doctor: --cases %s: found no case.json and no file of cases, wanted a case or folders that hold some", c.Cases)}
 	}
-	if len(folders)+len(texts) == 0 {
-		return nil, nil, usageError{fmt.Errorf("doctor: --cases %s: found no case.json and no file of cases, wanted a case or folders that hold some", c.Cases)}
-	}
-	cases := map[string]fs.FS{}
-	for _, f := range folders {
-		name, err := filepath.Rel(c.Cases, f)
-		if err != nil {
-			return nil, nil, err
-		}
-		if name == "." {
-			name = filepath.Base(f)
-		}
-		cases[filepath.ToSlash(name)] = doctor.Folder(f)
-	}
-	return cases, texts, nil
+	return cases, texts, err
 }
 
 // chosenAdapters are all of them, or the one that is meant by sel.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -54,9 +53,15 @@ func (c *inspectCmd) Run() error {
 	if c.Plot != "" && !c.Optimizer {
 		return usageError{errors.New("inspect: --plot: found no --optimizer, whose factors it draws")}
 	}
-	if events, err := eventFiles(c.Path, info); err != nil {
-		return err
-	} else if len(events) > 0 {
+	events := []string{c.Path}
+	if info.IsDir() {
+		if events, err = tensorboard.Files(c.Path); err != nil {
+			return err
+		}
+	} else if !tensorboard.IsEventFile(c.Path) {
+		events = nil
+	}
+	if len(events) > 0 {
 		return usageError{fmt.Errorf("inspect: %s: found event files of TensorBoard, wanted a run directory, a checkpoint or a file of tensors: look at them with tensorboard --logdir %s",
 			c.Path, filepath.Dir(events[0]))}
 	}
@@ -274,15 +279,14 @@ func (c *inspectCmd) doubt(b *hub.Bundle, def model.Definition) error {
 func (c *inspectCmd) tensors(w io.Writer, f *safetensors.File) error {
 	for _, name := range f.Names() {
 		dtype, shape, _ := f.Info(name)
-		l := tensorLine{Name: name, DType: dtype, Shape: shape}
+		var values []float32
 		if strings.HasPrefix(dtype, "F") || strings.HasPrefix(dtype, "BF") {
-			values, err := f.Float32(name)
-			if err != nil {
+			var err error
+			if values, err = f.Float32(name); err != nil {
 				return err
 			}
-			l.measure(values)
 		}
-		if err := c.line(w, l); err != nil {
+		if err := c.line(w, tensorLine{Name: name, DType: dtype, Shape: shape}, values); err != nil {
 			return err
 		}
 	}
@@ -296,22 +300,23 @@ func (c *inspectCmd) ggufTensors(w io.Writer, b *hub.Bundle) error {
 		return &setup.ModelError{Err: err}
 	}
 	for _, info := range f.Tensors() {
-		l := tensorLine{Name: info.Name, DType: strings.ToUpper(info.Type.String()), Shape: info.Shape}
+		var values []float32
 		if info.Type.Readable() {
-			values := make([]float32, info.Elements())
+			values = make([]float32, info.Elements())
 			if err := f.Floats(info.Name, values, 0); err != nil {
 				return &setup.ModelError{Err: err}
 			}
-			l.measure(values)
 		}
-		if err := c.line(w, l); err != nil {
+		if err := c.line(w, tensorLine{Name: info.Name, DType: strings.ToUpper(info.Type.String()), Shape: info.Shape}, values); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *inspectCmd) line(w io.Writer, l tensorLine) error {
+// line writes a tensor, with the figures of its elements where they can be read.
+func (c *inspectCmd) line(w io.Writer, l tensorLine, values []float32) error {
+	l.measure(values)
 	if c.JSON {
 		return json.NewEncoder(os.Stdout).Encode(l)
 	}
@@ -337,15 +342,4 @@ func (l *tensorLine) measure(values []float32) {
 	if n > 0 {
 		l.Mean, l.RMS = sum/float64(n), math.Sqrt(squares/float64(n))
 	}
-}
-
-// eventFiles are the event files that a path means, a file or a folder of them; none if it means something else.
-func eventFiles(path string, info fs.FileInfo) ([]string, error) {
-	switch {
-	case info.IsDir():
-		return tensorboard.Files(path)
-	case tensorboard.IsEventFile(path):
-		return []string{path}, nil
-	}
-	return nil, nil
 }

@@ -92,9 +92,7 @@ func (c *showModelCmd) Run() error {
 		s.Tensors = nil
 	}
 	if c.JSON {
-		e := json.NewEncoder(os.Stdout)
-		e.SetEscapeHTML(false)
-		return e.Encode(s)
+		return writeJSON(os.Stdout, s)
 	}
 	return s.print(os.Stdout)
 }

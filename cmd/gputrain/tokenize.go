@@ -35,20 +35,17 @@ type tokenizerFlags struct {
 	Text      string `help:"The file to read; standard input without it." type:"path" placeholder:"FILE"`
 }
 
-func (f *tokenizerFlags) open() (*tokenizer.Tokenizer, error) {
+// open opens the tokenizer, and the text, as a file or standard input.
+func (f *tokenizerFlags) open() (*tokenizer.Tokenizer, *os.File, error) {
 	t, err := setup.OpenTokenizer(f.Tokenizer)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, nil, usageError{err}
 	}
-	return t, nil
-}
-
-// input is the text, as a file or standard input.
-func (f *tokenizerFlags) input() (io.ReadCloser, error) {
 	if f.Text == "" {
-		return io.NopCloser(os.Stdin), nil
+		return t, os.Stdin, nil
 	}
-	return openText(f.Text)
+	in, err := openText(f.Text)
+	return t, in, err
 }
 
 // openText opens a file or a pipe; a device may never end.
@@ -90,11 +87,7 @@ func (c *encodeCmd) Run(ctx context.Context) error {
 	if c.JSON && c.As != "" {
 		return usageError{fmt.Errorf("tokenize: found --json and --as %s, wanted one of them", c.As)}
 	}
-	t, err := c.open()
-	if err != nil {
-		return err
-	}
-	in, err := c.input()
+	t, in, err := c.open()
 	if err != nil {
 		return err
 	}
@@ -237,11 +230,7 @@ type decodeCmd struct {
 }
 
 func (c *decodeCmd) Run() error {
-	t, err := c.open()
-	if err != nil {
-		return err
-	}
-	in, err := c.input()
+	t, in, err := c.open()
 	if err != nil {
 		return err
 	}
@@ -319,7 +308,12 @@ func (c *decodeCmd) write(out io.Writer, text string) error {
 		_, err := fmt.Fprintln(out, text)
 		return err
 	}
+	return writeJSON(out, text)
+}
+
+// writeJSON writes a line of JSON with texts as they are.
+func writeJSON(out io.Writer, v any) error {
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
-	return e.Encode(text)
+	return e.Encode(v)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -52,9 +51,7 @@ func (c *showCmd) Run() error {
 		return err
 	}
 	if c.JSON {
-		e := json.NewEncoder(os.Stdout)
-		e.SetEscapeHTML(false)
-		return e.Encode(v)
+		return writeJSON(os.Stdout, v)
 	}
 	return v.print(os.Stdout, text)
 }

@@ -85,11 +85,11 @@ var kinds = []kind{
 	{"packed", runPacked},
 }
 
-// Folder is a folder of cases on disk. A case may read what lies beside it.
-type Folder string
+// folder is a folder of cases on disk. A case may read what lies beside it.
+type folder string
 
 // Open opens a file by its path from the folder.
-func (f Folder) Open(name string) (fs.File, error) {
+func (f folder) Open(name string) (fs.File, error) {
 	file, err := os.Open(filepath.Join(string(f), filepath.FromSlash(name)))
 	if wrong := (*fs.PathError)(nil); errors.As(err, &wrong) {
 		wrong.Path = name // as it is called in the case

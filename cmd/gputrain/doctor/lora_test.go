@@ -29,7 +29,7 @@ func TestTwinFollowsAdapters(t *testing.T) {
 		{"lora_llama_dora", "another scale", func(l *loraCase) { l.Scales["model.layers.0.mlp.down_proj"] = 1 }},
 	} {
 		t.Run(c.name+" "+c.what, func(t *testing.T) {
-			dir := Folder(filepath.Join(families, "lora", c.name))
+			dir := folder(filepath.Join(families, "lora", c.name))
 			golden, err := loadCase(dir)
 			require.NoError(t, err)
 			l, err := loadLoRA(golden, dir)
@@ -46,7 +46,7 @@ func TestTwinFollowsAdapters(t *testing.T) {
 func TestWrongScaleOfAdaptersIsCaught(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(families, "lora", "lora_llama_plus"))))
-	run := func() Result { return RunCase(t.Context(), []*gpu.Device{gputest.Device(t)}, "case", Folder(dir)) }
+	run := func() Result { return RunCase(t.Context(), []*gpu.Device{gputest.Device(t)}, "case", folder(dir)) }
 	require.True(t, run().Pass)
 	file := filepath.Join(dir, "case.json")
 	raw, err := os.ReadFile(file)

@@ -147,14 +147,14 @@ func TestTwinFollowsGoldenModels(t *testing.T) {
 func TestDeviceFollowsFamilies(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
 		for _, name := range gputest.Some(t, dev, familyCases) {
-			requirePass(t, name, Folder(filepath.Join(families, filepath.FromSlash(name))), dev)
+			requirePass(t, name, folder(filepath.Join(families, filepath.FromSlash(name))), dev)
 		}
 	})
 }
 
 // TestTwinFollowsPacked holds the graph for rows of documents against a case, in float64; one long document is another thing.
 func TestTwinFollowsPacked(t *testing.T) {
-	dir := Folder(filepath.Join(families, "packed", "packed_qwen3"))
+	dir := folder(filepath.Join(families, "packed", "packed_qwen3"))
 	for _, apart := range []bool{true, false} {
 		c, err := loadCase(dir)
 		require.NoError(t, err)

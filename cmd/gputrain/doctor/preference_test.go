@@ -142,7 +142,7 @@ func (h *byHand) learn(ids, _ []int32) (map[string][]float32, error) {
 
 func openPairs(t *testing.T, name string) (*goldenCase, *preferenceCase) {
 	t.Helper()
-	dir := Folder(filepath.Join(families, "dpo", name))
+	dir := folder(filepath.Join(families, "dpo", name))
 	c, err := loadCase(dir)
 	require.NoError(t, err)
 	p, err := loadPairs(c, dir)

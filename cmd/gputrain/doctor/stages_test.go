@@ -17,7 +17,7 @@ func TestStagesFollowFamilies(t *testing.T) {
 		names = []string{"packed/packed_qwen3", "lora/lora_llama_dora", "dpo/orpo_qwen2"}
 	}
 	for _, name := range names {
-		requirePass(t, name, Folder(filepath.Join(families, filepath.FromSlash(name))), devices...)
+		requirePass(t, name, folder(filepath.Join(families, filepath.FromSlash(name))), devices...)
 	}
 	c, p := openPairs(t, "dpo_llama_sigmoid")
 	p.learned.Numbers["beta"] = 0.301

@@ -40,18 +40,28 @@ type textFile struct {
 	raw       []byte
 }
 
-// FindCases lists what lies below a folder: folders with a case.json, which are for a device, and files of cases, which are not.
-func FindCases(root string) (devices []string, texts []TextCase, err error) {
+// FindCases lists what lies below a folder, or that itself, by its path from there: folders with a case.json, which are for a device, and files of cases, which
+// are not.
+func FindCases(root string) (devices map[string]fs.FS, texts []TextCase, err error) {
+	devices = map[string]fs.FS{}
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
 		if d.IsDir() {
-			if _, err := os.Stat(filepath.Join(path, "case.json")); err == nil {
-				devices = append(devices, path)
-				return fs.SkipDir
+			if _, err := os.Stat(filepath.Join(path, "case.json")); err != nil {
+				return nil
 			}
-			return nil
+			if name == "." {
+				name = filepath.Base(path)
+			}
+			devices[name] = folder(path)
+			return fs.SkipDir
 		}
 		if filepath.Ext(path) != ".json" {
 			return nil
@@ -63,9 +73,7 @@ func FindCases(root string) (devices []string, texts []TextCase, err error) {
 		var h header
 		damaged := json.Unmarshal(raw, &h) != nil && slices.Contains([]string{"cases.json", "decode.json"}, filepath.Base(path))
 		if h.Kind != "" || damaged {
-			name, err := filepath.Rel(root, path)
-			texts = append(texts, TextCase{filepath.ToSlash(name), path})
-			return err
+			texts = append(texts, TextCase{name, path})
 		}
 		return nil
 	})
