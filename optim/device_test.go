@@ -1,7 +1,6 @@
 package optim
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -192,30 +191,8 @@ func TestFusedKernelsFollowTheTwin(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		for name, tx := range combinations() {
 			t.Run(name, func(t *testing.T) {
-				r := rand.New(rand.NewPCG(1, 2))
-				params := randomTree(r, oddSpecs, 1)
-				dev := newRig(t, d, tx, params, buffers.F32)
-				require.Greater(t, len(dev.params.Layout().Slabs()), 2)
-				twin, err := NewTwin(tx, params)
-				require.NoError(t, err)
-				for call := range 6 {
-					grads := randomTree(r, oddSpecs, 0.1)
-					dev.call(grads)
-					require.NoError(t, twin.Update(grads))
-					where := fmt.Sprintf("call %d", call)
-					// Some ten roundings of 2^-24 a call, more where sums cancel; sums over 34,000 squares in f32.
-					near(t, where+" params", dev.download(dev.params), twin.Params(), 2e-6, 2e-6)
-					for _, tree := range dev.state.Trees() {
-						near(t, where+" "+tree.Name, dev.download(tree.Tree), twin.State(tree.Name), 5e-6, 1e-6)
-					}
-					if dev.state.Statistics().Bytes > 0 && dev.state.Counts()["mini_step"] == 0 {
-						assert.InEpsilon(t, twin.Statistics().Norm, dev.statistics().Norm, 2e-6)
-					}
-				}
-				assert.Equal(t, twin.Counts(), dev.state.Counts())
-				planned, err := tx.Bytes(dev.params.Layout(), d.Limits())
-				require.NoError(t, err)
-				assert.Equal(t, planned, dev.state.Bytes())
+				// Some ten roundings of 2^-24 a call, more where sums cancel; sums over 34,000 squares in f32.
+				followTwin(t, d, tx, oddSpecs, 6, tolerance{2e-6, 2e-6}, tolerance{5e-6, 1e-6})
 			})
 		}
 	}, small)

@@ -130,17 +130,7 @@ func normalized() Transform {
 
 func sum() Transform { return Operate("sum", summing{}) }
 
-func mixedLeaves(r *rand.Rand, scale float64) []buffers.Host {
-	var out []buffers.Host
-	for _, s := range []buffers.Spec{{Path: "b", Shape: []int{129}}, {Path: "m", Shape: []int{7, 33}}, {Path: "s"}, {Path: "w", Shape: []int{3, 1, 900}}, {Path: "z", Shape: []int{0, 4}}} {
-		h := buffers.Host{Path: s.Path, Shape: s.Shape, Data: make([]float32, buffers.Leaf{Shape: s.Shape}.Elements())}
-		for i := range h.Data {
-			h.Data[i] = float32(scale * r.NormFloat64())
-		}
-		out = append(out, h)
-	}
-	return out
-}
+var mixedSpecs = []buffers.Spec{{Path: "b", Shape: []int{129}}, {Path: "m", Shape: []int{7, 33}}, {Path: "s"}, {Path: "w", Shape: []int{3, 1, 900}}, {Path: "z", Shape: []int{0, 4}}}
 
 func TestSegmentsRoutesAndSumsFollowTheTwin(t *testing.T) {
 	adam := ScaleByAdam(Adam{B1: 0.9, B2: 0.99, Eps: 1e-8, MuDType: "bf16"}, Stable)
@@ -148,65 +138,7 @@ func TestSegmentsRoutesAndSumsFollowTheTwin(t *testing.T) {
 	matrices := MaskMatrices()
 	small := func(t *testing.T, d *gpu.Device, name string, tx Transform, calls int) {
 		t.Run(name, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(4, 5))
-			start := mixedLeaves(r, 1)
-			params, err := buffers.Upload(d, "params", start, buffers.F32)
-			require.NoError(t, err)
-			require.Greater(t, len(params.Layout().Slabs()), 2)
-			grads, err := buffers.NewTree(d, "grads", params.Layout(), buffers.F32)
-			require.NoError(t, err)
-			s, err := tx.Init(params)
-			require.NoError(t, err)
-			twin, err := NewTwin(tx, start)
-			require.NoError(t, err)
-			programs := map[Phase]*gpu.Program{}
-			for _, phase := range s.Phases() {
-				rec := d.Record(phase.String())
-				require.NoError(t, tx.Record(rec, phase, grads, s, params))
-				programs[phase], err = rec.Program(t.Context())
-				require.NoError(t, err)
-			}
-			for call := range calls {
-				g := mixedLeaves(r, 0.3)
-				require.NoError(t, grads.WriteAll(g))
-				phase, err := s.Prepare()
-				require.NoError(t, err)
-				require.NoError(t, programs[phase].Submit(t.Context()))
-				require.NoError(t, twin.Update(g))
-				got, err := params.Download(t.Context())
-				require.NoError(t, err)
-				var result gpu.Result
-				for i, w := range twin.Params() {
-					result.Compare(w.Path, got[i].Data, w.Data)
-				}
-				require.LessOrEqual(t, result.MaxError, 4e-6, "call %d %s", call, result.Worst)
-				tensors, want := s.Tensors(), twin.Tensors()
-				require.Len(t, tensors, len(want))
-				for i, tensor := range tensors {
-					require.Equal(t, want[i].Path, tensor.Name)
-					require.Equal(t, want[i].Shape, tensor.Shape)
-				}
-				for _, tree := range s.Trees() {
-					got, err := tree.Tree.Download(t.Context())
-					require.NoError(t, err)
-					want := twin.State(tree.Name)
-					require.Len(t, got, len(want))
-					for i, w := range want {
-						result.Compare(tree.Name+"/"+w.Path, got[i].Data, w.Data)
-					}
-					require.LessOrEqual(t, result.MaxError, 0x1p-7, "call %d %s", call, result.Worst)
-				}
-			}
-			assert.Equal(t, twin.Counts(), s.Counts())
-			planned, err := tx.Bytes(params.Layout(), d.Limits())
-			require.NoError(t, err)
-			assert.Equal(t, planned, s.Bytes())
-			s.Release()
-			params.Release()
-			grads.Release()
-			for _, p := range programs {
-				p.Release()
-			}
+			followTwin(t, d, tx, mixedSpecs, calls, tolerance{share: 1e-6}, tolerance{share: 0x1p-7})
 		})
 	}
 	limits := gpu.Limits{BindingBytes: 4 * 1024}
@@ -232,7 +164,7 @@ func TestSegmentsRoutesAndSumsFollowTheTwin(t *testing.T) {
 
 func TestReuseIsAPhaseOfItsOwn(t *testing.T) {
 	d := gpu.Dry(gpu.DefaultLimits())
-	params, err := buffers.Upload(d, "params", mixedLeaves(rand.New(rand.NewPCG(1, 1)), 1), buffers.F32)
+	params, err := buffers.Upload(d, "params", randomTree(rand.New(rand.NewPCG(1, 1)), mixedSpecs, 1), buffers.F32)
 	require.NoError(t, err)
 	s, err := Accumulate(2, sum()).Init(params)
 	require.NoError(t, err)
@@ -260,7 +192,7 @@ func TestRouteRefuses(t *testing.T) {
 		_, err := newPlan(tx)
 		assert.ErrorContains(t, err, want)
 	}
-	_, err := NewTwin(Route(MaskPatterns("nothing"), Scale(1), Scale(2)), mixedLeaves(rand.New(rand.NewPCG(1, 1)), 1))
+	_, err := NewTwin(Route(MaskPatterns("nothing"), Scale(1), Scale(2)), randomTree(rand.New(rand.NewPCG(1, 1)), mixedSpecs, 1))
 	assert.ErrorContains(t, err, `"nothing": matches none`)
 }
 
@@ -268,7 +200,7 @@ func TestRouteRefuses(t *testing.T) {
 // it.
 func TestRoundsAreCutAtNorms(t *testing.T) {
 	d := gpu.Dry(gpu.DefaultLimits())
-	params, err := buffers.Upload(d, "params", mixedLeaves(rand.New(rand.NewPCG(1, 1)), 1), buffers.F32)
+	params, err := buffers.Upload(d, "params", randomTree(rand.New(rand.NewPCG(1, 1)), mixedSpecs, 1), buffers.F32)
 	require.NoError(t, err)
 	grads, err := buffers.NewTree(d, "grads", params.Layout(), buffers.F32)
 	require.NoError(t, err)

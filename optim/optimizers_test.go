@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,9 +23,11 @@ func built(t testing.TB, name string, o Options, parameters string) Transform {
 	return tx
 }
 
-// followTwin makes calls on a device and in the twin and compares params and all state after each; allowed is relative to an element
-// and to the largest of its leaf.
-func followTwin(t testing.TB, d *gpu.Device, tx Transform, specs []buffers.Spec, calls int, allowed float64) {
+// tolerance is what numbers may differ by: a part of themselves, and of the largest of their leaf.
+type tolerance struct{ relative, share float64 }
+
+// followTwin makes calls on a device and in the twin and compares params, all state and the norm after each.
+func followTwin(t testing.TB, d *gpu.Device, tx Transform, specs []buffers.Spec, calls int, allowed, ofState tolerance) {
 	r := rand.New(rand.NewPCG(21, 22))
 	params := randomTree(r, specs, 1)
 	dev := newRig(t, d, tx, params, buffers.F32)
@@ -35,12 +38,18 @@ func followTwin(t testing.TB, d *gpu.Device, tx Transform, specs []buffers.Spec,
 		dev.call(grads)
 		require.NoError(t, twin.Update(grads))
 		where := fmt.Sprintf("call %d", call)
-		near(t, where+" params", dev.download(dev.params), twin.Params(), allowed, allowed)
-		got := dev.tensors()
-		want := twin.Tensors()
-		require.Len(t, got, len(want))
-		for _, w := range want {
-			near(t, where+" state", []buffers.Host{{Path: w.Path, Data: got[w.Path]}}, []buffers.Host{w}, allowed, allowed)
+		near(t, where+" params", dev.download(dev.params), twin.Params(), allowed.relative, allowed.share)
+		tensors, want := dev.state.Tensors(), twin.Tensors()
+		require.Len(t, tensors, len(want))
+		for i, w := range want {
+			require.True(t, slices.Equal(w.Shape, tensors[i].Shape), w.Path)
+			got, err := tensors[i].Floats(t.Context())
+			require.NoError(t, err)
+			near(t, where+" state", []buffers.Host{{Path: tensors[i].Name, Data: got}}, []buffers.Host{w}, ofState.relative, ofState.share)
+		}
+		if dev.state.Statistics().Bytes > 0 && dev.state.Counts()["mini_step"] == 0 {
+			norm := twin.Statistics().Norm
+			assert.InDelta(t, norm, dev.statistics().Norm, 2e-6*float64(norm), where)
 		}
 	}
 	assert.Equal(t, twin.Counts(), dev.state.Counts())
@@ -62,7 +71,7 @@ func TestElementwiseOptimizersFollowTheTwin(t *testing.T) {
 			"mars, skip":         built(t, "mars", Options{Schedule: schedule, SkipNonFinite: true}, `{"max_grad_norm":2}`),
 		} {
 			// Some ten roundings of 2^-24 a call, more where sums cancel.
-			t.Run(name, func(t *testing.T) { followTwin(t, d, tx, oddSpecs, 5, 5e-6) })
+			t.Run(name, func(t *testing.T) { followTwin(t, d, tx, oddSpecs, 5, tolerance{5e-6, 5e-6}, tolerance{5e-6, 5e-6}) })
 		}
 	}, small)
 }

@@ -47,12 +47,17 @@ func (k Check) run(ctx context.Context, d *gpu.Device) (gpu.Result, error) {
 	}
 	defer p.Release()
 	result := gpu.Result{Tolerance: k.Tolerance / (1 << 23)}
-	err = p.compare(ctx, g, feeds, values, "", &result)
+	err = p.compare(ctx, g, feeds, values, &result, func(i, j int, got float32, want float64) string {
+		return fmt.Sprintf("output %d element %d: %g, want %g", i, j, float64(got), want)
+	})
 	return result, err
 }
 
-// compare runs a program and compares its targets, "0", "1" and so on, with what Eval makes of values. The error of a number that is none is NaN, and stays.
-func (p *Program) compare(ctx context.Context, g *graph.Graph, feeds map[string]*graph.Array, values []*graph.Value, where string, result *gpu.Result) error {
+// compare runs a program and compares its targets, "0", "1" and so on, with what Eval makes of values. The error of what is no number
+// is NaN, and stays; say words the worst.
+func (p *Program) compare(ctx context.Context, g *graph.Graph, feeds map[string]*graph.Array, values []*graph.Value, result *gpu.Result,
+	say func(i, j int, got float32, want float64) string,
+) error {
 	for name, typ := range p.Inputs() {
 		if err := p.writeArray(name, typ.DType, feeds[name]); err != nil {
 			return err
@@ -76,7 +81,7 @@ func (p *Program) compare(ctx context.Context, g *graph.Graph, feeds map[string]
 		got := array.Decoded(buffers.F32, raw)
 		for j, w := range want[i].Data {
 			if e := math.Abs(float64(got[j])-w) / (1 + math.Abs(w)); !(e <= result.MaxError) && !math.IsNaN(result.MaxError) {
-				result.MaxError, result.Worst = e, fmt.Sprintf("%soutput %d element %d: %g, want %g", where, i, j, got[j], w)
+				result.MaxError, result.Worst = e, say(i, j, got[j], w)
 			}
 		}
 	}
