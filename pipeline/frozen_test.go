@@ -2,7 +2,6 @@ package pipeline_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/internal/gputest"
-	"gputrain/internal/schedule"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
@@ -90,46 +88,6 @@ func TestFrozenParametersOnStages(t *testing.T) {
 	}
 }
 
-// What a stage with frozen parameters takes is planned to the byte, evaluation and sampling too, and nothing is made after the first step. A stage
-// without anything to train has no gradients and no backward pass.
-func TestPlanOfFrozenStages(t *testing.T) {
-	text := tokens(t, 130).Validation
-	for p, prefixes := range frozenParts {
-		if testing.Short() && p%5 > 1 {
-			continue // three parts, which have each schedule, each recomputation and both dtypes
-		}
-		t.Run(fmt.Sprint(prefixes), func(t *testing.T) {
-			devices := fleet(t, 3)
-			c := order(t, steep(deep(t), "adamw", `{}`, 2, 4), schedule.Names()[p%3], 3)
-			without := planned(t, devices, c)
-			c.State.Frozen, c.State.Recompute = freeze(c.State.Definition, prefixes...), model.Recomputes[p%3]
-			if p%2 == 1 {
-				c.State.FrozenDType = buffers.BF16
-			}
-			c.State.Evaluation, c.State.Sampling = c.State.Batch, true
-			plan := planned(t, devices, c)
-			s := create(t, devices, c)
-			defer s.Release()
-			assert.Equal(t, plan, s.Memory())
-			for i := range plan {
-				assert.Equal(t, without[i].Params, plan[i].Params+plan[i].Frozen*uint64(32/c.State.FrozenDType.Bits()), "stage %d", i)
-				assert.Equal(t, plan[i].Params, plan[i].Gradients, "stage %d", i)
-			}
-			if p == 0 && c.Schedule != schedule.Interleaved {
-				assert.Zero(t, plan[0].Params)
-				assert.Positive(t, plan[0].Frozen)
-			}
-			use := user(t, s, c, devices, text)
-			first := use(0)
-			use(1)
-			for i, last := range use(2) {
-				assert.Equal(t, plan[i].Total(), last.LiveBytes, "stage %d", i)
-				assert.Equal(t, []uint64{first[i].Pipelines, first[i].BindGroups, first[i].Buffers}, []uint64{last.Pipelines, last.BindGroups, last.Buffers}, "stage %d", i)
-			}
-		})
-	}
-}
-
 // A unit takes params, the gradients of what is trained, and the optimizer's state for that.
 func TestUnitsOfFrozenParameters(t *testing.T) {
 	c := steep(deep(t), "adamw", `{}`, 1, 1)
@@ -180,68 +138,5 @@ func TestUnitsOfFrozenParameters(t *testing.T) {
 		f32, err := buffers.NewLayout(frozen, gpu.DefaultLimits())
 		require.NoError(t, err)
 		assert.Equal(t, f32.Bytes(buffers.F32)-layout.Bytes(c.FrozenDType), part[1]-memory()[1], "%v: what is frozen counts by its type", c.FrozenDType)
-	}
-}
-
-// A value with frozen parameters is divided over devices, updated there, saved loaded on one device and put together again with the bits of the whole one.
-func TestPlacedValueWithFrozenParameters(t *testing.T) {
-	devices := fleet(t, 2)
-	c := steep(deep(t), "quad", `{"block_size":8}`, 1, 1)
-	c.Frozen = freeze(c.Definition, "wpe", "h.1.", "h.4.")
-	s, err := state.Create(t.Context(), devices[0], c)
-	require.NoError(t, err)
-	whole, err := s.Value(t.Context())
-	require.NoError(t, err)
-	clone, err := whole.Clone(t.Context())
-	require.NoError(t, err)
-	divided := placed(t, clone, devices, []partition.Rule{{Match: `^w|^h\.[0-2]\.`, Stage: 0}, {Match: `^h\.[3-5]\.|^ln_f`, Stage: 1}})
-	f, err := divided.Fields()
-	require.NoError(t, err)
-	var all []buffers.Host
-	grads := make([]*buffers.Tree, len(f.Stages))
-	for i, st := range f.Stages {
-		require.NotNil(t, st.Frozen, "stage %d", i)
-		var own []buffers.Host
-		for _, h := range model.Init(c.Definition, 9) {
-			if _, ok := st.Params.Layout().Leaf(h.Path); ok {
-				own = append(own, h)
-			}
-		}
-		grads[i], err = buffers.Upload(devices[i], "grads", own, buffers.F32)
-		require.NoError(t, err)
-		all = append(all, own...)
-	}
-	together, err := buffers.Upload(devices[0], "grads", all, buffers.F32)
-	require.NoError(t, err)
-	for range 2 {
-		whole, err = whole.ApplyGradients(t.Context(), together)
-		require.NoError(t, err)
-		divided, err = divided.ApplyGradients(t.Context(), grads...)
-		require.NoError(t, err)
-	}
-	dir := t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
-	require.NoError(t, whole.Save(t.Context(), at("whole"), state.SaveOptions{}))
-	require.NoError(t, divided.Save(t.Context(), at("placed"), state.SaveOptions{}))
-	loaded, _, err := state.LoadValue(t.Context(), devices[0], at("placed"), state.LoadOptions{})
-	require.NoError(t, err)
-	require.NoError(t, loaded.Save(t.Context(), at("loaded"), state.SaveOptions{}))
-	loaded.Release()
-	gathered, err := divided.Place(t.Context(), state.Placement{Devices: devices[1:2]})
-	require.NoError(t, err)
-	require.NoError(t, gathered.Save(t.Context(), at("gathered"), state.SaveOptions{}))
-	for _, name := range []string{"model.safetensors", "optimizer.safetensors", "state.json"} {
-		want, err := os.ReadFile(filepath.Join(at("whole"), name))
-		require.NoError(t, err)
-		for _, other := range []string{"placed", "loaded", "gathered"} {
-			got, err := os.ReadFile(filepath.Join(at(other), name))
-			require.NoError(t, err)
-			assert.True(t, string(want) == string(got), "%s of %s", name, other)
-		}
-	}
-	whole.Release()
-	gathered.Release()
-	for _, tree := range append(grads, together) {
-		tree.Release()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/internal/schedule"
 	"gputrain/model"
@@ -115,6 +116,10 @@ func TestPlanIsWhatIsTaken(t *testing.T) {
 			c := order(t, steep(families(t)[[]string{"gpt2 dropout", "llama"}[i%2]], x.name, x.parameters, 2, 4), name, 3)
 			c.State.Evaluation, c.State.Sampling = c.State.Batch+i%2, true
 			c.State.Recompute = model.Recomputes[i%3]
+			if i%4 == 2 { // a GPT-2; of the sixth, the first stage is frozen
+				c.State.Frozen = freeze(c.State.Definition, frozenParts[i%len(frozenParts)]...)
+				c.State.FrozenDType = []buffers.DType{buffers.F32, buffers.BF16}[i/4%2]
+			}
 			plan := planned(t, devices, c)
 			s := create(t, devices, c)
 			defer s.Release()

@@ -42,13 +42,13 @@ func withoutRate(c Config) Config {
 	return c
 }
 
-// read gives leaves of trees as they are.
 // frozenOf are the trees of parameters that are not trained.
 func frozenOf(s *TrainState) []*buffers.Tree {
 	_, frozen, _ := trees(s.stages)
 	return frozen
 }
 
+// read gives leaves of trees as they are.
 func read(t *testing.T, trees ...*buffers.Tree) map[string][]float32 {
 	t.Helper()
 	out := map[string][]float32{}
@@ -296,7 +296,8 @@ func TestFrozenParametersInFewerBits(t *testing.T) {
 	})
 }
 
-// A run with frozen parameters goes on from its checkpoints with every bit, and not from those of a run that trains others.
+// A run with frozen parameters goes on from its checkpoints with every bit, the factors of its optimizer, their bounds and the cadence of their refreshes
+// too, and not from those of a run that trains others.
 func TestFrozenParametersAreResumed(t *testing.T) {
 	for _, name := range []string{"adamw", "quad"} {
 		t.Run(name, func(t *testing.T) {
@@ -304,7 +305,7 @@ func TestFrozenParametersAreResumed(t *testing.T) {
 			c := tinyConfig(t)
 			c.Optimizer.Name = name
 			if name == "quad" {
-				c.Optimizer.Parameters = []byte(`{"block_size":12,"max_size_dense":40}`)
+				c.Optimizer.Parameters = []byte(`{"block_size":12,"max_size_dense":40,"refresh":{"every":1,"anneal":true,"min_probability":0.2,"decay":0.3,"flat_start":1}}`)
 			}
 			c.Frozen = matching(c.Definition, "h.0.", "wpe")
 			whole := create(t, dev, c)

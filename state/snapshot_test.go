@@ -64,47 +64,6 @@ func (p *parts) snapshot(of snapshot) snapshot {
 	return of
 }
 
-// update makes an update with the gradients of a whole tree.
-func (p *parts) update(grads *buffers.Tree) {
-	p.t.Helper()
-	var phases []optim.Phase
-	for i, tree := range p.grads {
-		for _, leaf := range tree.Layout().Leaves() {
-			raw, err := grads.ReadRaw(p.t.Context(), leaf.Path)
-			require.NoError(p.t, err)
-			require.NoError(p.t, tree.WriteRaw(leaf.Path, raw))
-		}
-		phase, err := p.states[i].Prepare()
-		require.NoError(p.t, err)
-		phases = append(phases, phase)
-	}
-	for round := range p.states[0].Rounds() {
-		if round > 0 {
-			p.combine(round - 1)
-		}
-		for i, s := range p.states {
-			rec := p.dev.Record("round")
-			require.NoError(p.t, p.tx.RecordRound(rec, phases[i], round, p.grads[i], s, p.params[i]))
-			require.NoError(p.t, rec.Submit(p.t.Context()))
-		}
-	}
-}
-
-func (p *parts) combine(round int) {
-	var measured []byte
-	var layouts []*buffers.Layout
-	for i, s := range p.states {
-		raw := make([]byte, s.Measured(round).Bytes)
-		require.NoError(p.t, p.dev.Read(p.t.Context(), raw, s.Measured(round)))
-		layouts, measured = append(layouts, p.params[i].Layout()), append(measured, raw...)
-	}
-	all := make([]byte, p.states[0].Combined(round).Bytes)
-	require.NoError(p.t, p.states[0].GatherNorms(all, layouts, measured))
-	for _, s := range p.states {
-		require.NoError(p.t, p.dev.Write(s.Combined(round), all))
-	}
-}
-
 // partOptimizers are those with every kind of state: trees in f32, bf16 and eight bits, factors of leaves, the dense stack with blocks of several
 // sizes in f32 and bf16, rows and columns, none.
 var partOptimizers = map[string]string{
@@ -125,55 +84,6 @@ func partConfig(t testing.TB, name string) Config {
 	}
 	c.Optimizer.Name, c.Optimizer.Parameters = name, json.RawMessage(partOptimizers[name])
 	return c
-}
-
-// A checkpoint does not know how many states wrote it: what three parts load from a whole one they save as the same bytes, and after one
-// more update of both they still do.
-func TestCheckpointsOfParts(t *testing.T) {
-	for name := range partOptimizers {
-		if testing.Short() && name != "adamw" && name != "quad" {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			dev := gputest.Device(t)
-			c := partConfig(t, name)
-			s := create(t, dev, c)
-			train(t, s, 3)
-			dir := t.TempDir()
-			at := func(name string) string { return filepath.Join(dir, name) }
-			run := checkpoint.Run{Tokens: 17, Seed: 7}
-			require.NoError(t, s.Save(t.Context(), at("whole"), run))
-			want := contents(t, at("whole"))
-
-			saved, err := ReadCheckpoint(Config{}, at("whole"))
-			require.NoError(t, err)
-			require.EqualValues(t, 3, saved.Record.Step)
-			require.Equal(t, name, saved.Job.Optimizer.Name)
-			p := newParts(t, dev, saved.Job.Config, saved.Params, 3, 3)
-			require.NotEqual(t, p.states[0].Counts(), s.own.OptimizerState.Counts())
-			require.NoError(t, saved.Restore(p.states...))
-			require.NoError(t, p.snapshot(s.snapshot()).Save(t.Context(), at("parts"), run))
-			require.Equal(t, want, contents(t, at("parts")))
-
-			phase, err := s.own.OptimizerState.Prepare()
-			require.NoError(t, err)
-			rec := dev.Record("update")
-			require.NoError(t, s.own.Transform.Record(rec, phase, s.stages[0].Grads, s.own.OptimizerState, s.Params()))
-			require.NoError(t, rec.Submit(t.Context()))
-			p.update(s.stages[0].Grads)
-			s.own.Step++
-			require.NoError(t, s.Save(t.Context(), at("whole"), run))
-			require.NoError(t, p.snapshot(s.snapshot()).Save(t.Context(), at("parts"), run))
-			require.Equal(t, contents(t, at("whole")), contents(t, at("parts")))
-			require.NotEqual(t, want, contents(t, at("whole")))
-
-			// And back into one.
-			again, _, err := Load(t.Context(), dev, c, at("parts"))
-			require.NoError(t, err)
-			defer again.Release()
-			require.Equal(t, train(t, s, 6), train(t, again, 6))
-		})
-	}
 }
 
 // Tensors that are missing, that nobody asked for, or that are of other blocks are refused over all states together.

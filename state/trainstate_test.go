@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -255,6 +256,8 @@ func TestWrongBatchesAreRefused(t *testing.T) {
 		{func(b *data.Batch) { b.Labels[2*testT] = testV + 9 }, "batch: row 2: label 0: found 41, wanted 0 to 31, or -100 for one that does not count"},
 		{func(b *data.Batch) { b.Labels[5] = -1 }, "batch: row 0: label 5: found -1"},
 		{func(b *data.Batch) { b.Labels = b.Labels[1:] }, "labels, want 4 rows of 16 tokens"},
+		{func(b *data.Batch) { *b = tinyBatch(0, 3, false) }, "3 rows"},
+		{func(b *data.Batch) { b.Labels = slices.Repeat([]int32{graph.IgnoreLabel}, len(b.Labels)) }, "0 labels"},
 	} {
 		b := tinyBatch(0, 4, false)
 		wrong.change(&b)
@@ -381,19 +384,6 @@ func TestNonFiniteIsLeftOutAndNotSaved(t *testing.T) {
 		defer loaded.Release()
 		assert.EqualValues(t, 2, loaded.Skipped())
 	})
-}
-
-func TestWrongBatches(t *testing.T) {
-	s := create(t, gputest.Device(t), tinyConfig(t))
-	_, err := s.TrainStep(t.Context(), tinyBatch(0, 3, false))
-	assert.ErrorContains(t, err, "3 rows")
-	ignored := tinyBatch(0, 4, false)
-	for i := range ignored.Labels {
-		ignored.Labels[i] = graph.IgnoreLabel
-	}
-	_, err = s.TrainStep(t.Context(), ignored)
-	assert.ErrorContains(t, err, "0 labels")
-	train(t, s, 1) // and the state is still good
 }
 
 func TestConfigErrors(t *testing.T) {

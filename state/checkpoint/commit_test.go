@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -95,67 +94,6 @@ func TestCommitAndFind(t *testing.T) {
 	assert.Equal(t, []string{"step-00000009", "step-00000020", "step-00000100", "step-7"}, names)
 }
 
-// A stop between any two calls, or in the middle of a write, of a process or of the machine, of a first save of a step or of one that
-// replaces another, leaves a whole checkpoint to be found.
-func TestStopAtAnyCall(t *testing.T) {
-	for _, replacing := range []bool{false, true} {
-		for _, power := range []bool{false, true} {
-			calls := 0
-			for n := 1; ; n++ {
-				root := t.TempDir()
-				older := mustCommit(t, root, 10)
-				if replacing {
-					mustCommit(t, root, 20)
-				}
-				f := newFaultFS(n, false)
-				err := Commit(f, filepath.Join(root, DirName(20)), 20, sources(20))
-				name := fmt.Sprintf("replacing %v, power %v, call %d of %v", replacing, power, n, f.calls)
-				if err == nil {
-					require.Less(t, len(f.calls), n, name)
-					if power {
-						require.NoError(t, f.powerLoss(), name)
-					}
-					found, err := older.Newest()
-					require.NoError(t, err, name)
-					require.EqualValues(t, 20, found.Step, "a save that returned is durable")
-					calls = len(f.calls)
-					break
-				}
-				require.ErrorIs(t, err, errStopped, name)
-				if power {
-					require.NoError(t, f.powerLoss(), name)
-				}
-				for _, clean := range []bool{false, true} {
-					if clean {
-						_, err := older.Clean()
-						require.NoError(t, err, name)
-					}
-					found, err := older.Newest()
-					require.NoError(t, err, name)
-					require.Contains(t, []int64{10, 20}, found.Step, name)
-					if replacing {
-						require.EqualValues(t, 20, found.Step, name)
-					}
-					require.Empty(t, found.Rejected, name)
-					requireContent(t, found)
-				}
-				names, err := OS.ReadDir(root)
-				require.NoError(t, err)
-				for _, left := range names {
-					require.NotContains(t, left, temporarySuffix, name)
-					require.NotContains(t, left, replacedSuffix, name)
-				}
-				// And the next attempt succeeds.
-				mustCommit(t, root, 20)
-				found, err := older.Newest()
-				require.NoError(t, err, name)
-				require.EqualValues(t, 20, found.Step, name)
-			}
-			require.Greater(t, calls, 12, "the test must have stopped at many calls")
-		}
-	}
-}
-
 // A file system that loses what was not synced makes a checkpoint that skips a sync fail this test's fellow above; this is the proof.
 func TestPowerLossSeesMissingSync(t *testing.T) {
 	root := t.TempDir()
@@ -172,28 +110,6 @@ func TestPowerLossSeesMissingSync(t *testing.T) {
 	size, err := OS.Size(path)
 	require.NoError(t, err, "the rename is undone")
 	require.Zero(t, size, "the bytes are gone")
-}
-
-func TestFullDiskAtAnyCall(t *testing.T) {
-	for n := 1; ; n++ {
-		root := t.TempDir()
-		c := mustCommit(t, root, 10)
-		f := newFaultFS(n, true)
-		err := Commit(f, filepath.Join(root, DirName(20)), 20, sources(20))
-		if err == nil && n > len(f.calls) {
-			require.Greater(t, n, 20)
-			return
-		}
-		if err != nil {
-			require.ErrorIs(t, err, syscall.ENOSPC)
-			names, e := OS.ReadDir(root)
-			require.NoError(t, e)
-			require.Equal(t, []string{DirName(10)}, names, "nothing is left of the failed one")
-		}
-		found, e := c.Newest()
-		require.NoError(t, e)
-		requireContent(t, found)
-	}
 }
 
 func TestFreeSpaceIsCheckedFirst(t *testing.T) {

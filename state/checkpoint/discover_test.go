@@ -111,25 +111,3 @@ func TestRotate(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{DirName(2), DirName(4), DirName(5)}, names)
 }
-
-// A removal stopped at any call leaves the kept checkpoints whole and nothing under a checkpoint's name that is not.
-func TestRotateStopped(t *testing.T) {
-	for n := 1; n <= 4; n++ {
-		root := t.TempDir()
-		mustCommit(t, root, 1, 2, 3)
-		f := newFaultFS(n, false)
-		_, err := Store{FS: f, Dir: root}.Rotate(Keep{Last: 1})
-		require.ErrorIs(t, err, errStopped)
-		store := Store{FS: OS, Dir: root}
-		_, err = store.Clean()
-		require.NoError(t, err)
-		all, err := store.entries()
-		require.NoError(t, err)
-		for _, e := range all {
-			require.NoError(t, Verify(OS, e.path))
-		}
-		found, err := store.Newest()
-		require.NoError(t, err)
-		require.EqualValues(t, 3, found.Step)
-	}
-}

@@ -91,7 +91,11 @@ func (f *faultFS) Rename(from, to string) error {
 }
 
 func (f *faultFS) RemoveAll(path string) error {
+	before := f.failed
 	if err := f.step("remove "+filepath.Base(path), false); err != nil {
+		if !before { // in the midst of it
+			_ = os.Remove(filepath.Join(path, "config.json"))
+		}
 		return err
 	}
 	f.failed = f.failed && !f.full // room again

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -22,51 +23,60 @@ func outcome(s *Saver) error {
 	return out.Err
 }
 
-// Every single call of an asynchronous save and of the rotation behind it is broken in turn, by a stop of the process or the machine or by a
-// full disk: the error comes out, and discovery finds a whole checkpoint.
+// Every single call of an asynchronous save, of a step or in place of one of its step, and of the rotation behind it is broken in turn, by a stop of the
+// process or the machine, in the middle of a write too, or by a full disk: the error comes out, discovery finds a whole checkpoint, nothing is left under a
+// checkpoint's name that is not whole, and the next save succeeds.
 func TestSaverStoppedAtAnyCall(t *testing.T) {
 	for _, kind := range []string{"stop", "power", "full"} {
-		calls := 0
-		for n := 1; ; n++ {
-			root := t.TempDir()
-			mustCommit(t, root, 10, 20)
-			f := newFaultFS(n, kind == "full")
-			saver := NewSaver(Store{FS: f, Dir: root})
-			require.NoError(t, saver.Start(hostCopy(30), Keep{Last: 1}, nil))
-			failed := outcome(saver)
-			name := fmt.Sprintf("%s at call %d of %v", kind, n, f.calls)
-			if kind == "power" {
-				require.NoError(t, f.powerLoss(), name)
-			}
-			store := Store{FS: OS, Dir: root}
-			if failed == nil && len(f.calls) < n {
-				calls = len(f.calls)
-				found, err := store.Newest()
-				require.NoError(t, err, name)
-				require.EqualValues(t, 30, found.Step, "what was said to be saved is there")
-				names, err := OS.ReadDir(root)
-				require.NoError(t, err)
-				require.Contains(t, names, DirName(30))
-				break
-			}
-			if kind != "full" { // a full disk does not refuse a rename or a removal
-				require.ErrorIs(t, failed, errStopped, name)
-				require.ErrorIs(t, failed, Err, name)
-			}
-			for range 2 { // as it is, and cleaned
-				found, err := store.Newest()
-				require.NoError(t, err, name)
-				require.Contains(t, []int64{20, 30}, found.Step, name)
-				if failed == nil {
-					require.EqualValues(t, 30, found.Step, name)
+		for _, step := range []int64{30, 20} {
+			calls := 0
+			for n := 1; calls == 0; n++ {
+				root := t.TempDir()
+				mustCommit(t, root, 10, 20)
+				f := newFaultFS(n, kind == "full")
+				saver := NewSaver(Store{FS: f, Dir: root})
+				require.NoError(t, saver.Start(hostCopy(step), Keep{Last: 1}, nil))
+				failed := outcome(saver)
+				name := fmt.Sprintf("step %d, %s at call %d of %v", step, kind, n, f.calls)
+				if kind == "power" {
+					require.NoError(t, f.powerLoss(), name)
 				}
-				require.Empty(t, found.Rejected, name)
-				requireContent(t, found)
-				_, err = store.Clean()
+				store := Store{FS: OS, Dir: root}
+				switch {
+				case failed == nil && len(f.calls) < n:
+					calls = len(f.calls)
+				case kind != "full": // a full disk does not refuse a rename or a removal
+					require.ErrorIs(t, failed, errStopped, name)
+					require.ErrorIs(t, failed, Err, name)
+				case failed != nil:
+					require.ErrorIs(t, failed, syscall.ENOSPC, name)
+					require.Equal(t, []string{DirName(10), DirName(20)}, names(t, root), "nothing is left of the failed one")
+				}
+				for range 2 { // as it is, and cleaned
+					found, err := store.Newest()
+					require.NoError(t, err, name)
+					require.Contains(t, []int64{20, step}, found.Step, name)
+					if failed == nil {
+						require.EqualValues(t, step, found.Step, "what was said to be saved is there: %s", name)
+					}
+					require.Empty(t, found.Rejected, name)
+					requireContent(t, found)
+					_, err = store.Clean()
+					require.NoError(t, err, name)
+				}
+				for _, left := range names(t, root) {
+					require.Regexp(t, `^step-\d{8}$`, left, name)
+					if kind != "power" { // which may undo the rename before a removal
+						require.NoError(t, Verify(OS, filepath.Join(root, left)), name)
+					}
+				}
+				mustCommit(t, root, step)
+				found, err := store.Newest()
 				require.NoError(t, err, name)
+				require.EqualValues(t, step, found.Step, name)
 			}
+			require.Greater(t, calls, 15, "the test must have broken many calls")
 		}
-		require.Greater(t, calls, 15, "the test must have broken many calls")
 	}
 }
 
