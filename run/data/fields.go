@@ -1,9 +1,6 @@
 package data
 
-import (
-	"cmp"
-	"fmt"
-)
+import "fmt"
 
 // Fields names what the rows of a file have: of a document, what stands before it, of the same form, and what is to be predicted, a list as long as that
 // of the tokens. The tags are those of package run/runfile.
@@ -15,7 +12,7 @@ type Fields struct {
 
 // Validate refuses a field for two things.
 func (f Fields) Validate() error {
-	text := cmp.Or(f.Text, DefaultFields[0])
+	text := f.Documents()[0]
 	switch {
 	case f.Prompt == text:
 		return fmt.Errorf("field, prompt_field: both are %q, want a field for each", text)
@@ -25,5 +22,10 @@ func (f Fields) Validate() error {
 	return nil
 }
 
-// DefaultFields have the document where no field is named, the first that a line has.
-var DefaultFields = []string{"text", "input_ids"}
+// Documents are the fields that may have a document, of which the first that a row has counts.
+func (f Fields) Documents() []string {
+	if f.Text != "" {
+		return []string{f.Text}
+	}
+	return []string{"text", "input_ids"}
+}
