@@ -184,17 +184,14 @@ func characters(s string) int { return utf8.RuneCountInString(s) }
 
 // Around is what is to be put in front of tokens and behind them, so that before and behind stand there once: a text may have been written with them.
 func Around(tokens, before, behind []int32) (front, back []int32) {
-	there := 0
-	for n := min(len(before), len(tokens)); n > 0 && there == 0; n-- {
-		if slices.Equal(tokens[:n], before[len(before)-n:]) {
-			there = n
-		}
+	return before[:len(before)-overlap(before, tokens)], behind[overlap(tokens, behind):]
+}
+
+// overlap is how many tokens, at most, are the end of a and the beginning of b.
+func overlap(a, b []int32) int {
+	n := min(len(a), len(b))
+	for !slices.Equal(a[len(a)-n:], b[:n]) {
+		n--
 	}
-	front, there = before[:len(before)-there], 0
-	for n := min(len(behind), len(tokens)); n > 0 && there == 0; n-- {
-		if slices.Equal(tokens[len(tokens)-n:], behind[:n]) {
-			there = n
-		}
-	}
-	return front, behind[there:]
+	return n
 }
