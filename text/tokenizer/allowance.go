@@ -1,78 +1,98 @@
-package optim
+package tokenizer
 
-// ClipByGlobalNorm is optax.clip_by_global_norm, N the norm of all leaves of the update together:
-//
-//	u <- u                 if N < max (every bit as it was)
-//	     (u / N) max       otherwise; there is no eps
-//
-// What is not finite poisons everything: wrap in SkipNonFinite where that is not wanted.
-func ClipByGlobalNorm(max float64) Transform {
-	if err := inInterval("max", max, "(0,inf)"); err != nil {
-		return failed("clip_by_global_norm", "%w", err)
-	}
-	return Elementwise(Element{
-		Name: "clip_by_global_norm", Scalars: []Scalar{Fixed("max", max)}, FLOPs: 2,
-		WGSL: "if ($bad || !($norm < $max)) { u = (u / $norm) * $max; }",
-		Twin: func(c *Cell) {
-			if !(c.Norm < c.Scalars[0]) {
-				c.U = c.U / c.Norm * c.Scalars[0]
-			}
-		},
-	})
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Tokenizers come from strangers, and a few words in one can ask for more memory or time than any machine has. So what its steps may take for a text is
+// bounded by the text.
+const (
+	growthRate  = 16               // bytes that all steps together may add, for each byte of a text
+	growthBase  = 64 << 10         // and beside that
+	searchBase  = 10 * time.Second // that all searches of regular expressions may take
+	searchBytes = 100_000          // and a second more for each so many bytes
+)
+
+// An allowance is what the steps of a tokenizer may still take for a text. Without one, which is nil, they may take anything.
+type allowance struct {
+	bytes  int // of the text
+	growth int // bytes that steps may still add
+	base   time.Duration
+	search time.Duration // that searches may still take
 }
 
-// clip is the clip of an optimizer: that of whole trees, or of eformer's stage-local path in calls of State.SetStageLocal, if the numerics have it.
-func (o Options) clip(max float64) Transform {
-	if !o.rules().clipStageLocal {
-		return ClipByGlobalNorm(max)
+// newAllowance begins a text, in which searches may take most beside what its bytes give them; 0: searchBase.
+func newAllowance(most time.Duration) *allowance {
+	if most <= 0 || most > searchBase {
+		most = searchBase
 	}
-	whole, staged := ClipByGlobalNorm(max).elements[0], ClipStageLocal(max).elements[0]
-	e := whole
-	e.Scalars = append(e.Scalars, Scalar{Name: "staged", At: func(int64) float64 { return 0 }, staged: true})
-	e.WGSL = "if ($staged != 0.0) {\n" + staged.WGSL + "\n} else {\n" + whole.WGSL + "\n}"
-	e.Twin = func(c *Cell) {
-		if c.Scalars[1] != 0 {
-			staged.Twin(c)
-		} else {
-			whole.Twin(c)
-		}
-	}
-	return Elementwise(e)
+	return &allowance{growth: growthBase, base: most, search: most}
 }
 
-// StageLocalClip is the clip that eformer's stage-local path has by the numerics.
-func (o Options) StageLocalClip(max float64) Transform {
-	if o.rules().clipStageLocal {
-		return ClipStageLocal(max)
+// add adds to the text.
+func (a *allowance) add(bytes int) {
+	a.bytes += bytes
+	a.growth += growthRate * bytes
+	a.search += time.Duration(bytes) * (time.Second / searchBytes)
+}
+
+// grow takes so many bytes, for a step that is about to add them.
+func (a *allowance) grow(bytes int) error {
+	if a == nil || bytes <= 0 {
+		return nil
 	}
-	return ClipByGlobalNorm(max)
-}
-
-// ClipStageLocal is the clip of eformer's stage-local path, N the norm of all leaves of the update together:
-//
-//	u <- u min(1, max/(N + 1e-6))
-//
-// A norm that is not a number leaves u as it is.
-func ClipStageLocal(max float64) Transform {
-	if err := inInterval("max", max, "(0,inf)"); err != nil {
-		return failed("clip_stage_local", "%w", err)
+	if bytes > a.growth {
+		most := growthBase + growthRate*a.bytes
+		return &growthError{fmt.Sprintf("found %d bytes put into a text of %d, wanted at most %d by all steps (%d for each of its bytes, and %d)",
+			most-a.growth+bytes, a.bytes, most, growthRate, growthBase)}
 	}
-	return Elementwise(Element{
-		Name: "clip_stage_local", Scalars: []Scalar{Fixed("max", max)}, FLOPs: 1,
-		WGSL: "let factor = $max / ($norm + 1e-6);\nif (factor < 1.0) { u = u * factor; }",
-		Twin: func(c *Cell) {
-			if factor := c.Scalars[0] / (c.Norm + 1e-6); factor < 1 {
-				c.U *= factor
-			}
-		},
-	})
+	a.growth -= bytes
+	return nil
 }
 
-// globalNorm leaves updates alone and measures them: norm and non-finite flag of all leaves together come to
-// stand in State.Statistics. A clip at the same place shares the measurement.
-func globalNorm() Transform {
-	return Elementwise(Element{Name: "global_norm", keeps: true, WGSL: measured, Twin: func(*Cell) {}})
+// A growthError is a step that makes more of a text than it may.
+type growthError struct{ text string }
+
+func (e *growthError) Error() string { return e.text }
+
+// A searchError is a regular expression whose searches have taken too long.
+type searchError struct {
+	pattern string
+	at      int64  // byte of the text near which it searched
+	text    string // that stands there
+	wanted  string
 }
 
-// measured is the body of an element that wants the statistics and does nothing with them.
-const measured = "// $norm"
+func (e *searchError) Error() string {
+	return fmt.Sprintf("pattern %s: near byte %d, %s: found searches without an end, wanted it %s", excerpt(e.pattern), e.at, excerpt(e.text), e.wanted)
+}
+
+// placed is err, of a part of a text that begins at a byte.
+func placed(err error, begin int64) error {
+	var late *searchError
+	if errors.As(err, &late) {
+		late.at += begin
+	}
+	return err
+}
+
+// failed is an error of a text; one of what the tokenizer does with it names the tokenizer.
+func (t *Tokenizer) failed(doing string, err error) error {
+	var late *searchError
+	var grown *growthError
+	if len(t.files) > 0 && (errors.As(err, &late) || errors.As(err, &grown)) {
+		return fmt.Errorf("tokenizer: %s: %s: %w", doing, t.files[0], err)
+	}
+	return fmt.Errorf("tokenizer: %s: %w", doing, err)
+}
+
+// excerpt quotes the beginning of a text.
+func excerpt(text string) string {
+	const most = 40
+	if chars := []rune(text[:min(len(text), 4*most)]); len(chars) > most {
+		return fmt.Sprintf("%q...", string(chars[:most]))
+	}
+	return fmt.Sprintf("%q", text)
+}
