@@ -123,7 +123,11 @@ func (e *Encoder) messages(c *Conversation) ([]int32, []bool, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	earlier, err := e.template.render(c.Messages, &c.Variables, false, e.options.Now, (*template.Template).RenderEarlier)
+	of, err := e.template.choose(&c.Variables)
+	if err != nil {
+		return nil, nil, err
+	}
+	earlier, err := of.RenderEarlier(e.template.given(c.Messages, &c.Variables, false), e.template.options(e.options.Now))
 	if err == nil && earlier != nil && earlier.Text != whole.Text {
 		c.otherwise("the template now writes it byte for byte as Jinja2 does (arguments of calls that are texts, or what safe marks)")
 	}
