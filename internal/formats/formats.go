@@ -1,8 +1,21 @@
-// Package formats names what a row of a conversation may be. It stands apart from package chat, which reads them, for those that know the names alone: a run
-// file holds a key to them.
+// Package formats names what a row of a file may be. It stands apart from the packages that read them, for those that know the names alone: a run file holds
+// a key to them.
 package formats
 
-// Names of formats.
+import "slices"
+
+// Names of the formats of rows that name their fields, or are told by their keys.
+const (
+	Auto   = "auto"
+	Fields = "fields"
+)
+
+// Pairs is the format of rows with two completions of one prompt, of which the first is preferred: "prompt", "chosen" and "rejected". Each of
+// them is text, a list of messages or a list of tokens. A row becomes two windows, one behind the other in every batch of an even number: the prompt
+// with the chosen completion, and with the rejected one. Labels are those of the completions.
+const Pairs = "pairs"
+
+// Names of the formats of conversations, whose rows name no fields.
 const (
 	Messages      = "messages"
 	Conversations = "conversations"
@@ -11,5 +24,8 @@ const (
 	Text          = "text"
 )
 
-// All are the names of all formats, in the order in which they are looked for.
-var All = []string{Messages, Conversations, Completion, Alpaca, Text}
+// Rows are what the rows of a file may be: told by the keys of each row, documents in fields, and conversations.
+var Rows = slices.Concat([]string{Auto, Fields}, Chats)
+
+// Chats are the formats of conversations, in the order in which they are looked for.
+var Chats = []string{Messages, Conversations, Completion, Alpaca, Text}

@@ -3,8 +3,7 @@
 //
 // A [Source] has windows: [Tokens], one long sequence; a [Mixture] of several sources by weights; or the packed documents of package texts. A [Loader] hands
 // out the windows of a source in a shuffled order, batch by batch, for ever. An [Evaluation] walks the windows of a source from the first to the last, once;
-// those of a [Strided] text overlap. A [Collator] makes batches of documents that the caller has. [Layout], [Fields] and [Formats] are what a run file says of
-// documents.
+// those of a [Strided] text overlap. A [Collator] makes batches of documents that the caller has. [Layout] and [Fields] are what a run file says of documents.
 //
 //	loader, err := data.NewLoader(source, data.LoaderConfig{Context: 128, Batch: 8, Seed: 42, Prefetch: 4})
 //	defer loader.Close()

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"gputrain/internal/formats"
 	"gputrain/run/data"
 )
 
@@ -92,7 +93,7 @@ func (c *Config) validateData() error {
 		}
 	}
 	switch {
-	case data.OfChats(d.Format) && d.Fields.Text+d.Fields.Prompt+d.Fields.Mask != "":
+	case slices.Contains(formats.Chats, d.Format) && d.Fields.Text+d.Fields.Prompt+d.Fields.Mask != "":
 		return c.Invalid("data.format", d.Format, "auto or fields with data.field, data.prompt_field or data.mask_field")
 	case d.Layout.Packing == "stream" && d.Layout.Long != kept.Layout.Long:
 		return c.Invalid("data.long", d.Layout.Long, kept.Layout.Long+" with data.packing stream, which fills every window")
@@ -110,7 +111,7 @@ func (c *Config) validateSources() error {
 			return c.Invalid(at, fmt.Sprintf("text %s and jsonl %s", inline(s.Text), inline(s.JSONL)), "files in one of them")
 		case len(s.JSONL) == 0 && s.Field+s.PromptField+s.MaskField != "":
 			return c.Invalid(at, "field, prompt_field or mask_field", "none of them for text")
-		case data.OfChats(c.Data.Format) && s.Field+s.PromptField+s.MaskField != "":
+		case slices.Contains(formats.Chats, c.Data.Format) && s.Field+s.PromptField+s.MaskField != "":
 			return c.Invalid(at, "field, prompt_field or mask_field", "none of them with data.format "+c.Data.Format)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"gputrain/buffers/array"
+	"gputrain/internal/formats"
 	"gputrain/internal/suggest"
 	"gputrain/model"
 	"gputrain/optim"
@@ -29,7 +30,7 @@ var rules = rulesBelow("", reflect.TypeFor[Run](), map[string]rule{})
 
 // namedRanges are the values of the tag range that are no interval and no list of words: ranges that other packages decide, and forms of text.
 var namedRanges = map[string]rule{
-	"formats":       oneOf(data.Formats),
+	"formats":       oneOf(formats.Rows),
 	"preferences":   preferences,
 	"date":          form{dates, isDate, "a date such as 2024-07-26"},
 	"bases":         oneOf(array.Names(array.Bases)),

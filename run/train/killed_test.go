@@ -20,6 +20,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
+	"gputrain/internal/formats"
 	"gputrain/internal/gputest"
 	"gputrain/internal/system"
 	"gputrain/run/data"
@@ -83,7 +84,7 @@ func killedAdapters(t *testing.T, dir string) Config {
 	file := filepath.Join(t.TempDir(), "rows.jsonl")
 	require.NoError(t, os.WriteFile(file, []byte(rows.String()), 0o666))
 	corpus, err := texts.Open(t.Context(), texts.Config{
-		JSONL: []string{file}, Format: data.FormatFields, Fields: data.Fields{Prompt: "prompt", Text: "completion"}, Vocab: 256, Validation: 0.2, Context: 16,
+		JSONL: []string{file}, Format: formats.Fields, Fields: data.Fields{Prompt: "prompt", Text: "completion"}, Vocab: 256, Validation: 0.2, Context: 16,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, corpus.Close()) })

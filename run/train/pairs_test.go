@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
+	"gputrain/internal/formats"
 	"gputrain/internal/gputest"
 	"gputrain/model"
-	"gputrain/run/data"
 	"gputrain/run/data/texts"
 )
 
@@ -28,7 +28,7 @@ func pairsRun(t *testing.T, prefer model.Objective, base string) Config {
 	}
 	file := filepath.Join(t.TempDir(), "pairs.jsonl")
 	require.NoError(t, os.WriteFile(file, []byte(rows.String()), 0o666))
-	corpus, err := texts.Open(t.Context(), texts.Config{JSONL: []string{file}, Format: data.FormatPairs, Vocab: 256, Validation: 0.2, Context: 16})
+	corpus, err := texts.Open(t.Context(), texts.Config{JSONL: []string{file}, Format: formats.Pairs, Vocab: 256, Validation: 0.2, Context: 16})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
 	c = upon(t, c, base)

@@ -123,7 +123,11 @@ func (e *Encoder) messages(c *Conversation) ([]int32, []bool, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	earlier, err := e.template.render(c.Messages, &c.Variables, false, e.options.Now, (*template.Template).RenderEarlier)
+	of, err := e.template.choose(&c.Variables)
+	if err != nil {
+		return nil, nil, err
+	}
+	earlier, err := of.RenderEarlier(e.template.given(c.Messages, &c.Variables, false), e.template.options(e.options.Now))
 	if err == nil && earlier != nil && earlier.Text != whole.Text {
 		c.otherwise("the template now writes it byte for byte as Jinja2 does (arguments of calls that are texts, or what safe marks)")
 	}
@@ -184,17 +188,14 @@ func characters(s string) int { return utf8.RuneCountInString(s) }
 
 // Around is what is to be put in front of tokens and behind them, so that before and behind stand there once: a text may have been written with them.
 func Around(tokens, before, behind []int32) (front, back []int32) {
-	there := 0
-	for n := min(len(before), len(tokens)); n > 0 && there == 0; n-- {
-		if slices.Equal(tokens[:n], before[len(before)-n:]) {
-			there = n
-		}
+	return before[:len(before)-overlap(before, tokens)], behind[overlap(tokens, behind):]
+}
+
+// overlap is how many tokens, at most, are the end of a and the beginning of b.
+func overlap(a, b []int32) int {
+	n := min(len(a), len(b))
+	for !slices.Equal(a[len(a)-n:], b[:n]) {
+		n--
 	}
-	front, there = before[:len(before)-there], 0
-	for n := min(len(behind), len(tokens)); n > 0 && there == 0; n-- {
-		if slices.Equal(tokens[len(tokens)-n:], behind[:n]) {
-			there = n
-		}
-	}
-	return front, behind[there:]
+	return n
 }

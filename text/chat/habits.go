@@ -62,7 +62,8 @@ func (h *habits) writes(of *template.Template, probe *template.Object, between f
 	for _, before := range [][]*template.Object{nil, {question}, {question, answer}, {question, call}} {
 		for _, after := range [][]*template.Object{nil, {question}, {answer}} {
 			all := slices.Concat(before, []*template.Object{probe}, after)
-			made, err := h.encoder.template.renderBy(of, all, &template.Object{}, false, h.encoder.options.Now, (*template.Template).Render)
+			t := h.encoder.template
+			made, err := of.Render(t.given(all, &template.Object{}, false), t.options(h.encoder.options.Now))
 			if err != nil { // it may take the probe elsewhere
 				continue
 			}

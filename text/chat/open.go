@@ -255,25 +255,19 @@ func (t *Template) Within(limit time.Duration) { t.account.Within(limit) }
 // Render writes messages as text. With generation the text ends where an answer begins. Variables are what else the
 // template gets; now is what it takes for the time.
 func (t *Template) Render(messages []*template.Object, variables *template.Object, generation bool, now time.Time) (*template.Rendering, error) {
-	return t.render(messages, variables, generation, now, (*template.Template).Render)
-}
-
-// renders is a way to render a template.
-type renders func(*template.Template, *template.Object, template.Options) (*template.Rendering, error)
-
-func (t *Template) render(
-	messages []*template.Object, variables *template.Object, generation bool, now time.Time, by renders,
-) (*template.Rendering, error) {
 	of, err := t.choose(variables)
 	if err != nil {
 		return nil, err
 	}
-	return t.renderBy(of, messages, variables, generation, now, by)
+	return of.Render(t.given(messages, variables, generation), t.options(now))
 }
 
-func (t *Template) renderBy(
-	of *template.Template, messages []*template.Object, variables *template.Object, generation bool, now time.Time, by renders,
-) (*template.Rendering, error) {
+func (t *Template) options(now time.Time) template.Options {
+	return template.Options{Account: &t.account, Now: now}
+}
+
+// given are the variables of a rendering.
+func (t *Template) given(messages []*template.Object, variables *template.Object, generation bool) *template.Object {
 	list := make([]any, len(messages))
 	for i, m := range messages {
 		list[i] = m
@@ -292,5 +286,5 @@ func (t *Template) renderBy(
 		}
 	}
 	all.Set("add_generation_prompt", generation)
-	return by(of, all, template.Options{Account: &t.account, Now: now})
+	return all
 }

@@ -18,13 +18,13 @@ var keys = map[string][]string{
 
 // Recognize is the format of a row: the first whose keys it has all.
 func Recognize(row *template.Object) (string, error) {
-	for _, format := range formats.All {
+	for _, format := range formats.Chats {
 		if !slices.ContainsFunc(keys[format], func(key string) bool { return none(row, key) }) {
 			return format, nil
 		}
 	}
 	var wanted []string
-	for _, format := range formats.All {
+	for _, format := range formats.Chats {
 		wanted = append(wanted, strings.Join(keys[format], " and "))
 	}
 	found := "no keys"
@@ -50,7 +50,7 @@ func FromRow(row *template.Object, format string) (*Conversation, error) {
 	}
 	read, ok := readers[format]
 	if !ok {
-		return nil, fmt.Errorf("chat: format: found %q, wanted one of %s%s", format, strings.Join(formats.All, ", "), suggest.DidYouMean(format, formats.All))
+		return nil, fmt.Errorf("chat: format: found %q, wanted one of %s%s", format, strings.Join(formats.Chats, ", "), suggest.DidYouMean(format, formats.Chats))
 	}
 	c := &Conversation{Format: format}
 	for _, key := range keys[format] {

@@ -74,9 +74,9 @@ func (j *jsonl) conversation(line []byte, format string) (d document, err error)
 func (j *jsonl) formatOf(row map[string]json.RawMessage) string {
 	format := j.format
 	switch {
-	case j.fields != data.Fields{} || format == data.FormatFields:
+	case j.fields != data.Fields{} || format == formats.Fields:
 		return ""
-	case format == "" || format == data.FormatAuto:
+	case format == "" || format == formats.Auto:
 		var keys template.Object
 		for key, value := range row {
 			if string(value) != "null" {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/hub"
+	"gputrain/internal/formats"
 	"gputrain/run/data"
 	"gputrain/text/chat"
 )
@@ -178,7 +179,7 @@ func TestHalvesOfSurrogatePairs(t *testing.T) {
 			config := chatting(t, chat.Options{})
 			config.Invalid = invalid
 			if strings.Contains(row, "chosen") {
-				config.Format = data.FormatPairs
+				config.Format = formats.Pairs
 			}
 			_, err := lines(t, config, strings.ReplaceAll(row, "X", escapes))
 			return err

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"gputrain/internal/formats"
 	"gputrain/internal/suggest"
 	"gputrain/run/data"
 	"gputrain/text/tokenizer"
@@ -45,7 +46,8 @@ type Config struct {
 	Vocab  int
 	Fields data.Fields // of JSONL
 	Layout data.Layout // of JSONL
-	// Format is what the rows of JSONL are: one of data.Formats, or of the form of an objective (model.Loss.Form); "" is data.FormatAuto. Where fields are named, rows are documents in these.
+	// Format is what the rows of JSONL are: "auto", told by the keys of each row; "fields", documents in Fields; "messages", "conversations", "prompt_completion",
+	// "alpaca" or "text"; or of the form of an objective (model.Loss.Form), "pairs". "" is "auto". Where fields are named, rows are documents in these.
 	Format string
 	Chats  Chats // of rows that are conversations
 	// Validation is the share of the tokens, or of the documents, kept for validation, in [0, 1).
@@ -100,8 +102,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("data: invalid: %q, want one of %q", c.Invalid, invalids)
 	case c.MixtureEnd != "" && !slices.Contains(data.Ends, c.MixtureEnd):
 		return fmt.Errorf("data: mixture end: %q, want one of %q", c.MixtureEnd, data.Ends)
-	case c.Format != "" && groups[c.Format].read == nil && !slices.Contains(data.Formats, c.Format):
-		return fmt.Errorf("data: format: %q, want one of %q%s", c.Format, data.Formats, suggest.DidYouMean(c.Format, data.Formats))
+	case c.Format != "" && groups[c.Format].read == nil && !slices.Contains(formats.Rows, c.Format):
+		return fmt.Errorf("data: format: %q, want one of %q%s", c.Format, formats.Rows, suggest.DidYouMean(c.Format, formats.Rows))
 	case !(c.Validation >= 0 && c.Validation < 1):
 		return fmt.Errorf("data: validation: %v, want a share in [0, 1)", c.Validation)
 	case c.Context < 1:

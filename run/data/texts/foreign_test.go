@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/run/data"
+	"gputrain/internal/formats"
 )
 
 // wide is a text in units of 2 or 4 bytes.
@@ -67,7 +67,7 @@ func TestForeignFiles(t *testing.T) {
 			}
 			config := Config{Text: []string{root + "/" + c.name}, Context: 4}
 			if kind == "rows" {
-				config = Config{JSONL: config.Text, Context: 4, Format: data.FormatFields}
+				config = Config{JSONL: config.Text, Context: 4, Format: formats.Fields}
 			}
 			corpus, err := Open(t.Context(), config)
 			if says != "none" {

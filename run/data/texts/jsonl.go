@@ -228,10 +228,7 @@ func pairs(line []byte) (n int) {
 
 // fieldOf is the field that has the document.
 func (j *jsonl) fieldOf(object map[string]json.RawMessage) (string, error) {
-	wanted := []string{j.fields.Text}
-	if j.fields.Text == "" {
-		wanted = data.DefaultFields
-	}
+	wanted := j.fields.Documents()
 	for _, name := range wanted {
 		if _, ok := object[name]; ok {
 			return name, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"gputrain/internal/formats"
 	"gputrain/run/data"
 	"gputrain/text/chat"
 	"gputrain/text/chat/template"
@@ -22,7 +23,7 @@ func (j *jsonl) look(object map[string]json.RawMessage, name string, tokens bool
 	}
 	slices.Sort(names)
 	value := func(key string) (any, error) { return template.Decode(object[key]) }
-	asked := j.fields != data.Fields{} || j.format != "" && j.format != data.FormatAuto
+	asked := j.fields != data.Fields{} || j.format != "" && j.format != formats.Auto
 	return chat.Document(names, value, tokens, asked)
 }
 

@@ -181,12 +181,7 @@ func TestEverySourceResumesAnywhere(t *testing.T) {
 
 // Going on far into the data costs what going on at its beginning does: the windows of the batch are read and nothing else.
 func TestSeekingReadsOnlyTheBatch(t *testing.T) {
-	text, reads := counting(50001)
-	documents := numbered(data.Layout{Packing: data.PackNone}, 5, 5, 5, 5, 5)
-	stored := &counted{ReaderAt: documents.tokens.store.bytes}
-	documents.tokens.store.bytes = stored
-	mixture, err := data.NewMixture([]data.Source{text, documents}, []float64{1, 1}, "restart")
-	require.NoError(t, err)
+	text, documents, mixture, reads := countedSources(t)
 	for name, c := range map[string]struct {
 		source data.Source
 		at     data.State
@@ -195,9 +190,9 @@ func TestSeekingReadsOnlyTheBatch(t *testing.T) {
 		"documents": {documents, data.State{Epoch: 1 << 40, Position: 3}},
 		"mixture":   {mixture, data.State{Position: 1 << 50}},
 	} {
-		before := reads.n + stored.n
+		before := reads()
 		batches(t, c.source, data.LoaderConfig{Context: 4, Batch: 8, State: c.at}, 1)
-		assert.Equal(t, 8, reads.n+stored.n-before, name)
+		assert.Equal(t, 8, reads()-before, name)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"gputrain/internal/formats"
 	"gputrain/run/data"
 )
 
@@ -16,7 +17,7 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	if err != nil {
 		return err
 	}
-	how, err := json.Marshal([]any{config.Fields, cmp.Or(config.Format, data.FormatAuto), config.Layout.WithDefaults(), config.Validation, c.Tokens, len(files)})
+	how, err := json.Marshal([]any{config.Fields, cmp.Or(config.Format, formats.Auto), config.Layout.WithDefaults(), config.Validation, c.Tokens, len(files)})
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func (c *Corpus) encodeDocuments(r *reading, config Config, reader *jsonl, texts
 		phase, how = "tokenizing", config.how(config.border())
 	}
 	how += " " + ending(config.Layout) // of lists of ids, which have no end of their own, also where a tokenizer has the same one
-	key := tokenKeyOf(fmt.Sprintf("documents %s %q %q %s %d", how, config.Fields, cmp.Or(config.Format, data.FormatAuto), config.Chats.how(), reader.vocab), texts)
+	key := tokenKeyOf(fmt.Sprintf("documents %s %q %q %s %d", how, config.Fields, cmp.Or(config.Format, formats.Auto), config.Chats.how(), reader.vocab), texts)
 	tokens, kept, err := c.tokenFile(r, key, tokenWidth(reader.vocab), func(w *tokenWriter) error {
 		reader.to = w
 		err := r.readDocuments(reader, phase, texts)

@@ -24,7 +24,7 @@ type group struct {
 func (g group) size() int { return max(1, len(g.keys)) }
 
 // groups are those of the formats that have them.
-var groups = map[string]group{data.FormatPairs: {"pair", pairKeys[1:], (*jsonl).pair}}
+var groups = map[string]group{formats.Pairs: {"pair", pairKeys[1:], (*jsonl).pair}}
 
 // pairKeys are those of a row.
 var pairKeys = []string{"prompt", "chosen", "rejected"}
@@ -175,7 +175,7 @@ func (j *jsonl) completion(object map[string]json.RawMessage, key string) (docum
 		return j.conversation(line, formats.Completion)
 	}
 	own := *j
-	own.format, own.fields = data.FormatFields, data.Fields{Prompt: "prompt", Text: "completion"}
+	own.format, own.fields = formats.Fields, data.Fields{Prompt: "prompt", Text: "completion"}
 	return own.document(line)
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/internal/formats"
 	"gputrain/run/data"
 	"gputrain/text/chat"
 )
@@ -16,7 +17,7 @@ import (
 func pairsOf(t *testing.T, c Config, rows ...string) (*Corpus, error) {
 	t.Helper()
 	c.Dir = tree(t, map[string]string{"pairs.jsonl": strings.Join(rows, "\n")})
-	c.JSONL, c.Format = []string{"pairs.jsonl"}, data.FormatPairs
+	c.JSONL, c.Format = []string{"pairs.jsonl"}, formats.Pairs
 	corpus, err := Open(t.Context(), c)
 	if err == nil {
 		t.Cleanup(func() { assert.NoError(t, corpus.Close()) })

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/run/data"
+	"gputrain/internal/formats"
 )
 
 // Rows are the same documents whatever form their file has: lines, an array, Parquet, or one of the first two compressed.
@@ -19,9 +19,9 @@ func TestFormsOfRows(t *testing.T) {
 	require.NoError(t, err)
 	array := " \r\n[" + strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", " ,\n\n ") + "]\n"
 	root := tree(t, map[string]string{"lines.jsonl": string(text), "array.json": array, "array.json.gz": squeeze(t, array), "file.parquet": string(packed), "named.data": string(packed)})
-	want, _ := rows(t, open(t, Config{JSONL: []string{root + "/lines.jsonl"}, Context: 16, Format: data.FormatFields}).Train, 16)
+	want, _ := rows(t, open(t, Config{JSONL: []string{root + "/lines.jsonl"}, Context: 16, Format: formats.Fields}).Train, 16)
 	for _, name := range []string{"array.json", "array.json.gz", "file.parquet", "named.data"} {
-		c := open(t, Config{JSONL: []string{root + "/" + name}, Context: 16, Format: data.FormatFields})
+		c := open(t, Config{JSONL: []string{root + "/" + name}, Context: 16, Format: formats.Fields})
 		got, _ := rows(t, c.Train, 16)
 		assert.Equal(t, want, got, name)
 		assert.Contains(t, c.Notes[0], "40 documents", name)
@@ -48,7 +48,7 @@ func TestBadRows(t *testing.T) {
 		"column.parquet": {string(packed), `row 1: found fields ["half" "id" "messages" "small" "tags" "text"], wanted ["score"]`},
 		"lacks.parquet":  {string(packed), `found columns ["text" "messages" "id" "score" "small" "half" "ok" "tags"], wanted "body"`},
 	} {
-		config := Config{JSONL: []string{tree(t, map[string]string{name: c.content}) + "/" + name}, Context: 4, Format: data.FormatFields}
+		config := Config{JSONL: []string{tree(t, map[string]string{name: c.content}) + "/" + name}, Context: 4, Format: formats.Fields}
 		config.Fields.Text = map[string]string{"column.parquet": "score", "lacks.parquet": "body"}[name]
 		_, err := Open(t.Context(), config)
 		if assert.ErrorContains(t, err, c.want, name) {

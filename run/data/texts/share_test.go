@@ -79,27 +79,22 @@ func TestSharesMayChange(t *testing.T) {
 
 // A share costs the reads of its rows, and part of an evaluation those of its windows.
 func TestASharesReads(t *testing.T) {
-	text, reads := counting(50001)
-	documents := numbered(data.Layout{Packing: data.PackNone}, 5, 5, 5, 5, 5)
-	stored := &counted{ReaderAt: documents.tokens.store.bytes}
-	documents.tokens.store.bytes = stored
-	mixture, err := data.NewMixture([]data.Source{text, documents}, []float64{1, 1}, "restart")
-	require.NoError(t, err)
+	text, documents, mixture, reads := countedSources(t)
 	for name, source := range map[string]data.Source{"text": text, "documents": documents, "mixture": mixture} {
-		before := reads.n + stored.n
+		before := reads()
 		batches(t, source, data.LoaderConfig{Context: 4, Batch: 8, Share: &data.Share{First: 5, Rows: 3}}, 2)
-		assert.Equal(t, 2*3, reads.n+stored.n-before, name)
+		assert.Equal(t, 2*3, reads()-before, name)
 	}
 	e, err := data.NewEvaluation(text, 4, 8, 40)
 	require.NoError(t, err)
-	before := reads.n
+	before := reads()
 	part, err := e.Part(3, 2)
 	require.NoError(t, err)
 	require.Equal(t, 2, part.Batches())
 	for i := range 2 {
 		found, err := part.Batch(i)
 		require.NoError(t, err)
-		assert.Equal(t, 8*(i+1), reads.n-before)
+		assert.Equal(t, 8*(i+1), reads()-before)
 		wanted, err := e.Batch(3 + i)
 		require.NoError(t, err)
 		assert.Equal(t, wanted, found)

@@ -31,6 +31,18 @@ func counting(n int) (*data.Tokens, *counted) {
 	return data.NewTokens(1<<16, []data.Stretch{{Name: "counting", Bytes: file, Width: 2, Count: int64(n)}}), file
 }
 
+// countedSources are a text, documents and a mixture of both, and how many reads of files they have cost.
+func countedSources(t *testing.T) (text *data.Tokens, documents *Documents, mixture *data.Mixture, reads func() int) {
+	t.Helper()
+	text, file := counting(50001)
+	documents = numbered(data.Layout{Packing: data.PackNone}, 5, 5, 5, 5, 5)
+	stored := &counted{ReaderAt: documents.tokens.store.bytes}
+	documents.tokens.store.bytes = stored
+	mixture, err := data.NewMixture([]data.Source{text, documents}, []float64{1, 1}, "restart")
+	require.NoError(t, err)
+	return text, documents, mixture, func() int { return file.n + stored.n }
+}
+
 // count returns them without their file.
 func count(n int) *data.Tokens {
 	tokens, _ := counting(n)

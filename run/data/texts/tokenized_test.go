@@ -61,17 +61,6 @@ func TestTextOfATokenizer(t *testing.T) {
 	assert.NotEqual(t, corpus.Fingerprint, joined.Fingerprint)
 }
 
-// A short file is encoded as a whole, an empty one too.
-func TestShortTextOfATokenizer(t *testing.T) {
-	tok := tokenizerOf(t, "gpt2")
-	r := &reading{ctx: t.Context()}
-	for _, content := range []string{"", "package main"} {
-		got, err := r.encodeShort(Config{Tokens: "tokenizer", Tokenizer: tok}, textFile{file: file{path: tree(t, map[string]string{"x": content}) + "/x", size: int64(len(content))}})
-		require.NoError(t, err)
-		assert.Equal(t, encoded(t, tok, content), got)
-	}
-}
-
 // Text that a tokenizer encodes is the same source as the ids in a file: the same windows, the same parts.
 func TestTextIsAsItsIDs(t *testing.T) {
 	tok := tokenizerOf(t, "llama2")
