@@ -113,8 +113,8 @@ func RunCase(ctx context.Context, devices []*gpu.Device, name string, dir fs.FS)
 	return r
 }
 
-// RunCheck runs the check of a kernel on dev.
-func RunCheck(ctx context.Context, dev *gpu.Device, check gpu.Check) Result {
+// runCheck runs the check of a kernel on dev.
+func runCheck(ctx context.Context, dev *gpu.Device, check gpu.Check) Result {
 	name := "kernel/" + check.Name
 	found, err := check.Run(ctx, dev)
 	if err != nil {
