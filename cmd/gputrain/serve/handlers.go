@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,14 +54,15 @@ func inDir(answer func(*run, *os.Root, *http.Request) ([]byte, error)) func(*run
 func (s *Server) of(answer func(*run, *http.Request) ([]byte, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		id, err := strconv.Atoi(r.URL.Query().Get("run"))
-		found := s.find(id)
-		if err != nil || found == nil {
+		runs := s.list()
+		i := slices.IndexFunc(runs, func(r *run) bool { return r.id == id })
+		if err != nil || i < 0 {
 			http.Error(w, "serve: run "+quoted(r.URL.Query().Get("run"))+": not there", http.StatusNotFound)
 			return
 		}
-		found.mu.Lock()
-		out, err := answer(found, r)
-		found.mu.Unlock()
+		runs[i].mu.Lock()
+		out, err := answer(runs[i], r)
+		runs[i].mu.Unlock()
 		if err != nil {
 			code := http.StatusBadRequest
 			if errors.Is(err, fs.ErrNotExist) {
