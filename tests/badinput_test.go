@@ -44,6 +44,7 @@ func TestBadRunFilesAndFlags(t *testing.T) {
 	p.write(t, "misspelt.yaml", "train:\n  steps: 3\n  sav_every: 3\n")
 	p.write(t, "optimizer.yaml", "optimizer:\n  name: adamw\n  b3: 0.9\n")
 	p.write(t, "short.txt", "too short for a window")
+	p.write(t, "events/events.out.tfevents.1", "")
 	set := func(values ...string) []string {
 		args := []string{"train", "run.yaml", "--run-dir", "run"}
 		for _, v := range values {
@@ -80,6 +81,8 @@ func TestBadRunFilesAndFlags(t *testing.T) {
 		"show a name":       {[]string{"show", "Qwen/Qwen3-0.6B"}, []string{hubName}},
 		"train from a name": {set("model.from=Qwen/Qwen3-0.6B"), []string{hubName}},
 		"tokens by a name":  {[]string{"tokenize", "show", "Qwen/Qwen3-0.6B"}, []string{hubName}},
+		"events":            {[]string{"inspect", "events"}, []string{"events: found event files of TensorBoard", "look at them with tensorboard --logdir " + p.path("events")}},
+		"a file of events":  {[]string{"inspect", "events/events.out.tfevents.1"}, []string{"look at them with tensorboard --logdir " + p.path("events")}},
 		"inspect nothing":   {[]string{"inspect", "absent"}, []string{"absent", "no such file"}},
 		"no case":           {[]string{"doctor", "--cases", "."}, []string{"found no case.json"}},
 		"optimizers":        {[]string{"optimizers", "adamx"}, []string{`did you mean "adamw"?`}},

@@ -44,12 +44,26 @@ func onDisk(t *testing.T) (base, adapter string) {
 	return base, adapter
 }
 
+// writing says that a model is written to a new directory as it is.
+func writing(t *testing.T, name string) writeFlags {
+	return writeFlags{To: filepath.Join(t.TempDir(), name), DType: "auto", ShardSize: wholeShards}
+}
+
+// heard is what a command tells that does what it says.
+func heard(t *testing.T, run func() error) string {
+	t.Helper()
+	var out bytes.Buffer
+	was := told
+	told = &out
+	defer func() { told = was }()
+	require.NoError(t, run())
+	return out.String()
+}
+
 // merge writes the type and the files of the base, unties a head that was trained, and needs adapters; export writes the adapters as they were.
 func TestMergeOfTheCommand(t *testing.T) {
 	base, adapter := onDisk(t)
-	to := func(name string) writeFlags {
-		return writeFlags{To: filepath.Join(t.TempDir(), name), DType: "auto", ShardSize: "5GB"}
-	}
+	to := func(name string) writeFlags { return writing(t, name) }
 	require.NoError(t, os.WriteFile(filepath.Join(base, modelcard.File), []byte("---\nlicense: mit\n---\n# base\n"), 0o666))
 	front := func(dir string) string {
 		text, err := os.ReadFile(filepath.Join(dir, modelcard.File))
@@ -131,10 +145,9 @@ func TestBaseIsDoubted(t *testing.T) {
 		return found
 	}
 	export := func(adapter, base string) (to string) {
-		to = filepath.Join(t.TempDir(), "exported")
-		c := &exportCmd{Model: adapter, baseFlag: baseFlag{Base: base}, writeFlags: writeFlags{To: to, DType: "auto", ShardSize: "5GB"}}
+		c := &exportCmd{Model: adapter, baseFlag: baseFlag{Base: base}, writeFlags: writing(t, "exported")}
 		require.NoError(t, c.Run(context.Background()))
-		return to
+		return c.To
 	}
 	assert.Contains(t, doubt(adapter, base), adapter+": found no base_fingerprint.json, so whether the adapters were trained upon "+base)
 
@@ -170,18 +183,10 @@ func TestBaseIsDoubted(t *testing.T) {
 		},
 		"inspect": func(of, base string) error { return (&inspectCmd{Path: of, baseFlag: baseFlag{Base: base}}).Run() },
 		"merge": func(of, base string) error {
-			to := writeFlags{To: filepath.Join(t.TempDir(), "merged"), DType: "auto", ShardSize: "5GB"}
-			return (&mergeCmd{Model: of, baseFlag: baseFlag{Base: base}, writeFlags: to}).Run(t.Context())
+			return (&mergeCmd{Model: of, baseFlag: baseFlag{Base: base}, writeFlags: writing(t, "merged")}).Run(t.Context())
 		},
 	} {
-		said := func(of, base string) string {
-			var out bytes.Buffer
-			was := told
-			told = &out
-			defer func() { told = was }()
-			require.NoError(t, run(of, base), name)
-			return out.String()
-		}
+		said := func(of, base string) string { return heard(t, func() error { return run(of, base) }) }
 		assert.Contains(t, said(again, other), "gputrain: warning: "+other+" has ", name)
 		assert.NotContains(t, said(again, base), "warning", name)
 		require.NoError(t, os.Remove(filepath.Join(adapter, model.BaseFile)))
@@ -196,7 +201,7 @@ func TestExportIsStopped(t *testing.T) {
 	stopped := errors.New("stopped")
 	ctx, stop := context.WithCancelCause(t.Context())
 	stop(stopped)
-	to := writeFlags{To: filepath.Join(t.TempDir(), "to"), DType: "auto", ShardSize: "5GB"}
+	to := writing(t, "to")
 	for _, c := range []interface{ Run(context.Context) error }{
 		&exportCmd{Model: base, writeFlags: to}, &mergeCmd{Model: base, Adapter: adapter, writeFlags: to},
 	} {
@@ -221,21 +226,15 @@ func TestExportsNameWhatIsNotFinite(t *testing.T) {
 	base, adapter := filepath.Join(dir, "base"), filepath.Join(dir, "adapter")
 	require.NoError(t, model.Export(base, def, read, model.ExportOptions{}))
 	require.NoError(t, model.Export(adapter, adapted, read, model.ExportOptions{Base: base}))
-	to := func(name string) writeFlags {
-		return writeFlags{To: filepath.Join(dir, name), DType: "auto", ShardSize: wholeShards}
-	}
+	file := writing(t, "a.GGUF")
 	for _, c := range []interface{ Run(context.Context) error }{
-		&exportCmd{Model: adapter, writeFlags: to("a.GGUF")}, &exportCmd{Model: adapter, writeFlags: to("a")},
-		&mergeCmd{Model: adapter, writeFlags: to("merged")},
+		&exportCmd{Model: adapter, writeFlags: file}, &exportCmd{Model: adapter, writeFlags: writing(t, "a")},
+		&mergeCmd{Model: adapter, writeFlags: writing(t, "merged")},
 	} {
-		var out bytes.Buffer
-		was := told
-		told = &out
-		require.NoError(t, c.Run(t.Context()))
-		told = was
-		info, err := os.Stat(filepath.Join(dir, "a.GGUF"))
+		said := heard(t, func() error { return c.Run(t.Context()) })
+		info, err := os.Stat(file.To)
 		require.NoError(t, err)
 		assert.True(t, info.Mode().IsRegular(), "whichever case the name's end has")
-		assert.Contains(t, out.String(), "found 2 of 16 numbers NaN or infinite, wanted none ("+adapter+"): gputrain inspect counts them")
+		assert.Contains(t, said, "found 2 of 16 numbers NaN or infinite, wanted none ("+adapter+"): gputrain inspect counts them")
 	}
 }

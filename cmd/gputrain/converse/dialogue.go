@@ -44,10 +44,10 @@ type Dialogue struct {
 
 // How an answer has ended.
 const (
-	EndOfTurn   = "end"         // by the model
-	EndOfTokens = "tokens"      // it has as many tokens as it may have
-	EndOfWindow = "context"     // the window is full
-	Interrupted = "interrupted" // by the user
+	endOfTurn   = "end"         // by the model
+	endOfTokens = "tokens"      // it has as many tokens as it may have
+	endOfWindow = "context"     // the window is full
+	interrupted = "interrupted" // by the user
 )
 
 // Answer is what a model has said, with its figures.
@@ -77,11 +77,11 @@ func (e *MessageError) Unwrap() error { return e.Err }
 func New(c Config) (*Dialogue, error) {
 	c.Sampling.Stop = append(slices.Clone(c.Sampling.Stop), c.Encoder.Ends()...)
 	d := &Dialogue{config: c, text: setup.NewTokenizer(c.Tokenizer)}
-	return d, d.Begin(c.System)
+	return d, d.begin(c.System)
 }
 
-// Begin forgets what was said, and begins anew with a message of the system; "": without one.
-func (d *Dialogue) Begin(system string) error {
+// begin forgets what was said, and begins anew with a message of the system; "": without one.
+func (d *Dialogue) begin(system string) error {
 	talk := chat.Conversation{}
 	if system != "" {
 		talk.Add("system", system)
@@ -103,8 +103,8 @@ func (d *Dialogue) Begin(system string) error {
 	return nil
 }
 
-// System is the message of the system.
-func (d *Dialogue) System() string { return d.config.System }
+// system is the message of the system.
+func (d *Dialogue) system() string { return d.config.System }
 
 // Ask gives the model a message. yield gets the answer as it comes, in whole characters. An answer that ctx ends is kept as far as it has come.
 func (d *Dialogue) Ask(ctx context.Context, message string, yield func(text string) error) (*Answer, error) {
@@ -138,22 +138,22 @@ func (d *Dialogue) Ask(ctx context.Context, message string, yield func(text stri
 	case broken != nil:
 		return nil, broken
 	case err != nil && ctx.Err() != nil:
-		a.End = Interrupted
+		a.End = interrupted
 	case err != nil:
 		return nil, err
 	case a.Tokens < sampling.Tokens:
-		a.End = EndOfTurn
+		a.End = endOfTurn
 	case sampling.Tokens < d.config.Sampling.Tokens:
-		a.End = EndOfWindow
+		a.End = endOfWindow
 	default:
-		a.End = EndOfTokens
+		a.End = endOfTokens
 	}
 	a.Text, a.KeptTokens = text.String(), m.kept
 	if a.decoded = m.decoded; a.decoded > 0 {
 		a.seconds = max(time.Since(m.begun).Seconds(), 1e-9) // some clocks are coarse
 		a.Speed = float64(a.decoded) / a.seconds
 	}
-	if a.Text != "" || a.End != Interrupted {
+	if a.Text != "" || a.End != interrupted {
 		talk.Add("assistant", a.Text)
 		d.talk = talk
 	}

@@ -164,9 +164,9 @@ func (s *Session) command(text string) error {
 		return errLeft
 	case "/reset":
 		s.Notes("the conversation begins anew\n")
-		return s.Dialogue.Begin(s.Dialogue.System())
+		return s.Dialogue.begin(s.Dialogue.system())
 	case "/system":
-		if err := s.Dialogue.Begin(rest); err != nil {
+		if err := s.Dialogue.begin(rest); err != nil {
 			return err
 		}
 		with := "with this message of the system"
@@ -215,7 +215,7 @@ func (s *Session) Ask(ctx context.Context, message string) error {
 		s.Notes("[the window of %d tokens is full: turns left out, the oldest: %d]\n", s.Dialogue.config.Window, a.DroppedTurns)
 	}
 	if why := map[string]string{
-		EndOfTokens: "the answer has as many tokens as it may have (--tokens)", EndOfWindow: "the window is full (--window): the answer ends early", Interrupted: "interrupted",
+		endOfTokens: "the answer has as many tokens as it may have (--tokens)", endOfWindow: "the window is full (--window): the answer ends early", interrupted: "interrupted",
 	}[a.End]; why != "" {
 		s.Notes("[%s]\n", why)
 	}

@@ -60,7 +60,6 @@ func AdapterName(a gpu.Adapter) string { return a.Name + " " + a.Backend }
 // header is what every case.json has.
 type header struct {
 	FormatVersion int    `json:"format_version"`
-	Name          string `json:"name"`
 	Kind          string `json:"kind"`
 }
 
@@ -104,8 +103,12 @@ func (f folder) Open(name string) (fs.File, error) {
 // An unknown kind or optimizer, another format version or a damaged case is a failure of that case.
 func RunCase(ctx context.Context, devices []*gpu.Device, name string, dir fs.FS) Result {
 	adapter := devices[0].Adapter()
-	seen, err := runCase(ctx, devices, dir)
+	c, err := loadCase(dir)
 	if err != nil {
+		return Failed(name, adapter, err)
+	}
+	seen, err := c.kind.run(ctx, devices, c, dir)
+	if err = cmp.Or(c.err, err); err != nil {
 		return Failed(name, adapter, err)
 	}
 	r := Result{Case: name, Adapter: AdapterName(adapter)}
@@ -113,8 +116,8 @@ func RunCase(ctx context.Context, devices []*gpu.Device, name string, dir fs.FS)
 	return r
 }
 
-// RunCheck runs the check of a kernel on dev.
-func RunCheck(ctx context.Context, dev *gpu.Device, check gpu.Check) Result {
+// runCheck runs the check of a kernel on dev.
+func runCheck(ctx context.Context, dev *gpu.Device, check gpu.Check) Result {
 	name := "kernel/" + check.Name
 	found, err := check.Run(ctx, dev)
 	if err != nil {
@@ -132,15 +135,6 @@ func finite(x float64) float64 {
 		return math.MaxFloat64
 	}
 	return max(-math.MaxFloat64, min(x, math.MaxFloat64))
-}
-
-func runCase(ctx context.Context, devices []*gpu.Device, dir fs.FS) (*comparison, error) {
-	c, err := loadCase(dir)
-	if err != nil {
-		return nil, err
-	}
-	seen, err := c.kind.run(ctx, devices, c, dir)
-	return seen, cmp.Or(c.err, err)
 }
 
 // goldenCase is a case as it lies in its folder.

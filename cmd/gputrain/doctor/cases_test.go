@@ -320,7 +320,7 @@ func TestRunCheckFails(t *testing.T) {
 			return gpu.Result{MaxError: math.NaN(), Tolerance: 1}, nil
 		},
 	} {
-		r := RunCheck(t.Context(), dry, gpu.Check{Name: "x", Run: run})
+		r := runCheck(t.Context(), dry, gpu.Check{Name: "x", Run: run})
 		assert.Equal(t, "kernel/x", r.Case)
 		assert.Equal(t, want, r.Error)
 		assert.False(t, r.Pass)

@@ -25,7 +25,6 @@ type optimizerCase struct {
 	WeightDecayMask   map[string]bool      `json:"weight_decay_mask"`
 	AccumulationSteps int                  `json:"gradient_accumulation_steps"`
 	Steps             int                  `json:"steps"`
-	Semantics         string               `json:"semantics"`
 	Params            []paramSpec          `json:"params"`      // in the tree's order
 	Orientation       string               `json:"orientation"` // of matrices: out_in, or in_out, the default, as in JAX
 	Expect            []expectation        `json:"expect"`

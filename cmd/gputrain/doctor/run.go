@@ -123,7 +123,7 @@ func RunCases(ctx context.Context, devices [][]*gpu.Device, cases map[string]fs.
 // RunChecks does the same with checks of kernels.
 func RunChecks(ctx context.Context, devices [][]*gpu.Device, checks []gpu.Check, next func(Result) error) error {
 	for _, check := range checks {
-		if err := next(worstOf(devices, func(stages []*gpu.Device) Result { return RunCheck(ctx, stages[0], check) })); err != nil {
+		if err := next(worstOf(devices, func(stages []*gpu.Device) Result { return runCheck(ctx, stages[0], check) })); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"gputrain/buffers/prng"
 	"gputrain/gpu"
@@ -31,39 +32,36 @@ func runUnit(ctx context.Context, dev *gpu.Device, c *goldenCase) (*comparison, 
 	}
 	seen := &comparison{}
 	for _, e := range file.Entries {
-		matrix := func(name string) ([]float32, error) {
-			values := c.floats(fmt.Sprintf("%s/%d", name, e.Index))
-			if len(values) != e.N*e.N {
-				c.note(fmt.Errorf("tensor %s/%d: %d elements, want a square of %d", name, e.Index, len(values), e.N))
-			}
-			return values, c.err
-		}
 		keys := []prng.Key{e.Key}
-		for _, form := range []string{"sym", "skew"} {
-			name := fmt.Sprintf("expect/%d/norm_lower_bound_%s", e.Index, form)
-			if _, _, ok := c.tensors.Info(name); !ok {
+		for _, what := range []struct {
+			given, expected string
+			found           func(matrix []float32) ([]float32, error)
+		}{
+			{"sym", "norm_lower_bound_sym", func(m []float32) ([]float32, error) { return kron.Bounds(ctx, dev, [][]float32{m}, e.N, keys, false) }},
+			{"skew", "norm_lower_bound_skew", func(m []float32) ([]float32, error) { return kron.Bounds(ctx, dev, [][]float32{m}, e.N, keys, true) }},
+			{"q", "procrustes", func(m []float32) ([]float32, error) {
+				got, err := kron.Procrustes(ctx, dev, [][]float32{m}, e.N, keys)
+				return slices.Concat(got...), err
+			}},
+		} {
+			name := fmt.Sprintf("expect/%d/%s", e.Index, what.expected)
+			if _, _, ok := c.tensors.Info(name); !ok && what.given != "q" {
 				continue // a single number is its own transpose, and skew only if it is 0
 			}
-			a, err := matrix(form)
-			if err != nil {
-				return nil, err
+			given := fmt.Sprintf("%s/%d", what.given, e.Index)
+			values := c.floats(given)
+			if len(values) != e.N*e.N {
+				c.note(fmt.Errorf("tensor %s: %d elements, want a square of %d", given, len(values), e.N))
 			}
-			got, err := kron.Bounds(ctx, dev, [][]float32{a}, e.N, keys, form == "skew")
+			if c.err != nil {
+				return nil, c.err
+			}
+			got, err := what.found(values)
 			if err != nil {
 				return nil, err
 			}
 			seen.tensor(name, got, c.floats(name), file.Tolerance)
 		}
-		q, err := matrix("q")
-		if err != nil {
-			return nil, err
-		}
-		got, err := kron.Procrustes(ctx, dev, [][]float32{q}, e.N, keys)
-		if err != nil {
-			return nil, err
-		}
-		name := fmt.Sprintf("expect/%d/procrustes", e.Index)
-		seen.tensor(name, got[0], c.floats(name), file.Tolerance)
 	}
 	return seen, c.err
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,24 +32,37 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("/api/runs", s.serveRuns)
 	mux.HandleFunc("/api/events", s.serveEvents)
 	mux.HandleFunc("/api/curves", s.of(serveCurves))
-	mux.HandleFunc("/api/run", s.of(serveRun))
-	mux.HandleFunc("/api/samples", s.of(serveSamples))
-	mux.HandleFunc("/api/histograms", s.of(serveHistograms))
+	mux.HandleFunc("/api/run", s.of(inDir(serveRun)))
+	mux.HandleFunc("/api/samples", s.of(inDir(serveSamples)))
+	mux.HandleFunc("/api/histograms", s.of(inDir(serveHistograms)))
 	return s.guard(mux)
+}
+
+// inDir answers from files in the directory of a run.
+func inDir(answer func(*run, *os.Root, *http.Request) ([]byte, error)) func(*run, *http.Request) ([]byte, error) {
+	return func(r *run, q *http.Request) ([]byte, error) {
+		root, err := os.OpenRoot(r.dir)
+		if err != nil {
+			return nil, err
+		}
+		defer root.Close()
+		return answer(r, root, q)
+	}
 }
 
 // of finds the run that a request names and writes what is answered as JSON.
 func (s *Server) of(answer func(*run, *http.Request) ([]byte, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		id, err := strconv.Atoi(r.URL.Query().Get("run"))
-		found := s.find(id)
-		if err != nil || found == nil {
+		runs := s.list()
+		i := slices.IndexFunc(runs, func(r *run) bool { return r.id == id })
+		if err != nil || i < 0 {
 			http.Error(w, "serve: run "+quoted(r.URL.Query().Get("run"))+": not there", http.StatusNotFound)
 			return
 		}
-		found.mu.Lock()
-		out, err := answer(found, r)
-		found.mu.Unlock()
+		runs[i].mu.Lock()
+		out, err := answer(runs[i], r)
+		runs[i].mu.Unlock()
 		if err != nil {
 			code := http.StatusBadRequest
 			if errors.Is(err, fs.ErrNotExist) {
@@ -72,12 +86,7 @@ func (s *Server) serveRuns(w http.ResponseWriter, _ *http.Request) {
 }
 
 // serveRun answers the settings with their origins, the report and the names of the checkpoints.
-func serveRun(r *run, _ *http.Request) ([]byte, error) {
-	root, err := os.OpenRoot(r.dir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
+func serveRun(r *run, root *os.Root, _ *http.Request) ([]byte, error) {
 	out := struct {
 		Settings    []runfile.Recorded `json:"settings"`
 		Report      string             `json:"report"`
@@ -101,17 +110,12 @@ func serveRun(r *run, _ *http.Request) ([]byte, error) {
 }
 
 // serveSamples answers samples, the first, the last and others between.
-func serveSamples(r *run, _ *http.Request) ([]byte, error) {
-	root, err := os.OpenRoot(r.dir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
+func serveSamples(r *run, root *os.Root, _ *http.Request) ([]byte, error) {
 	return r.samples.read(root, 200, func(item) bool { return true })
 }
 
 // serveHistograms answers the names that there are, or with name= the histograms of that name over steps.
-func serveHistograms(r *run, q *http.Request) ([]byte, error) {
+func serveHistograms(r *run, root *os.Root, q *http.Request) ([]byte, error) {
 	name := q.URL.Query().Get("name")
 	if name == "" {
 		names, seen := []string{}, map[string]bool{}
@@ -122,11 +126,6 @@ func serveHistograms(r *run, q *http.Request) ([]byte, error) {
 		}
 		return json.Marshal(names)
 	}
-	root, err := os.OpenRoot(r.dir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
 	return r.histograms.read(root, 28, func(i item) bool { return i.name == name })
 }
 

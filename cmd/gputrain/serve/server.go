@@ -108,15 +108,6 @@ func (s *Server) list() []*run {
 	return slices.Clone(s.runs)
 }
 
-func (s *Server) find(id int) *run {
-	for _, r := range s.list() {
-		if r.id == id {
-			return r
-		}
-	}
-	return nil
-}
-
 // wait is a channel that is closed at the next change.
 func (s *Server) wait() <-chan struct{} {
 	s.mu.Lock()

@@ -34,11 +34,8 @@ const maxShapes = 1 << 16
 // canvas collects the shapes of a picture, the first at the bottom.
 type canvas struct {
 	Unit   float64 // pixels of a unit of the letters' grid at size 1
-	shapes []byte
+	shapes []byte  // as the shader reads them
 }
-
-// encoded are the shapes as the shader reads them.
-func (c *canvas) encoded() []byte { return c.shapes }
 
 func (c *canvas) add(x0, y0, x1, y1, width float64, color rgba) {
 	if len(c.shapes) >= maxShapes*shapeBytes {

@@ -9,7 +9,6 @@ import (
 // reach 8. The next letter begins 6 further.
 const (
 	letterAdvance = 6
-	letterHeight  = 6
 	lineAdvance   = 11
 )
 

@@ -40,7 +40,7 @@ func layOut(s seen, width, height int, scale float64, mouse *[2]float64) picture
 	}}.draw(c, b.norm, mouse)
 	bars := histograms(c, b.weights, s)
 	sample(c, b.sample, s)
-	return picture{Shapes: c.encoded(), Bars: bars}
+	return picture{Shapes: c.shapes, Bars: bars}
 }
 
 // boxes are the parts of the window.

@@ -21,11 +21,11 @@ type Card struct {
 	Processor string          `json:"processor,omitempty"`
 	Cores     int             `json:"cores"`
 	Memory    uint64          `json:"memory_bytes,omitempty"` // that the machine can give; 0: nothing tells
-	Parts     []CardPart      `json:"parts"`
-	Starts    []CardStart     `json:"starts,omitempty"` // with cold caches, then with warm ones
+	Parts     []cardPart      `json:"parts"`
+	Starts    []cardStart     `json:"starts,omitempty"` // with cold caches, then with warm ones
 	Checks    []doctor.Result `json:"checks"`
 	Models    []CardModel     `json:"models"`
-	Gaps      []Gap           `json:"gaps"`
+	Gaps      []gap           `json:"gaps"`
 }
 
 // CardAdapter is who the adapter is, and what it allows.
@@ -40,8 +40,8 @@ type CardAdapter struct {
 	Limits     map[string]uint64 `json:"limits"`
 }
 
-// CardPart is how a part went, with its figures.
-type CardPart struct {
+// cardPart is how a part went, with its figures.
+type cardPart struct {
 	Name    string   `json:"name"`
 	Seconds float64  `json:"seconds"`
 	Budget  float64  `json:"budget_seconds"`

@@ -10,8 +10,8 @@ import (
 	"gputrain/graph/compile"
 )
 
-// Gap is something that is not as it should be, and what to try.
-type Gap struct {
+// gap is something that is not as it should be, and what to try.
+type gap struct {
 	What  string  `json:"what"`
 	Share float64 `json:"share"` // of the time that could be spared; 1 where it is no matter of time
 	Try   string  `json:"try"`
@@ -27,16 +27,16 @@ const (
 )
 
 // gaps are the largest first.
-func gaps(c Card) []Gap {
-	out := []Gap{}
+func gaps(c Card) []gap {
+	out := []gap{}
 	for _, r := range c.Checks {
 		if !r.Pass {
-			out = append(out, Gap{"check " + r.Case + " fails", 1, "a newer driver; gputrain doctor --shaders DIR writes the kernels, to report with this page"})
+			out = append(out, gap{"check " + r.Case + " fails", 1, "a newer driver; gputrain doctor --shaders DIR writes the kernels, to report with this page"})
 		}
 	}
 	for _, p := range c.Parts {
 		if p.Failed != "" {
-			out = append(out, Gap{p.Name + " failed: " + p.Failed, 1, "the same command again, then a newer driver; report it with this page"})
+			out = append(out, gap{p.Name + " failed: " + p.Failed, 1, "the same command again, then a newer driver; report it with this page"})
 		}
 		if p.Name == "products" {
 			out = append(out, slowProducts(p.Figures)...)
@@ -45,9 +45,9 @@ func gaps(c Card) []Gap {
 	for _, m := range c.Models {
 		out = append(out, m.gaps(c.Adapter.Type == "cpu")...)
 	}
-	slices.SortStableFunc(out, func(a, b Gap) int { return cmp.Compare(b.Share, a.Share) })
+	slices.SortStableFunc(out, func(a, b gap) int { return cmp.Compare(b.Share, a.Share) })
 	seen := map[string]bool{}
-	out = slices.DeleteFunc(out, func(g Gap) bool { // of several that the same may help, the largest
+	out = slices.DeleteFunc(out, func(g gap) bool { // of several that the same may help, the largest
 		again := seen[g.Try] && g.Share < 1
 		seen[g.Try] = true
 		return again
@@ -55,12 +55,12 @@ func gaps(c Card) []Gap {
 	return out[:min(mostGaps, len(out))]
 }
 
-func (m CardModel) gaps(software bool) (out []Gap) {
+func (m CardModel) gaps(software bool) (out []gap) {
 	passes := 0.0
 	for _, o := range m.Operations {
 		passes += o.Seconds
 		if lost := (o.Seconds - o.Predicted) / m.Profiled; o.Ratio > gapRatio && lost > gapShare {
-			out = append(out, Gap{fmt.Sprintf("%s: %s: %.1f times what the limits of the adapter allow, %.0f %% of a step", m.Name, o.Name, o.Ratio, 100*o.Seconds/m.Profiled), lost, toTry(o.Name, software)})
+			out = append(out, gap{fmt.Sprintf("%s: %s: %.1f times what the limits of the adapter allow, %.0f %% of a step", m.Name, o.Name, o.Ratio, 100*o.Seconds/m.Profiled), lost, toTry(o.Name, software)})
 		}
 	}
 	if idle := (m.Seconds - passes) / max(m.Seconds, 1e-9); passes > 0 && idle > 2*gapShare {
@@ -68,19 +68,19 @@ func (m CardModel) gaps(software bool) (out []Gap) {
 		if software {
 			try = "a larger train.batch; device.texels: off, to see what copies of operands to textures take, which are between passes"
 		}
-		out = append(out, Gap{fmt.Sprintf("%s: %.0f %% of a step is between passes", m.Name, 100*idle), idle, try})
+		out = append(out, gap{fmt.Sprintf("%s: %.0f %% of a step is between passes", m.Name, 100*idle), idle, try})
 	}
 	if m.SubmitLimit > 0 && m.LongestSubmit > m.SubmitLimit && !software {
-		out = append(out, Gap{fmt.Sprintf("%s: a submit takes %.2f s, more than device.submit_limit", m.Name, m.LongestSubmit), 1, "a smaller train.batch with a larger train.accumulate"})
+		out = append(out, gap{fmt.Sprintf("%s: a submit takes %.2f s, more than device.submit_limit", m.Name, m.LongestSubmit), 1, "a smaller train.batch with a larger train.accumulate"})
 	}
 	if float64(m.Taken) > gapMemory*float64(m.Planned) {
-		out = append(out, Gap{fmt.Sprintf("%s: took %s of memory, planned %s", m.Name, gpu.SizeText(m.Taken), gpu.SizeText(m.Planned)), 1, "report it; train.recompute: layers until then"})
+		out = append(out, gap{fmt.Sprintf("%s: took %s of memory, planned %s", m.Name, gpu.SizeText(m.Taken), gpu.SizeText(m.Planned)), 1, "report it; train.recompute: layers until then"})
 	}
 	return out
 }
 
 // slowProducts names those far below the best.
-func slowProducts(all []Figure) []Gap {
+func slowProducts(all []Figure) []gap {
 	best := 0.0
 	for _, f := range all {
 		best = max(best, f.Value)
@@ -94,7 +94,7 @@ func slowProducts(all []Figure) []Gap {
 	if len(slow) == 0 {
 		return nil
 	}
-	return []Gap{{"products " + strings.Join(slow, ", ") + " are slow", gapShare, "model.width, model.intermediate and model.vocab as multiples of 128, a larger train.batch"}}
+	return []gap{{"products " + strings.Join(slow, ", ") + " are slow", gapShare, "model.width, model.intermediate and model.vocab as multiples of 128, a larger train.batch"}}
 }
 
 // toTry is what may help with operations of a kind.

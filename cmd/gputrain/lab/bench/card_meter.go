@@ -44,7 +44,7 @@ func (m *Meter) Run(ctx context.Context) (Card, error) {
 	memory, _ := gpu.MachineMemory()
 	m.card = Card{
 		Format: 1, Program: train.Program(), Begun: time.Now().UTC().Truncate(time.Second), Scale: m.Scale.Name, Adapter: cardAdapter(m.Adapter),
-		Processor: system.Processor(), Cores: runtime.NumCPU(), Memory: memory, Checks: []doctor.Result{}, Models: []CardModel{}, Gaps: []Gap{},
+		Processor: system.Processor(), Cores: runtime.NumCPU(), Memory: memory, Checks: []doctor.Result{}, Models: []CardModel{}, Gaps: []gap{},
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, m.Scale.limit, fmt.Errorf("limit of %s", m.Scale.limit))
 	defer cancel()
@@ -74,7 +74,7 @@ func (m *Meter) Run(ctx context.Context) (Card, error) {
 }
 
 // change changes the card, until Run has returned it.
-func (m *Meter) change(f func(c *Card, p *CardPart)) {
+func (m *Meter) change(f func(c *Card, p *cardPart)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.closed {
@@ -89,11 +89,11 @@ func (m *Meter) sum() {
 }
 
 // done counts something of the part as done, and ends a part that has had its time and has more to do.
-func (m *Meter) done(ctx context.Context, add func(c *Card, p *CardPart)) (err error) {
+func (m *Meter) done(ctx context.Context, add func(c *Card, p *cardPart)) (err error) {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	m.change(func(c *Card, p *CardPart) {
+	m.change(func(c *Card, p *cardPart) {
 		add(c, p)
 		p.Done++
 		p.Of = max(p.Of, p.Done)
@@ -133,13 +133,13 @@ func (m *Meter) parts(ctx context.Context) error {
 		}
 		m.mu.Lock()
 		m.begun = time.Now()
-		m.card.Parts = append(m.card.Parts, CardPart{Name: part.name, Budget: budget.Seconds(), Of: part.of})
+		m.card.Parts = append(m.card.Parts, cardPart{Name: part.name, Budget: budget.Seconds(), Of: part.of})
 		m.mu.Unlock()
 		err := caught.Do(func() error { return part.measure(ctx) })
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		m.change(func(c *Card, p *CardPart) {
+		m.change(func(c *Card, p *cardPart) {
 			m.end(err)
 			m.sum()
 			if err = m.Save(*c); err != nil {
@@ -175,7 +175,7 @@ func (m *Meter) list() []meterPart {
 			defer dev.Release()
 			return measure(measurement{sizes: m.Scale.sizes, rounded: o.Matrix, report: func(f Figure) error {
 				f.Adapter = m.Adapter.Name + " " + m.Adapter.Backend
-				return m.done(ctx, func(_ *Card, p *CardPart) { p.Figures = append(p.Figures, f) })
+				return m.done(ctx, func(_ *Card, p *cardPart) { p.Figures = append(p.Figures, f) })
 			}}, ctx, dev)
 		}
 	}
@@ -217,9 +217,9 @@ func (m *Meter) doctor(_ measurement, ctx context.Context, dev *gpu.Device) erro
 			return err
 		}
 	}
-	m.change(func(_ *Card, p *CardPart) { p.Of = len(checks) + len(cases) })
+	m.change(func(_ *Card, p *cardPart) { p.Of = len(checks) + len(cases) })
 	next := func(r doctor.Result) error {
-		return m.done(ctx, func(c *Card, _ *CardPart) { c.Checks = append(c.Checks, r) })
+		return m.done(ctx, func(c *Card, _ *cardPart) { c.Checks = append(c.Checks, r) })
 	}
 	if err := doctor.RunChecks(ctx, devices, checks, next); err != nil {
 		return err

@@ -50,12 +50,12 @@ type CardModel struct {
 	Taken           uint64      `json:"memory_taken_bytes"`
 	Loss            float64     `json:"loss"`              // of the last step, on random tokens
 	Profiled        float64     `json:"profiled_seconds"`  // of a step whose passes are timed; 0: the adapter has no timestamps
-	Operations      []Operation `json:"operations"`        // of that step
+	Operations      []operation `json:"operations"`        // of that step
 	Missing         string      `json:"missing,omitempty"` // why operations are not known
 }
 
-// Operation is what operations of a kind took in a step, and what was computed.
-type Operation struct {
+// operation is what operations of a kind took in a step, and what was computed.
+type operation struct {
 	Name      string  `json:"name"`
 	Seconds   float64 `json:"seconds"`
 	Predicted float64 `json:"predicted_seconds"`
@@ -97,7 +97,7 @@ func (m *Meter) model(ctx context.Context, c cardModel) error {
 	if err != nil {
 		return err
 	}
-	out := CardModel{Name: c.name, Set: c.settings(), Parameters: model.Parameters(st.Definition), Tokens: st.Batch * st.Microbatches * st.Sequence, Operations: []Operation{}}
+	out := CardModel{Name: c.name, Set: c.settings(), Parameters: model.Parameters(st.Definition), Tokens: st.Batch * st.Microbatches * st.Sequence, Operations: []operation{}}
 	p, err := m.steps(ctx, st, &out)
 	if errors.Is(err, gpu.ErrOutOfMemory) && c.batch > 1 {
 		c.batch /= 2
@@ -117,7 +117,7 @@ func (m *Meter) model(ctx context.Context, c cardModel) error {
 			out.Missing = err.Error()
 		}
 	}
-	return m.done(ctx, func(c *Card, _ *CardPart) { c.Models = append(c.Models, out) })
+	return m.done(ctx, func(c *Card, _ *cardPart) { c.Models = append(c.Models, out) })
 }
 
 // budget is the seconds of the part.
@@ -242,15 +242,15 @@ func predicted(p Prediction) map[string]float64 {
 }
 
 // compared puts both together, the longest first.
-func compared(took, predicted map[string]float64) (out []Operation) {
+func compared(took, predicted map[string]float64) (out []operation) {
 	for name, seconds := range took {
-		o := Operation{Name: name, Seconds: seconds, Predicted: predicted[name]}
+		o := operation{Name: name, Seconds: seconds, Predicted: predicted[name]}
 		if o.Predicted > 0 {
 			o.Ratio = o.Seconds / o.Predicted
 		}
 		out = append(out, o)
 	}
-	slices.SortFunc(out, func(a, b Operation) int {
+	slices.SortFunc(out, func(a, b operation) int {
 		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Name, b.Name))
 	})
 	return out

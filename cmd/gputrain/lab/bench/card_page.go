@@ -158,7 +158,7 @@ func (p *page) checks(c Card) {
 	}
 }
 
-func (p *page) figures(part CardPart) {
+func (p *page) figures(part cardPart) {
 	p.section(strings.ToUpper(part.Name[:1]) + part.Name[1:])
 	best := 0.0
 	for _, f := range part.Figures {

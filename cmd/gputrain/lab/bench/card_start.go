@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// CardStart is a training of one step of the default model in a process of its own, from its start to its end.
-type CardStart struct {
+// cardStart is a training of one step of the default model in a process of its own, from its start to its end.
+type cardStart struct {
 	Caches  string      `json:"caches"` // cold or warm
 	Seconds float64     `json:"seconds"`
-	Spans   []StartSpan `json:"spans"` // as the run tells where its time went
+	Spans   []startSpan `json:"spans"` // as the run tells where its time went
 }
 
-// StartSpan is what a part of that time went into.
-type StartSpan struct {
+// startSpan is what a part of that time went into.
+type startSpan struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
 	Beside  bool    `json:"beside,omitempty"`
@@ -47,14 +47,14 @@ func (m *Meter) starts(ctx context.Context) error {
 			return fmt.Errorf("a start with %s caches: %w", caches, err)
 		}
 		s.Caches = caches
-		if err := m.done(ctx, func(c *Card, _ *CardPart) { c.Starts = append(c.Starts, s) }); err != nil {
+		if err := m.done(ctx, func(c *Card, _ *cardPart) { c.Starts = append(c.Starts, s) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *Meter) start(ctx context.Context, dir, text string) (s CardStart, err error) {
+func (m *Meter) start(ctx context.Context, dir, text string) (s cardStart, err error) {
 	args := []string{"train", "--adapter", strconv.Itoa(m.Adapter.Index), "--run-dir", filepath.Join(dir, "run"), "--fresh", "--progress", "json"}
 	for _, set := range append([]string{"data.text=" + text, "train.steps=1", "train.sample_tokens=0", "data.validation=0"}, m.Scale.start...) {
 		args = append(args, "--set", set)
@@ -71,7 +71,7 @@ func (m *Meter) start(ctx context.Context, dir, text string) (s CardStart, err e
 	for line := range strings.Lines(told.String()) {
 		var event struct {
 			Event string
-			Spans []StartSpan
+			Spans []startSpan
 		}
 		if json.Unmarshal([]byte(line), &event) == nil && event.Event == "times" {
 			s.Spans = event.Spans

@@ -47,7 +47,7 @@ func TestCardModelThatDoesNotFit(t *testing.T) {
 	require.NoError(t, err)
 	var tried []int
 	m := Meter{
-		Adapter: gputest.Adapters(t)[0], Progress: progress, card: Card{Parts: []CardPart{{Name: "p", Budget: 3600, Of: 1}}}, begun: time.Now(),
+		Adapter: gputest.Adapters(t)[0], Progress: progress, card: Card{Parts: []cardPart{{Name: "p", Budget: 3600, Of: 1}}}, begun: time.Now(),
 		Predict: func(_ context.Context, c state.Config, _ *gpu.Device) (Prediction, error) {
 			if tried = append(tried, c.Batch); c.Batch > 1 {
 				return Prediction{}, gpu.ErrOutOfMemory
@@ -77,17 +77,17 @@ func TestPredictedOperations(t *testing.T) {
 	found := predicted(p)
 	assert.Equal(t, map[string]float64{compile.Products: 2, "elementwise": 1, updating: 2}, found)
 	all := compared(map[string]float64{"elementwise": 3, compile.Products: 8, "rope": 1}, found)
-	assert.Equal(t, []Operation{{compile.Products, 8, 2, 4}, {"elementwise", 3, 1, 3}, {"rope", 1, 0, 0}}, all)
+	assert.Equal(t, []operation{{compile.Products, 8, 2, 4}, {"elementwise", 3, 1, 3}, {"rope", 1, 0, 0}}, all)
 }
 
 // Gaps are named with what to try, the largest first.
 func TestGaps(t *testing.T) {
 	m := CardModel{
 		Name: "m", Seconds: 10, Profiled: 10, Planned: 100 << 20, Taken: 111 << 20, SubmitLimit: 0.5, LongestSubmit: 0.6,
-		Operations: []Operation{{compile.Products, 5, 2, 2.5}, {compile.Attention, 1.4, 1, 1.4}, {"rope", 0.4, 0.01, 40}, {updating, 2, 0.5, 4}},
+		Operations: []operation{{compile.Products, 5, 2, 2.5}, {compile.Attention, 1.4, 1, 1.4}, {"rope", 0.4, 0.01, 40}, {updating, 2, 0.5, 4}},
 	}
 	c := Card{Models: []CardModel{m, m}}
-	c.Parts = []CardPart{{Name: "products", Figures: []Figure{{Bench: "matmul a", Value: 10}, {Bench: "matmul b", Value: 4}}}}
+	c.Parts = []cardPart{{Name: "products", Figures: []Figure{{Bench: "matmul a", Value: 10}, {Bench: "matmul b", Value: 4}}}}
 	var texts []string
 	for _, g := range gaps(c) {
 		texts = append(texts, g.What)
@@ -101,15 +101,15 @@ func TestGaps(t *testing.T) {
 		"products b (0.40 of the best) are slow",
 	}, texts)
 	c.Models[0].Taken, c.Models = 110<<20, c.Models[:1]
-	assert.False(t, slices.ContainsFunc(gaps(c), func(g Gap) bool { return g.What == "m: took 110.0 MiB of memory, planned 100.0 MiB" }))
+	assert.False(t, slices.ContainsFunc(gaps(c), func(g gap) bool { return g.What == "m: took 110.0 MiB of memory, planned 100.0 MiB" }))
 }
 
 // A part ends when it has had its time, and says what is missing.
 func TestPartBudget(t *testing.T) {
 	progress, err := train.NewProgress("none", io.Discard, 0)
 	require.NoError(t, err)
-	m := Meter{Progress: progress, card: Card{Parts: []CardPart{{Name: "p", Budget: 3600, Of: 3}}}, begun: time.Now()}
-	add := func(*Card, *CardPart) {}
+	m := Meter{Progress: progress, card: Card{Parts: []cardPart{{Name: "p", Budget: 3600, Of: 3}}}, begun: time.Now()}
+	add := func(*Card, *cardPart) {}
 	require.NoError(t, m.done(t.Context(), add))
 	m.begun = time.Now().Add(-2 * time.Hour)
 	err = m.done(t.Context(), add)
