@@ -100,7 +100,7 @@ null|""|text|"1"|-2|-1|0|1|2|3|5|1.5|0.5|1.0|1e3|1e7|3000000000|3000000000000000
 		}
 	}
 	// What keys say together.
-	return append(out, "", "null", "3", "[]", "text", "data: {text: a, jsonl: b}", "data: {jsonl: a, packing: stream, long: keep_end}", "data: {jsonl: a, packing: stream}",
+	return append(out, "", "null", "3", "[]", "text", "modle: {layers: 3}", "optimizer: {schedule: 0.1}", "optimizer: {schedule: {type: cosin}}", "data: {mixture: [{txt: a, weight: 1}]}", "data: {text: a, jsonl: b}", "data: {jsonl: a, packing: stream, long: keep_end}", "data: {jsonl: a, packing: stream}",
 		"data: {jsonl: a, field: x, format: alpaca}", "data: {mixture: [{jsonl: a, weight: 1, field: x}], format: alpaca}",
 		"data: {mixture: [{text: a, weight: 1}], epochs: 2}", "pipeline: {stages: 2, adapters: [0, 1, 2]}", "pipeline: {stages: 2, adapters: ['0:0', 1]}", "pipeline: {schedule: interleaved, chunks: 1}",
 		"optimizer: {schedule: {steps: 5, warmup_steps: 5}}", "optimizer: {parameters: {weight_decay: null}}", "data: {jsonl: a, field: x, eos: 3}", "model: {quantize: {mode: affine, bits: 2, group: 32, match: [a]}}",

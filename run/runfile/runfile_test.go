@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/pipeline/partition"
 	"gputrain/tests/frugal"
 )
 
@@ -78,30 +77,6 @@ data: {text: "books/*.txt"}
 	require.NoError(t, c.Explain(&explained))
 	assert.Regexp(t, `train\.batch +=  ?6 +# --set`, explained.String())
 	assert.Regexp(t, `optimizer\.parameters\.b1 +=  ?0\.8 +# .*run\.yaml:6`, explained.String())
-}
-
-func TestEveryKeyCanBeSet(t *testing.T) {
-	values := map[reflect.Type]string{
-		reflect.TypeFor[int](): "7", reflect.TypeFor[uint64](): "7", reflect.TypeFor[float64](): "0.25", reflect.TypeFor[bool](): "true",
-		reflect.TypeFor[string](): "some text", reflect.TypeFor[[]string](): "[a, b]", reflect.TypeFor[[]adapter](): "[1, 2]",
-		reflect.TypeFor[*float64](): "2.5", reflect.TypeFor[map[string]any](): "{b1: 0.5}",
-		reflect.TypeFor[map[string]int](): "{a: 3}", reflect.TypeFor[map[string]float64](): "{a: 2.5}", reflect.TypeFor[[]int](): "[1, 2]",
-		reflect.TypeFor[[]partition.Rule](): "[{match: a, stage: 1}]",
-		reflect.TypeFor[[]rate]():           "[{match: a, multiplier: 2}]", reflect.TypeFor[*int](): "3", reflect.TypeFor[[]Source](): "[{text: a, weight: 1}]",
-		reflect.TypeFor[Intervals](): "[{every: 3, until: 9}]",
-		reflect.TypeFor[int64]():     "7", reflect.TypeFor[duration](): "some text",
-	}
-	for _, f := range fields {
-		c := New()
-		require.Contains(t, values, f.typ, f.key)
-		value := values[f.typ]
-		if c.value(f) == true {
-			value = "false"
-		}
-		require.NoError(t, c.Set(f.key+"="+value), f.key)
-		assert.NotEqual(t, Default(), c.Run, f.key)
-		assert.Len(t, c.laid(nil, nil), 1, f.key)
-	}
 }
 
 func TestBadInput(t *testing.T) {

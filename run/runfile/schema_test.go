@@ -85,51 +85,6 @@ func TestSchemaHasTheDocumentedFiles(t *testing.T) {
 	}
 }
 
-func TestSchemaRefusesWrongFiles(t *testing.T) {
-	wrong := map[string]string{
-		"train: {stpes: 3}":                              "additional properties 'stpes' not allowed",
-		"modle: {layers: 3}":                             "additional properties 'modle' not allowed",
-		"train: {steps: many}":                           "got string, want integer",
-		"train: {steps: 1.5}":                            "got number, want integer",
-		"train: {steps: 0}":                              "minimum: got 0, want 1",
-		"train: {steps: null}":                           "got null, want integer",
-		"train: 3":                                       "got number, want null or object",
-		"train.steps: 3":                                 "additional properties 'train.steps' not allowed",
-		"- 1":                                            "got array, want null or object",
-		"model: {kind: gpt3}":                            "'gpt2', 'llama', 'mistral'",
-		"model: {dropout: 1}":                            "maximum: got 1",
-		"optimizer: {clip_grad: 0}":                      "exclusiveMinimum: got 0, want 0",
-		"optimizer: {name: adam}":                        "value must be one of 'adafactor', 'adamw'",
-		"optimizer: {beta: 0.9, name: adamw}":            "invalid propertyName 'beta'",
-		"optimizer: {bta1: 0.9}":                         "additional properties 'bta1' not allowed",
-		"optimizer: {name: lion, parameters: {eps: 1}}":  "additional properties 'eps' not allowed",
-		"optimizer: {name: lion, b1: many}":              "got string, want number",
-		"optimizer: {name: muon, ns_coeffs: [1, 2]}":     "minItems: got 2, want 3",
-		"optimizer: {name: quad, refresh: {evry: 2}}":    "additional properties 'evry' not allowed",
-		"optimizer: {schedule: {type: cosin}}":           "value must be one of 'constant', 'cosine'",
-		"train: {time_limit: 2 hours}":                   "does not match pattern",
-		"train: {memory_limit: lots}":                    "does not match pattern",
-		"train: {save_every: [{every: 0}]}":              "minimum: got 0, want 1",
-		"data: {mixture: [{text: a, weight: 0}]}":        "exclusiveMinimum",
-		"data: {mixture: [{text: a}]}":                   "missing property 'weight'",
-		"data: {mixture: [{txt: a, weight: 1}]}":         "additional properties 'txt' not allowed",
-		"pipeline: {rules: [{match: a, stage: -1}]}":     "minimum: got -1, want 0",
-		"pipeline: {adapters: [zero]}":                   "does not match pattern",
-		"train: {seed: -1}":                              "minimum: got -1, want 0",
-		"train: {save_async: yes}":                       "got string, want boolean",
-		"data: {text: 3}":                                "got number, want string",
-		"optimizer: {schedule: 0.1}":                     "got number, want null or object",
-		"data: {packing: first-fit}":                     "value must be one of",
-		"optimizer: {parameters: 3}":                     "got number, want null or object",
-		"optimizer: {name: adafactor, factored: \"no\"}": "got string, want boolean",
-	}
-	files := slices.Collect(maps.Keys(wrong))
-	for i, mark := range marked(t, files) {
-		assert.Contains(t, mark, wrong[files[i]], files[i])
-		assert.Error(t, read(files[i]), files[i])
-	}
-}
-
 // Every number and every list of names has its rule, but for those of which every value can be meant; every rule has its key.
 func TestRulesOfKeys(t *testing.T) {
 	free := map[string]bool{"train.seed": true}

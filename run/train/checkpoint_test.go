@@ -224,22 +224,6 @@ func TestErrorsOfSavesAreNotLost(t *testing.T) {
 	}
 }
 
-// A state that is not finite is not committed, and the run says what it was, also when it learns of it later.
-func TestWhatIsNotFiniteIsNotSavedLater(t *testing.T) {
-	c := tinyRun(t, t.TempDir())
-	c.Hooks = []Hook{poison(8)} // step 9 is saved
-	c.NaNPatience = 100
-	result, err := Run(t.Context(), gputest.Device(t), c)
-	require.ErrorIs(t, err, errDiverged)
-	require.ErrorIs(t, err, checkpoint.ErrNonFinite)
-	var diverged *DivergedError
-	require.ErrorAs(t, err, &diverged)
-	assert.Equal(t, "params/h.0.mlp.c_proj.bias", diverged.Tensor)
-	assert.EqualValues(t, 9, diverged.Step)
-	assert.Equal(t, kindDiverged, result.Reason)
-	assert.EqualValues(t, 6, newestStep(t, c.Dir))
-}
-
 // The checkpoint of the best evaluation stays, however old.
 func TestBestIsKept(t *testing.T) {
 	dev := gputest.Device(t)

@@ -2,7 +2,6 @@ package train
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -120,18 +119,6 @@ func TestTexts(t *testing.T) {
 	assert.Equal(t, "0m05s", leftText(5*time.Second))
 	assert.Equal(t, "2h03m", leftText(2*time.Hour+3*time.Minute+4*time.Second))
 	assert.Equal(t, "-", rate(math.NaN()))
-}
-
-func TestHooksAreFunctions(t *testing.T) {
-	wrong := errors.New("no")
-	var h Hook = HookFunc(func(_ context.Context, e Event) error {
-		if e.Kind == Saved {
-			return wrong
-		}
-		return nil
-	})
-	assert.NoError(t, h.Event(t.Context(), Event{Kind: Stepped}))
-	assert.ErrorIs(t, h.Event(t.Context(), Event{Kind: Saved}), wrong)
 }
 
 // lost is a terminal that has been closed; tried tells that something was to be written to it.

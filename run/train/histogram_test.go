@@ -150,21 +150,6 @@ func twoStages(t *testing.T, c state.Config) pipeline.Config {
 	return pipeline.Config{Assignment: assignment}
 }
 
-// A state that takes the place of another is the one that is counted from then on.
-func TestHistogramsOfAReplacedState(t *testing.T) {
-	dev := gputest.Device(t)
-	whole := tinyHistograms(t, t.TempDir())
-	_, err := Run(t.Context(), dev, whole)
-	require.NoError(t, err)
-	c := tinyHistograms(t, t.TempDir())
-	c.Hooks = []Hook{on(StepBegin, 5, func(ctx context.Context, e Event) error {
-		return replaceByItsCopy(ctx, t, dev, e)
-	})}
-	_, err = Run(t.Context(), dev, c)
-	require.NoError(t, err)
-	assert.Equal(t, histogramText(t, whole.Dir), histogramText(t, c.Dir))
-}
-
 // replaceByItsCopy lets the run of an event go on with its state saved and loaded again.
 func replaceByItsCopy(ctx context.Context, t *testing.T, dev *gpu.Device, e Event) error {
 	former := e.State.(*state.TrainState)

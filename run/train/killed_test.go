@@ -3,7 +3,6 @@
 package train
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,7 +20,6 @@ import (
 	"gputrain/gpu"
 	"gputrain/internal/formats"
 	"gputrain/internal/gputest"
-	"gputrain/internal/system"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
 )
@@ -132,70 +129,6 @@ func testKilled(t *testing.T, row string, run func(t *testing.T, dir string) err
 	require.Greater(t, kills, 3)
 	require.NoError(t, run(t, dir))
 	sameOutcome(t, want, outcomeOf(t, dir))
-}
-
-// A process that gets a signal finishes its step, saves and exits with 3, whatever it is doing; in the end the bits are the same.
-func TestSignalled(t *testing.T) {
-	if dir := os.Getenv("GPUTRAIN_TEST_SIGNALLED"); dir != "" {
-		ctx, stop := Signals(context.Background(), os.Stderr, os.Exit)
-		defer stop()
-		result, err := Run(ctx, gputest.Device(t), killedRun(t, dir))
-		fmt.Fprintln(os.Stderr, result, err)
-		os.Exit(result.Reason.ExitCode())
-	}
-	if testing.Short() {
-		t.Skip("without -short: tests.TestSignalsStopAndSave sends the program every signal")
-	}
-	dev := gputest.Device(t)
-	whole := t.TempDir()
-	_, err := Run(t.Context(), dev, killedRun(t, whole))
-	require.NoError(t, err)
-	dir := t.TempDir()
-	program, err := os.Executable()
-	require.NoError(t, err)
-	for i, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, system.StopSignals[len(system.StopSignals)-1].(syscall.Signal), syscall.SIGTERM} {
-		cmd := exec.Command(program, "-test.run=^TestSignalled$")
-		cmd.Env = append(os.Environ(), "GPUTRAIN_TEST_SIGNALLED="+dir)
-		out := &lockedBuffer{}
-		cmd.Stderr = out
-		require.NoError(t, cmd.Start())
-		// The first signal comes while kernels are being compiled, the others later and later.
-		before := newestStep(t, dir)
-		deadline := time.Now().Add(gputest.Patience)
-		for time.Now().Before(deadline) {
-			if _, err := os.Stat(filepath.Join(dir, ".lock")); err == nil && newestStep(t, dir) >= before+min(int64(i), 1) {
-				break
-			}
-			time.Sleep(time.Millisecond)
-		}
-		time.Sleep(time.Duration(7*i) * time.Millisecond)
-		require.NoError(t, cmd.Process.Signal(s))
-		var exit *exec.ExitError
-		require.ErrorAs(t, cmd.Wait(), &exit, out.String())
-		require.Equal(t, 3, exit.ExitCode(), out.String())
-		require.Contains(t, out.String(), s.String()+": finishing the step")
-	}
-	_, err = Run(t.Context(), dev, killedRun(t, dir))
-	require.NoError(t, err)
-	require.Equal(t, outcomeOf(t, whole), outcomeOf(t, dir))
-}
-
-// lockedBuffer takes what a process writes while it is looked at.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func killedRun(t testing.TB, dir string) Config {

@@ -132,28 +132,6 @@ func TestReschedule(t *testing.T) {
 	})
 }
 
-// One change alone is decided and recorded too.
-func TestRescheduleOfTheRateAlone(t *testing.T) {
-	dev, dir := gputest.Device(t), t.TempDir()
-	ctx, hook := stopAt(StepBegin, 3)
-	for _, rate := range []float64{1e-2, 2e-2} {
-		c := scheduled(t, dir, 4, optim.ScheduleConfig{Type: "constant", LearningRate: rate})
-		c.Reschedule = rate == 2e-2
-		if !c.Reschedule {
-			c.Hooks = []Hook{hook}
-		}
-		_, err := Run(ctx, dev, c)
-		if ctx = t.Context(); !c.Reschedule {
-			require.ErrorIs(t, err, ErrStopped)
-			continue
-		}
-		require.NoError(t, err)
-	}
-	text, err := os.ReadFile(filepath.Join(dir, runFile))
-	require.NoError(t, err)
-	assert.Contains(t, string(text), "rescheduled at step 3: optimizer.options.schedule.learning_rate 0.01 -> 0.02\n")
-}
-
 func TestRescheduleNeedsARun(t *testing.T) {
 	dev, dir := gputest.Device(t), t.TempDir()
 	c := scheduled(t, dir, 6, optim.ScheduleConfig{Type: "linear", LearningRate: 6e-3, LearningRateEnd: new(0.0)})
@@ -163,24 +141,4 @@ func TestRescheduleNeedsARun(t *testing.T) {
 	c.Fresh = true
 	_, err = Run(t.Context(), dev, c)
 	assert.ErrorContains(t, err, "fresh and reschedule")
-}
-
-// What settings say of their schedule, runs of a command for one.
-func TestScheduleSettings(t *testing.T) {
-	dir := t.TempDir()
-	settings := []record.Setting{{Key: "train.steps", Value: 5, Schedule: true}, {Key: "train.seed", Value: 1}}
-	writeSettings(t, dir, settings)
-	settings[0].Value = 6
-	_, _, err := compareSettings(dir, settings, false)
-	var changed *ChangedError
-	require.ErrorAs(t, err, &changed)
-	assert.True(t, changed.Schedule)
-	changes, _, err := compareSettings(dir, settings, true)
-	require.NoError(t, err)
-	assert.Equal(t, []record.Change{{Key: "train.steps", Was: "5", Is: "6"}}, changes)
-	settings[1].Value = 2
-	_, _, err = compareSettings(dir, settings, true)
-	require.ErrorAs(t, err, &changed)
-	assert.False(t, changed.Schedule)
-	assert.NotContains(t, err.Error(), "--reschedule")
 }

@@ -214,20 +214,20 @@ func TestResumeAtEveryStep(t *testing.T) {
 	}
 }
 
-// What only looks changes nothing: with evaluation, samples, histograms, watchers, logs and checkpoints, or with none of them, a run learns the
-// same bits.
+// What only looks changes nothing: with evaluation, samples, histograms, watchers, logs, checkpoints and limits that leave nothing out, or with none of
+// them, a run learns the same bits.
 func TestWhatOnlyLooksChangesNothing(t *testing.T) {
 	dev := gputest.Device(t)
 	corpus := shortText(t, 85)
 	looks := fullRun(t, t.TempDir(), corpus, 12)
-	looks.Spikes = SpikeConfig{}
+	looks.Spikes = SpikeConfig{Loss: 40, GradNorm: 40, UpdateNorm: 40, Window: 3}
 	looks.Watchers = []Watcher{{Name: "size", Every: 2, Watch: func(h buffers.Host) (map[string]float64, error) {
 		return map[string]float64{"elements": float64(len(h.Data))}, nil
 	}}}
 	blind := looks
 	blind.Dir = t.TempDir()
 	blind.Validation, blind.Sample, blind.HistogramEvery, blind.Watchers, blind.SaveEvery = nil, SampleConfig{}, 0, nil, nil
-	blind.LogEvery = 12
+	blind.LogEvery, blind.Spikes = 12, SpikeConfig{}
 	var weights []map[string]string
 	for _, c := range []Config{looks, blind} {
 		_, err := Run(t.Context(), dev, c)

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -188,57 +187,6 @@ func stopAt(kind eventKind, step int64) (ctx context.Context, hook Hook) {
 	})
 }
 
-// Stopped while it evaluates, samples, saves or has just read metrics, a run still ends the same.
-func TestStopInEveryPhase(t *testing.T) {
-	dev := gputest.Device(t)
-	want := undisturbed(t, dev)
-	for _, phase := range []struct {
-		kind eventKind
-		step int64
-	}{{Started, 0}, {Stepped, 4}, {Stepped, 12}, {Evaluated, 4}, {Evaluated, 12}, {Sampled, 6}, {Sampled, 12}, {Saved, 6}, {Saved, 12}} {
-		dir := t.TempDir()
-		c := tinyRun(t, dir)
-		ctx, hook := stopAt(phase.kind, phase.step)
-		c.Hooks = []Hook{hook}
-		result, err := Run(ctx, dev, c)
-		if err != nil {
-			require.ErrorIs(t, err, ErrStopped, "%v", phase)
-			last := phase.step + 1
-			if phase.kind == Saved { // which is told when the checkpoint is there, at the latest before the next is begun
-				last = phase.step + 3
-			}
-			require.LessOrEqual(t, result.Step, last)
-		}
-		_, err = Run(t.Context(), dev, tinyRun(t, dir))
-		require.NoError(t, err)
-		require.Equal(t, want, outcomeOf(t, dir), "%v", phase)
-	}
-	// Before anything: not even a kernel is compiled.
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	dir := t.TempDir()
-	result, err := Run(ctx, dev, tinyRun(t, dir))
-	require.ErrorIs(t, err, ErrStopped)
-	require.Equal(t, KindStopped, result.Reason)
-	require.Zero(t, result.Step)
-}
-
-// A sampler that is stopped between two tokens.
-func TestStopWhileSampling(t *testing.T) {
-	dev := gputest.Device(t)
-	want := undisturbed(t, dev)
-	dir := t.TempDir()
-	c := tinyRun(t, dir)
-	ctx, cancel := context.WithCancelCause(context.Background())
-	c.Tokenizer = stoppingTokenizer{stop: func() { cancel(errors.New("enough")) }}
-	result, err := Run(ctx, dev, c)
-	require.ErrorIs(t, err, ErrStopped)
-	require.EqualValues(t, 6, result.Step)
-	_, err = Run(t.Context(), dev, tinyRun(t, dir))
-	require.NoError(t, err)
-	require.Equal(t, want, outcomeOf(t, dir))
-}
-
 type stoppingTokenizer struct {
 	byteTokenizer
 	stop func()
@@ -329,19 +277,21 @@ func TestPatienceCountsInARow(t *testing.T) {
 	assert.Zero(t, record.Run.InARow)
 }
 
+// A state that is not finite is not committed, and the run says what it was, also when it learns of it later.
 func TestWhatIsNotFiniteIsNotSaved(t *testing.T) {
-	dev := gputest.Device(t)
-	dir := t.TempDir()
-	c := tinyRun(t, dir)
-	c.Hooks = []Hook{poison(7)} // a save is due at step 9, before patience ends
-	c.SaveAsync = false
-	result, err := Run(t.Context(), dev, c)
-	require.ErrorIs(t, err, errDiverged)
-	require.ErrorIs(t, err, checkpoint.ErrNonFinite)
-	assert.ErrorContains(t, err, `first not finite: tensor "params/h.0.mlp.c_proj.bias"`)
-	assert.Equal(t, kindDiverged, result.Reason)
-	assert.EqualValues(t, 9, result.Step)
-	assert.EqualValues(t, 6, newestStep(t, dir))
+	for _, beside := range []bool{false, true} {
+		c := tinyRun(t, t.TempDir())
+		c.Hooks = []Hook{poison(8)} // a save is due at step 9, before patience ends
+		c.SaveAsync, c.NaNPatience = beside, 100
+		result, err := Run(t.Context(), gputest.Device(t), c)
+		require.ErrorIs(t, err, checkpoint.ErrNonFinite)
+		var diverged *DivergedError
+		require.ErrorAs(t, err, &diverged)
+		assert.ErrorContains(t, err, `first not finite: tensor "params/h.0.mlp.c_proj.bias"`)
+		assert.EqualValues(t, 9, diverged.Step)
+		assert.Equal(t, kindDiverged, result.Reason)
+		assert.EqualValues(t, 6, newestStep(t, c.Dir))
+	}
 }
 
 func TestCorruptCheckpointOfARun(t *testing.T) {
@@ -540,11 +490,4 @@ func TestConfigErrors(t *testing.T) {
 func TestRunWithoutADevice(t *testing.T) {
 	_, err := Run(t.Context(), nil, tinyRun(t, t.TempDir()))
 	require.EqualError(t, err, "train: device: found none, wanted one of gpu.Open")
-}
-
-// A disk without room ends a run as it does for a checkpoint, whatever was to be written: tokens of a text, a report.
-func TestFullCacheIsAFullDisk(t *testing.T) {
-	assert.Equal(t, 6, KindOf(fmt.Errorf("data: %w", &data.CacheError{Err: syscall.ENOSPC})).ExitCode())
-	assert.Equal(t, 6, KindOf(fmt.Errorf("train: write: %w", &os.PathError{Op: "write", Path: "report.md", Err: syscall.ENOSPC})).ExitCode())
-	assert.Equal(t, 1, KindOf(&data.CacheError{Err: syscall.ENOTDIR}).ExitCode())
 }

@@ -109,18 +109,6 @@ func TestFilesOfOthersAreLeftAlone(t *testing.T) {
 	require.NoError(t, err, "other names are nobody's business")
 }
 
-// The index of metrics.jsonl that runs had is a file of theirs, and goes with them.
-func TestIndexOfEarlierRunsIsRemoved(t *testing.T) {
-	dir := t.TempDir()
-	put(t, dir, map[string]string{markerFile: `{"format":1,"from":"/"}`, "metrics.columns": "gputrain columns 2\n\x00\x01", "notes.txt": "mine"})
-	d := &runDir{path: dir}
-	d.info, _ = os.Stat(dir)
-	require.NoError(t, d.remove())
-	left := textsIn(t, dir)
-	assert.NotContains(t, left, "metrics.columns")
-	assert.Contains(t, left, "notes.txt")
-}
-
 // A link that leads nowhere is the mistake of whoever named it, and no trouble of the disk.
 func TestRunDirectoryBehindALink(t *testing.T) {
 	root := t.TempDir()

@@ -8,10 +8,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"gputrain/internal/gputest"
-	"gputrain/model"
-	"gputrain/state"
 )
 
 // counting is a model that continues n with n+1 and sees at most width tokens. It keeps what it has seen, window by window.
@@ -128,41 +124,5 @@ func TestSampleConfig(t *testing.T) {
 		c := good
 		edit(&c)
 		assert.ErrorContains(t, c.Validate(), name)
-	}
-}
-
-// 256 tokens of any family are one program that takes the prompt in, and one for each token after the first, which has the dispatches of a
-// row: with windows, several rotations, layers without positions, joined matrices.
-func TestSampleGoesOnByOneToken(t *testing.T) {
-	dev := gputest.Device(t)
-	const sizes = `"vocab_size": 20, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 3, "num_attention_heads": 2, "num_key_value_heads": 1,
-		"max_position_embeddings": 300, `
-	for _, family := range []string{
-		`"model_type": "gemma3_text", "head_dim": 4, "sliding_window": 5, "sliding_window_pattern": 2`, `"model_type": "smollm3", "no_rope_layer_interval": 2`,
-		`"model_type": "phi3", "sliding_window": 7, "original_max_position_embeddings": 40,
-			"rope_scaling": {"type": "longrope", "short_factor": [1, 2], "long_factor": [3, 4]}`,
-	} {
-		def, err := model.ParseConfig([]byte("{" + sizes + family + "}"))
-		require.NoError(t, err)
-		m, err := state.NewModel(dev, def, model.Init(def, 1))
-		require.NoError(t, err)
-		sample := func(tokens int) (submits, dispatches uint64) {
-			before := dev.Counters()
-			c, drawn := SampleConfig{Prompt: "x", Tokens: tokens, Temperature: 1}, 0
-			require.NoError(t, GenerateTokens(t.Context(), c, []int32{1, 2, 3, 4}, m, func(int32) bool { drawn++; return true }))
-			require.Equal(t, tokens, drawn)
-			after := dev.Counters()
-			return after.Submits - before.Submits, after.Dispatches - before.Dispatches
-		}
-		sample(2) // makes the programs
-		one, prompt := sample(1)
-		require.EqualValues(t, 1, one)
-		_, both := sample(2)
-		submits, dispatches := sample(256)
-		assert.EqualValues(t, 256, submits, def.Kind())
-		token := both - prompt
-		assert.Equal(t, prompt+255*token, dispatches, def.Kind())
-		assert.LessOrEqual(t, token, prompt, def.Kind())
-		m.Release()
 	}
 }

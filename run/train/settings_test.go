@@ -94,14 +94,6 @@ func TestChangedSettingsAreRefused(t *testing.T) {
 	}
 }
 
-// A record that a full disk or a person has emptied is none.
-func TestEmptyRecord(t *testing.T) {
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, runFile), nil, 0o666))
-	_, _, err := compareSettings(dir, sampleSettings(), false)
-	assert.ErrorContains(t, err, "found checkpoints without a whole run.yaml")
-}
-
 // A run.yaml that somebody has damaged is told in one line.
 func TestDamagedSettings(t *testing.T) {
 	dir := t.TempDir()

@@ -161,15 +161,6 @@ func TestMeanUse(t *testing.T) {
 	assert.Equal(t, "step 7/100  loss 2.5000  lr 0.001  12,346 tokens/s  stages 93% 88%  1m01s left", s.text())
 }
 
-// A target that refuses leaves nothing behind, and its reason is the run's.
-func TestTargetThatRefuses(t *testing.T) {
-	dir := t.TempDir()
-	result, err := RunOn(t.Context(), refusingTarget{stagedTarget{oneDevice{device: gputest.Device(t)}}}, tinyRun(t, dir))
-	require.ErrorIs(t, err, gpu.ErrOutOfMemory)
-	assert.Equal(t, kindMemory, result.Reason)
-	assert.NoFileExists(t, filepath.Join(dir, metricsFile))
-}
-
 type refusingTarget struct{ stagedTarget }
 
 func (refusingTarget) Create(context.Context, state.Config, []buffers.Host) (State, error) {

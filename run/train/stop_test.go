@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/internal/gputest"
+	"gputrain/run/data"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
@@ -72,6 +75,10 @@ func TestKinds(t *testing.T) {
 		{over, &gpu.LimitError{}, kindMemory, 5},
 		{over, &checkpoint.SaveError{Err: errors.New("full")}, kindCheckpoint, 6},
 		{over, fmt.Errorf("step 3: %w", gpu.ErrDeviceLost), KindDeviceLost, 1},
+		// A disk without room, whatever was to be written: tokens of a text, a report.
+		{over, fmt.Errorf("data: %w", &data.CacheError{Err: syscall.ENOSPC}), kindCheckpoint, 6},
+		{over, fmt.Errorf("train: write: %w", &os.PathError{Op: "write", Path: "report.md", Err: syscall.ENOSPC}), kindCheckpoint, 6},
+		{over, &data.CacheError{Err: syscall.ENOTDIR}, kindFailed, 1},
 	} {
 		err := c.err
 		if stop := stopOf(c.ctx, err); stop != nil {
