@@ -47,4 +47,4 @@ $go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X gputrain/run/tr
 cd tools
 unset GOOS GOARCH CC CGO_ENABLED CGO_CFLAGS
 $go run ./dist -time "$time" "../bin/dist/$name.$format" "gputrain$exe=../$program" README.md=../README.md ARCHITECTURE.md=../ARCHITECTURE.md \
-	CONTRIBUTING.md=../CONTRIBUTING.md docs=../docs LICENSES=../cmd/gputrain/LICENSES text=dist/text $notices
+	CONTRIBUTING.md=../CONTRIBUTING.md docs=../docs tools/lab-book.md=lab-book.md LICENSES=../cmd/gputrain/LICENSES text=dist/text $notices
