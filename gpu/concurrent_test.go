@@ -21,19 +21,22 @@ func TestDevicesAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(d.Release)
 		p, rb := counting(t, d, 2)
-		all.Go(func() {
-			for i := range 200 {
-				if !assert.NoError(t, p.Submit(t.Context())) {
-					return
-				}
-				got, err := rb.Next(t.Context())
-				if !assert.NoError(t, err) || !assert.Equal(t, float32(i+1), floats(got)[0]) {
-					return
-				}
-			}
-		})
+		all.Go(func() { count(t, p, rb, 200) })
 	}
 	all.Wait()
+}
+
+// count lets a program of counting count.
+func count(t *testing.T, p *gpu.Program, rb *gpu.Readback, to int) {
+	for i := range to {
+		if !assert.NoError(t, p.Submit(t.Context())) {
+			return
+		}
+		got, err := rb.Next(t.Context())
+		if !assert.NoError(t, err) || !assert.Equal(t, float32(i+1), floats(got)[0]) {
+			return
+		}
+	}
 }
 
 // One device may be used by several goroutines: one trains, one evaluates, one uploads.
@@ -42,17 +45,7 @@ func TestOneDeviceManyGoroutines(t *testing.T) {
 		var all sync.WaitGroup
 		for range 3 {
 			p, rb := counting(t, d, 2)
-			all.Go(func() {
-				for i := range 50 {
-					if !assert.NoError(t, p.Submit(t.Context())) {
-						return
-					}
-					got, err := rb.Next(t.Context())
-					if !assert.NoError(t, err) || !assert.Equal(t, float32(i+1), floats(got)[0]) {
-						return
-					}
-				}
-			})
+			all.Go(func() { count(t, p, rb, 50) })
 		}
 		all.Go(func() {
 			for i := range 50 {

@@ -129,21 +129,12 @@ func TestBoundInStorage(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, 4))
 			matrices, keys := [][]float32(nil), []prng.Key(nil)
 			for i := range 5 {
-				m := gramOf(r, n, 1)
-				narrow := make([]float32, len(m))
-				for k, x := range m {
-					narrow[k] = float32(x)
-				}
-				matrices, keys = append(matrices, narrow), append(keys, prng.NewKey(uint64(i)))
+				matrices, keys = append(matrices, narrowed(gramOf(r, n, 1))), append(keys, prng.NewKey(uint64(i)))
 			}
 			got, err := Bounds(t.Context(), d, matrices, n, keys, false)
 			require.NoError(t, err)
 			for i, m := range matrices {
-				wide := make([]float64, len(m))
-				for k, x := range m {
-					wide[k] = float64(x)
-				}
-				assert.InEpsilon(t, twinBound(keys[i], wide, n, false, Config{BlockSize: n}), got[i], 2e-5)
+				assert.InEpsilon(t, twinBound(keys[i], widened(m), n, false, Config{BlockSize: n}), got[i], 2e-5)
 			}
 		}
 	}, gputest.WithLimits(gpu.Limits{WorkgroupBytes: 1024, Workgroups: 3}))
@@ -166,20 +157,12 @@ func TestProcrustesFollowsTheTwin(t *testing.T) {
 			cases := [][]float64{random, symmetric, small, turned, make([]float64, n*n)}
 			matrices, keys := [][]float32(nil), []prng.Key(nil)
 			for i, m := range cases {
-				narrow := make([]float32, len(m))
-				for k, x := range m {
-					narrow[k] = float32(x)
-				}
-				matrices, keys = append(matrices, narrow), append(keys, prng.NewKey(uint64(i)))
+				matrices, keys = append(matrices, narrowed(m)), append(keys, prng.NewKey(uint64(i)))
 			}
 			got, err := Procrustes(t.Context(), d, matrices, n, keys)
 			require.NoError(t, err)
 			for i, m := range cases {
-				wide := make([]float64, n*n)
-				for k, x := range got[i] {
-					wide[k] = float64(x)
-				}
-				requireNear(t, fmt.Sprintf("n %d matrix %d", n, i), wide, procrustesTwin(keys[i], m, n, Config{BlockSize: n}), 3e-5)
+				requireNear(t, fmt.Sprintf("n %d matrix %d", n, i), widened(got[i]), procrustesTwin(keys[i], m, n, Config{BlockSize: n}), 3e-5)
 			}
 		}
 	})

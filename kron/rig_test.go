@@ -111,6 +111,14 @@ func widened(x []float32) []float64 {
 	return out
 }
 
+func narrowed(x []float64) []float32 {
+	out := make([]float32, len(x))
+	for i, v := range x {
+		out[i] = float32(v)
+	}
+	return out
+}
+
 // raw is the state as it is saved.
 func (r *rig) raw() map[string][]byte {
 	out := map[string][]byte{}

@@ -1,6 +1,9 @@
 package kron
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Matrices are row-major.
 
@@ -47,11 +50,7 @@ func trace(a []float64, n int) float64 {
 
 // rowsOf cuts a matrix of n columns into its rows.
 func rowsOf(a []float64, n int) [][]float64 {
-	var rows [][]float64
-	for ; len(a) > 0; a = a[n:] {
-		rows = append(rows, a[:n])
-	}
-	return rows
+	return slices.Collect(slices.Chunk(a, n))
 }
 
 // rowSquares is the sum of squares of each row.

@@ -164,8 +164,7 @@ func (p *passes) allocate(ctx context.Context, st *stage, tx optim.Transform, ho
 		}
 		plans = append(plans, found...)
 	}
-	sizes := compile.ArenaSizes(plans...)
-	if st.arena, err = compile.NewArena(st.device, "pipeline", sizes); err != nil {
+	if st.arena, err = compile.NewArena(st.device, "pipeline", plans...); err != nil {
 		return err
 	}
 	m := &st.memory
@@ -178,9 +177,7 @@ func (p *passes) allocate(ctx context.Context, st *stage, tx optim.Transform, ho
 			m.Mirrors += tree.Bytes()
 		}
 	}
-	for _, size := range sizes {
-		m.Scratch += size
-	}
+	m.Scratch += st.arena.Bytes()
 	return nil
 }
 

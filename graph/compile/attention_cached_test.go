@@ -79,11 +79,8 @@ func TestCachedAttention(t *testing.T) {
 		for _, s := range gputest.Rows(cases, 2) {
 			t.Run(s.String(), func(t *testing.T) {
 				w := s.twin(rand.New(rand.NewPCG(31, 32)))
-				w.check(t, d, attentionTolerance)
 				w.checkAs(t, d, false, attentionTolerance)
-				first, _ := w.run(t, d)
-				second, _ := w.run(t, d)
-				require.Equal(t, first, second, "the same bits")
+				w.checkTwice(t, d, attentionTolerance)
 			})
 		}
 	})

@@ -89,10 +89,7 @@ func TestAttention(t *testing.T) {
 			t.Run(s.String(), func(t *testing.T) {
 				w := s.graph()
 				w.feed(rand.New(rand.NewPCG(21, 22)))
-				w.check(t, d, attentionTolerance)
-				first, _ := w.run(t, d)
-				second, _ := w.run(t, d)
-				require.Equal(t, first, second, "the same bits")
+				w.checkTwice(t, d, attentionTolerance)
 			})
 		}
 	})
@@ -162,10 +159,7 @@ func TestAttentionTiled(t *testing.T) {
 				w := s.graph()
 				w.feed(rand.New(rand.NewPCG(25, 26)))
 				w.hardware = true
-				w.check(t, d, attentionTolerance)
-				first, _ := w.run(t, d)
-				second, _ := w.run(t, d)
-				require.Equal(t, first, second, "the same bits")
+				w.checkTwice(t, d, attentionTolerance)
 			})
 		}
 	})

@@ -45,8 +45,8 @@ func bound(st *storage, r gpu.Range) (gpu.Range, error) {
 // Arena is scratch memory for programs of one device of which no two run at a time: what one leaves there, the next overwrites.
 type Arena struct{ buffers []*gpu.Buffer }
 
-// ArenaSizes are the buffers that programs of these plans can share, the largest first.
-func ArenaSizes(plans ...Plan) []uint64 {
+// NewArena makes the buffers that programs of these plans can share.
+func NewArena(dev *gpu.Device, label string, plans ...Plan) (*Arena, error) {
 	var sizes []uint64
 	for _, p := range plans {
 		for i, size := range p.Shared {
@@ -56,11 +56,6 @@ func ArenaSizes(plans ...Plan) []uint64 {
 			sizes[i] = max(sizes[i], size)
 		}
 	}
-	return sizes
-}
-
-// NewArena makes buffers of these sizes.
-func NewArena(dev *gpu.Device, label string, sizes []uint64) (*Arena, error) {
 	a := &Arena{}
 	for i, size := range sizes {
 		b, err := dev.NewBuffer(fmt.Sprintf("gputrain.graph.%s.shared.%d", label, i), size)
@@ -71,6 +66,14 @@ func NewArena(dev *gpu.Device, label string, sizes []uint64) (*Arena, error) {
 		a.buffers = append(a.buffers, b)
 	}
 	return a, nil
+}
+
+// Bytes is the memory of the arena.
+func (a *Arena) Bytes() (n uint64) {
+	for _, b := range a.buffers {
+		n += b.Bytes()
+	}
+	return n
 }
 
 // Release gives the memory back; programs that share it must not run any more.

@@ -37,7 +37,7 @@ func TestBindAndArena(t *testing.T) {
 			require.NoError(t, err)
 			return p
 		}
-		arena, err := NewArena(d, "test", ArenaSizes(plan(first, product, "product"), plan(second, sum, "sum")))
+		arena, err := NewArena(d, "test", plan(first, product, "product"), plan(second, sum, "sum"))
 		require.NoError(t, err)
 		defer arena.Release()
 		compile := func(e *graph.Extracted, v *graph.Value, name string) *Program {

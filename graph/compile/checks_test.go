@@ -6,22 +6,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/internal/gputest"
 )
 
 func TestChecksPass(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		for _, c := range Checks() {
-			t.Run(c.Name, func(t *testing.T) {
-				r, err := c.Run(context.Background(), d)
-				require.NoError(t, err)
-				require.LessOrEqual(t, r.MaxError, r.Tolerance, r.Worst)
-				t.Logf("error %.2g of %.2g", r.MaxError, r.Tolerance)
-			})
-		}
-	})
+	gputest.Checks(t, Checks())
 }
 
 // TestChecksCanFail: a kernel that computes something else than its twin must not pass.

@@ -162,6 +162,15 @@ func (w *twin) check(t *testing.T, d *gpu.Device, tolerance float64) *Program {
 	return p
 }
 
+// checkTwice is check, and two runs with the same bits.
+func (w *twin) checkTwice(t *testing.T, d *gpu.Device, tolerance float64) {
+	t.Helper()
+	w.check(t, d, tolerance)
+	first, _ := w.run(t, d)
+	second, _ := w.run(t, d)
+	require.Equal(t, first, second, "the same bits")
+}
+
 func requireClose(t *testing.T, name string, got, want []float64, tolerance float64) {
 	t.Helper()
 	require.Len(t, got, len(want), name)

@@ -134,6 +134,20 @@ func texels(t testing.TB) gpu.TexelUse {
 	return use
 }
 
+// Checks runs the self-checks of a package on every adapter.
+func Checks(t *testing.T, all []gpu.Check) {
+	t.Helper()
+	Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, c := range all {
+			r, err := c.Run(t.Context(), d)
+			if err != nil || !(r.MaxError <= r.Tolerance) {
+				t.Errorf("%s: %v: %s: %g, allowed %g", c.Name, err, r.Worst, r.MaxError, r.Tolerance)
+			}
+			t.Logf("%s: %s: %.2g of %.2g", c.Name, r.Worst, r.MaxError, r.Tolerance)
+		}
+	})
+}
+
 // EachBackend is Each, with -short too on every adapter: for tests of what differs between backends.
 func EachBackend(t *testing.T, test func(t *testing.T, d *gpu.Device), options ...Option) {
 	t.Helper()

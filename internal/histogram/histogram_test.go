@@ -15,14 +15,7 @@ import (
 )
 
 func TestChecksPass(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		for _, c := range Checks() {
-			r, err := c.Run(t.Context(), d)
-			require.NoError(t, err)
-			assert.True(t, r.MaxError <= r.Tolerance, "%s: %s: %g, allowed %g", c.Name, r.Worst, r.MaxError, r.Tolerance)
-			t.Logf("%s: %s: %g of %g", c.Name, r.Worst, r.MaxError, r.Tolerance)
-		}
-	})
+	gputest.Checks(t, Checks())
 }
 
 // Leaves in several parts and slabs, on a device with small limits.
