@@ -11,17 +11,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Nothing is left where a model cannot be exported, and nothing is written over.
+// Nothing is left where a model cannot be exported, folders that it made for its own included, it is said why once, and nothing is written over.
 func TestExportIsWholeOrNotThere(t *testing.T) {
 	def := byteGPT(t)
 	hosts := Init(def, 1)
 	root := t.TempDir()
-	dir := filepath.Join(root, "model")
+	dir := filepath.Join(root, "a", "model")
 	require.Error(t, writeHF(dir, def, hosts[:len(hosts)-1], "F32"))
-	left, err := os.ReadDir(root)
-	require.NoError(t, err)
-	assert.Empty(t, left)
-	require.NoError(t, os.Mkdir(dir, 0o777))
+	assert.Empty(t, namesIn(t, root))
+	err := writeHF(filepath.Join(put(t, "", root, "file"), "model"), def, hosts, "F32")
+	require.Error(t, err)
+	assert.NotContains(t, err.Error(), "\n")
+	assert.Equal(t, []string{"file"}, namesIn(t, root))
+	require.NoError(t, os.MkdirAll(dir, 0o777))
 	require.NoError(t, writeHF(dir, def, hosts, "F32"), "an empty directory will do")
 	require.ErrorContains(t, writeHF(dir, def, hosts, "F32"), "found 2 files there, wanted a new or empty directory")
 	stored, err := openWeights(dir, def)

@@ -32,38 +32,6 @@ func namesIn(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// An export touches nothing that is there, whatever it is called, whether it ends well or not; and its own source may have any name.
-func TestExportTouchesNothingElse(t *testing.T) {
-	def := byteGPT(t)
-	hosts := Init(def, 1)
-	root := t.TempDir()
-	at := func(name string) string { return filepath.Join(root, name) }
-	require.NoError(t, writeHF(at("m.tmp"), def, hosts, "F32"))
-	thesis := put(t, "years of work", at("m.tmp"), "model-notes", "a.txt")
-	require.NoError(t, writeHF(at("m"), def, Init(def, 2), "F32"))
-	require.Error(t, writeHF(at("m"), def, hosts[1:], "F32"))
-	assert.FileExists(t, thesis)
-	source, err := openWeights(at("m.tmp"), def)
-	require.NoError(t, err)
-	require.NoError(t, os.RemoveAll(at("m")))
-	require.NoError(t, Export(at("m"), def, source.Read, ExportOptions{DType: "BF16"}))
-	assert.Equal(t, []string{"config.json", "model-notes", "model.safetensors"}, namesIn(t, at("m.tmp")))
-	assert.Equal(t, []string{"m", "m.tmp"}, namesIn(t, root))
-}
-
-// An export that fails leaves nothing, the folders that it made for its own included, and says why once.
-func TestExportThatFailsLeavesNothing(t *testing.T) {
-	def := byteGPT(t)
-	hosts := Init(def, 1)
-	root := t.TempDir()
-	require.Error(t, writeHF(filepath.Join(root, "a", "b", "model"), def, hosts[1:], "F32"))
-	assert.Empty(t, namesIn(t, root))
-	err := writeHF(filepath.Join(put(t, "", root, "file"), "model"), def, hosts, "F32")
-	require.Error(t, err)
-	assert.NotContains(t, err.Error(), "\n")
-	assert.Equal(t, []string{"file"}, namesIn(t, root))
-}
-
 // The directory has the rights that any new one has, and one that was there keeps its own.
 func TestExportHasTheRightsOfADirectory(t *testing.T) {
 	def := byteGPT(t)

@@ -134,23 +134,6 @@ func contains(t *testing.T, match, path string) bool {
 	return false
 }
 
-func TestQuantizedNetworkOnDevice(t *testing.T) {
-	dev := gputest.Device(t)
-	for _, def := range smallDefinitions(t) {
-		if def.Kind() == "gpt2" {
-			var err error
-			def, err = WithDropout(def, 0.25)
-			require.NoError(t, err)
-		}
-		q, err := WithQuantization(def, Quantization{Mode: "affine", Bits: 3, Group: 32, Match: []string{"weight"}})
-		require.NoError(t, err)
-		feeds, batch, seq := stepFeeds(def, initial(def))
-		built, err := q.Build(batch, seq, Options{Loss: true, Logits: true, Training: true})
-		require.NoError(t, err)
-		followsReference(t, dev, q, built, Init(q, 5), feeds)
-	}
-}
-
 // TestQuantizationIsInConfig: config.json carries it, no other program's parameters change for it, and it is replaced, not added to.
 func TestQuantizationIsInConfig(t *testing.T) {
 	for _, def := range smallDefinitions(t) {

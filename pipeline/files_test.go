@@ -1,8 +1,6 @@
 package pipeline_test
 
 import (
-	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -10,8 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/buffers/array"
-	"gputrain/buffers/safetensors"
 	"gputrain/gpu"
 	"gputrain/hub"
 	"gputrain/internal/gputest"
@@ -32,7 +28,7 @@ var (
 )
 
 // A model of each family that files are read of: it goes on from a checkpoint to the same bits, learns the same in two stages and with its layers computed
-// again, near the same in one microbatch, and is written as the directory that it was read from, in all but the values.
+// again, and near the same in one microbatch.
 func TestFamiliesOfFiles(t *testing.T) {
 	gputest.Long(t, "TestFamilies")
 	dirs, err := filepath.Glob("../model/testdata/models/*")
@@ -63,7 +59,7 @@ func familyOfFile(t *testing.T, dev *gpu.Device, from string) {
 		return s
 	}
 	dir := t.TempDir()
-	half, whole := filepath.Join(dir, checkpoint.DirName(saved)), filepath.Join(dir, checkpoint.DirName(20))
+	half := filepath.Join(dir, checkpoint.DirName(saved))
 	s := made(c)
 	want := learnt{metrics: learn(t, s, with[:saved])}
 	require.NoError(t, s.Save(t.Context(), half, checkpoint.Run{}))
@@ -72,8 +68,6 @@ func familyOfFile(t *testing.T, dev *gpu.Device, from string) {
 	for _, h := range params {
 		assert.NotEqual(t, h.Data, want.params[h.Path], "%s stood still", h.Path)
 	}
-	learn(t, s, with[end:])
-	require.NoError(t, s.Save(t.Context(), whole, checkpoint.Run{}))
 
 	resumed, _, err := state.Load(t.Context(), dev, c, half)
 	require.NoError(t, err)
@@ -108,54 +102,4 @@ func familyOfFile(t *testing.T, dev *gpu.Device, from string) {
 		assert.InDelta(t, float64(want.metrics[0].Loss), float64(m[0].Loss), 1)
 		assert.Less(t, float64(m[len(m)-1].Loss), float64(m[0].Loss), "it learns")
 	}
-	sameButForValues(t, from, whole)
-}
-
-// sameButForValues exports a checkpoint after the pattern of the directory that training began with.
-func sameButForValues(t *testing.T, from, trained string) {
-	t.Helper()
-	begun, ended := hub.Open(from), hub.Open(trained)
-	defer begun.Close()
-	defer ended.Close()
-	def, like, err := begun.Partial(nil)
-	require.NoError(t, err)
-	saved, weights, err := ended.Partial(nil)
-	require.NoError(t, err)
-	to := filepath.Join(t.TempDir(), "exported")
-	require.NoError(t, model.Export(to, saved, weights.Read, model.ExportOptions{Like: like}))
-	assert.Equal(t, configOf(t, from), configOf(t, to))
-	before, err := safetensors.Open(filepath.Join(from, "model.safetensors"))
-	require.NoError(t, err)
-	defer before.Close()
-	after, err := safetensors.Open(filepath.Join(to, "model.safetensors"))
-	require.NoError(t, err)
-	defer after.Close()
-	require.Equal(t, before.Names(), after.Names())
-	for _, name := range before.Names() {
-		dtype, shape, _ := before.Info(name)
-		gotType, gotShape, _ := after.Info(name)
-		assert.Equal(t, dtype, gotType, name)
-		assert.Equal(t, shape, gotShape, name)
-	}
-	_, back, err := hub.ReadHF(to)
-	require.NoError(t, err)
-	for _, h := range back {
-		want, err := weights.Read(h.Path)
-		require.NoError(t, err)
-		if dtype, _, _ := before.Info(h.Path); dtype == "BF16" {
-			for i, v := range want {
-				want[i] = array.DecodeBF16(array.EncodeBF16(v))
-			}
-		}
-		assert.Equal(t, want, h.Data, h.Path)
-	}
-	assert.Equal(t, def.Params(), saved.Params())
-}
-
-func configOf(t *testing.T, dir string) (fields map[string]any) {
-	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(dir, "config.json"))
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(raw, &fields))
-	return fields
 }
