@@ -113,8 +113,8 @@ func (c *config) sizes(f family) []gguf.Key {
 	if inner == 0 {
 		inner = 4 * width
 	}
-	count := func(name string, n int) gguf.Key { return gguf.Key{Name: f.arch + "." + name, Value: uint32(n)} }
-	real := func(name string, v float64) gguf.Key { return gguf.Key{Name: f.arch + "." + name, Value: float32(v)} }
+	count := func(name string, n int) gguf.Key { return f.key(name, uint32(n)) }
+	real := func(name string, v float64) gguf.Key { return f.key(name, float32(v)) }
 	keys := []gguf.Key{
 		count("vocab_size", c.integer("vocab_size")), count("context_length", c.reach()), count("embedding_length", width),
 		count("block_count", c.integer("num_hidden_layers", "n_layer")), count("feed_forward_length", inner),
@@ -185,11 +185,11 @@ func (c *config) windows(f family) (keys []gguf.Key, err error) {
 	if !f.plusOne {
 		return nil, nil
 	}
-	keys = append(keys, gguf.Key{Name: f.arch + ".attention.sliding_window", Value: uint32(c.window())})
+	keys = append(keys, f.key("attention.sliding_window", uint32(c.window())))
 	if f.arch == "gemma3" {
 		theta, err := c.local()
-		return append(keys, gguf.Key{Name: "gemma3.rope.freq_base_swa", Value: float32(theta)}), err
+		return append(keys, f.key("rope.freq_base_swa", float32(theta))), err
 	}
-	return append(keys, gguf.Key{Name: "gemma2.attn_logit_softcapping", Value: float32(c.number("attn_logit_softcapping", 50))},
-		gguf.Key{Name: "gemma2.final_logit_softcapping", Value: float32(c.number("final_logit_softcapping", 30))}), nil
+	return append(keys, f.key("attn_logit_softcapping", float32(c.number("attn_logit_softcapping", 50))),
+		f.key("final_logit_softcapping", float32(c.number("final_logit_softcapping", 30)))), nil
 }

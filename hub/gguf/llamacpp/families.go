@@ -5,31 +5,39 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"gputrain/hub/gguf"
 )
 
 // family is what is llama.cpp's of a model_type.
 type family struct {
 	arch     string
-	permuted bool // rows of q and k: see permute
-	plusOne  bool // gains are stored less 1
-	fused    bool // queries, keys and values are one matrix, and gate and up
-	untied   bool // the head must be there, if need be as a copy of the embedding
-	square   bool // heads are together as wide as the model
-	full     int  // every full-th layer sees all tokens, the others a window; 0: all layers do
+	class    string // Hugging Face's, of the network
+	permuted bool   // rows of q and k: see permute
+	plusOne  bool   // gains are stored less 1
+	fused    bool   // queries, keys and values are one matrix, and gate and up
+	untied   bool   // the head must be there, if need be as a copy of the embedding
+	square   bool   // heads are together as wide as the model
+	full     int    // every full-th layer sees all tokens, the others a window; 0: all layers do
 	check    func(c *config) error
 }
 
 var families = map[string]family{
-	"llama":       {arch: "llama", permuted: true},
+	"llama":       {arch: "llama", class: "LlamaForCausalLM", permuted: true},
 	"mistral":     {arch: "llama", permuted: true},
-	"qwen2":       {arch: "qwen2", square: true},
-	"qwen3":       {arch: "qwen3"},
-	"smollm3":     {arch: "smollm3", permuted: true, check: everyFourth},
-	"olmo2":       {arch: "olmo2", untied: true, square: true},
-	"gemma2":      {arch: "gemma2", plusOne: true, full: 2, check: gemma},
-	"gemma3_text": {arch: "gemma3", plusOne: true, full: 6, check: gemma},
-	"phi3":        {arch: "phi3", fused: true, square: true},
-	"gpt2":        {arch: "gpt2"},
+	"qwen2":       {arch: "qwen2", class: "Qwen2ForCausalLM", square: true},
+	"qwen3":       {arch: "qwen3", class: "Qwen3ForCausalLM"},
+	"smollm3":     {arch: "smollm3", class: "SmolLM3ForCausalLM", permuted: true, check: everyFourth},
+	"olmo2":       {arch: "olmo2", class: "Olmo2ForCausalLM", untied: true, square: true},
+	"gemma2":      {arch: "gemma2", class: "Gemma2ForCausalLM", plusOne: true, full: 2, check: gemma},
+	"gemma3_text": {arch: "gemma3", class: "Gemma3ForCausalLM", plusOne: true, full: 6, check: gemma},
+	"phi3":        {arch: "phi3", class: "Phi3ForCausalLM", fused: true, square: true},
+	"gpt2":        {arch: "gpt2", class: "GPT2LMHeadModel"},
+}
+
+// key is one of the keys of an architecture.
+func (f family) key(name string, value any) gguf.Key {
+	return gguf.Key{Name: f.arch + "." + name, Value: value}
 }
 
 // maxLayers is LLAMA_MAX_LAYERS of llama.cpp.
@@ -79,8 +87,8 @@ func fixed(c *config) error {
 	if part := c.share(); part != 1 && kind != "phi3" {
 		return fmt.Errorf("partial_rotary_factor: found %g, wanted 1: others are not written as GGUF", part)
 	}
-	for key, kinds := range map[string][]string{"attention_bias": {"llama", "mistral"}, "mlp_bias": {"llama", "mistral"}} {
-		if has, _ := c.fields[key].(bool); has && !slices.Contains(kinds, kind) {
+	for _, key := range []string{"attention_bias", "mlp_bias"} {
+		if has, _ := c.fields[key].(bool); has && families[kind].arch != "llama" {
 			return fmt.Errorf("%s: found true, wanted false: llama.cpp has none in a %s", key, kind)
 		}
 	}

@@ -10,12 +10,6 @@ import (
 	"gputrain/hub/gguf"
 )
 
-// architectures are the classes that Hugging Face has for a model_type.
-var architectures = map[string]string{
-	"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "smollm3": "SmolLM3ForCausalLM", "olmo2": "Olmo2ForCausalLM",
-	"gemma2": "Gemma2ForCausalLM", "gemma3_text": "Gemma3ForCausalLM", "gpt2": "GPT2LMHeadModel", "phi3": "Phi3ForCausalLM",
-}
-
 // config is the config.json of the model.
 func (d *Directory) config() ([]byte, error) {
 	c, err := d.sizes()
@@ -29,7 +23,7 @@ func (d *Directory) config() ([]byte, error) {
 		d.windows(c)
 	}
 	_, headed := d.file.Info("output.weight")
-	c["model_type"], c["architectures"], c["tie_word_embeddings"] = d.kind, []string{architectures[d.kind]}, !headed
+	c["model_type"], c["architectures"], c["tie_word_embeddings"] = d.kind, []string{d.family.class}, !headed
 	if embedding, _ := d.file.Info("token_embd.weight"); embedding.Type == gguf.BF16 || embedding.Type == gguf.F16 {
 		c["torch_dtype"] = map[gguf.Type]string{gguf.BF16: "bfloat16", gguf.F16: "float16"}[embedding.Type]
 	}
@@ -58,29 +52,31 @@ func (d *Directory) sizes() (map[string]any, error) {
 		}
 		return n
 	}
-	put := func(name, key string) { c[name] = size(key) }
 	eps := func(name, key string) {
 		if v, ok := d.stated.number(key); ok {
 			c[name] = short(v)
 		}
 	}
+	for _, row := range [][3]string{
+		{"context_length", "max_position_embeddings", "n_positions"},
+		{"embedding_length", "hidden_size", "n_embd"},
+		{"block_count", "num_hidden_layers", "n_layer"},
+		{"feed_forward_length", "intermediate_size", "n_inner"},
+		{"attention.head_count", "num_attention_heads", "n_head"},
+	} {
+		name := row[1]
+		if d.kind == "gpt2" {
+			name = row[2]
+		}
+		c[name] = size(row[0])
+	}
 	if d.kind == "gpt2" {
-		put("n_positions", "context_length")
-		put("n_embd", "embedding_length")
-		put("n_layer", "block_count")
-		put("n_inner", "feed_forward_length")
-		put("n_head", "attention.head_count")
 		eps("layer_norm_epsilon", "attention.layer_norm_epsilon")
 		return c, failed
 	}
-	put("max_position_embeddings", "context_length")
-	put("hidden_size", "embedding_length")
-	put("num_hidden_layers", "block_count")
-	put("intermediate_size", "feed_forward_length")
-	put("num_attention_heads", "attention.head_count")
 	c["num_key_value_heads"] = c["num_attention_heads"]
 	if _, said := d.file.Value(d.stated.prefix + "attention.head_count_kv"); said {
-		put("num_key_value_heads", "attention.head_count_kv")
+		c["num_key_value_heads"] = size("attention.head_count_kv")
 	}
 	eps("rms_norm_eps", "attention.layer_norm_rms_epsilon")
 	if failed != nil {
@@ -155,12 +151,9 @@ func (d *Directory) yarn(c map[string]any) error {
 		return fmt.Errorf("key %srope.scaling.original_context_length: found no such number, or no rope.scaling.factor, wanted both for yarn", d.stated.prefix)
 	}
 	rule := map[string]any{"rope_type": "yarn", "factor": short(factor), "original_max_position_embeddings": original}
-	for _, row := range []struct {
-		key, to string
-		usual   float64
-	}{{"yarn_beta_fast", "beta_fast", yarnFast}, {"yarn_beta_slow", "beta_slow", yarnSlow}} {
-		if v, ok := d.stated.number("rope.scaling." + row.key); ok && v != row.usual {
-			rule[row.to] = short(v)
+	for _, turns := range yarnTurns {
+		if v, ok := d.stated.number("rope.scaling.yarn_" + turns.key); ok && v != turns.usual {
+			rule[turns.key] = short(v)
 		}
 	}
 	if by, ok := d.stated.number("rope.scaling.attn_factor"); ok && by != 1 {

@@ -64,9 +64,6 @@ func (c *config) rotation(f family) (keys []gguf.Key, tensors []gguf.Tensor, err
 	if f.arch == "gpt2" {
 		return nil, nil, nil
 	}
-	real := func(name string, v float64) {
-		keys = append(keys, gguf.Key{Name: f.arch + "." + name, Value: float32(v)})
-	}
 	divide := func(name string, by []float32) {
 		tensors = append(tensors, gguf.Tensor{Name: name, Type: gguf.F32, Shape: []int{len(by)}, Write: func(w io.Writer) error { return write(w, gguf.F32, by) }})
 	}
@@ -75,9 +72,9 @@ func (c *config) rotation(f family) (keys []gguf.Key, tensors []gguf.Tensor, err
 	if theta == 0 {
 		theta = 10000
 	}
-	real("rope.freq_base", theta)
+	keys = append(keys, f.key("rope.freq_base", float32(theta)))
 	scaled := func(rule string) {
-		keys = append(keys, gguf.Key{Name: f.arch + ".rope.scaling.type", Value: rule}, gguf.Key{Name: f.arch + ".rope.scaling.factor", Value: float32(s.number("factor", 1))})
+		keys = append(keys, f.key("rope.scaling.type", rule), f.key("rope.scaling.factor", float32(s.number("factor", 1))))
 	}
 	switch rule := c.rule(); rule {
 	case "", "default":
@@ -89,10 +86,15 @@ func (c *config) rotation(f family) (keys []gguf.Key, tensors []gguf.Tensor, err
 		}
 		divide(ropeFactors, s.llama3(theta, c.headDim()))
 	case "yarn":
-		if err := c.yarn(f, scaled, real); err != nil {
+		if err := c.yarn(f); err != nil {
 			return nil, nil, err
 		}
-		keys = append(keys, gguf.Key{Name: f.arch + ".rope.scaling.original_context_length", Value: uint32(c.original())})
+		scaled("yarn")
+		usual := yarnAmplify(s.number("factor", 1))
+		if by := s.number("attention_factor", usual); by != usual {
+			keys = append(keys, f.key("rope.scaling.attn_factor", float32(by/usual)))
+		}
+		keys = append(keys, f.key("rope.scaling.original_context_length", uint32(c.original())))
 	case "longrope":
 		if f.arch != "phi3" {
 			return nil, nil, fmt.Errorf("rope_scaling: found longrope in a %s, wanted it in a phi3: llama.cpp reads its factors there", f.arch)
@@ -100,13 +102,13 @@ func (c *config) rotation(f family) (keys []gguf.Key, tensors []gguf.Tensor, err
 		float := func(v float64) float32 { return float32(v) }
 		divide(ropeLong, list(s.fields["long_factor"], float))
 		divide(ropeShort, list(s.fields["short_factor"], float))
-		real("rope.scaling.attn_factor", s.number("attention_factor", longAmplify(c.context(), c.original())))
-		keys = append(keys, gguf.Key{Name: f.arch + ".rope.scaling.original_context_length", Value: uint32(c.original())})
+		keys = append(keys, f.key("rope.scaling.attn_factor", float32(s.number("attention_factor", longAmplify(c.context(), c.original())))))
+		keys = append(keys, f.key("rope.scaling.original_context_length", uint32(c.original())))
 	default:
 		return nil, nil, fmt.Errorf("rope_scaling: found %q, wanted default, linear, llama3, yarn or longrope: others are not written as GGUF", rule)
 	}
 	if f.arch == "phi3" && c.rule() == "" {
-		keys = append(keys, gguf.Key{Name: f.arch + ".rope.scaling.original_context_length", Value: uint32(c.context())})
+		keys = append(keys, f.key("rope.scaling.original_context_length", uint32(c.context())))
 	}
 	return keys, tensors, nil
 }
@@ -122,10 +124,14 @@ func longAmplify(context int, original float64) float64 {
 // yarnAmplify is that of yarn, by which llama.cpp multiplies besides what a file says.
 func yarnAmplify(factor float64) float64 { return 1 + 0.1*math.Log(max(1, factor)) }
 
-// Turns in the original context between which yarn changes frequencies, where nothing is said.
-const yarnFast, yarnSlow = 32, 1
+// yarnTurns are the turns in the original context between which yarn changes frequencies, where nothing is said.
+var yarnTurns = []struct {
+	key   string
+	usual float64
+}{{"beta_fast", 32}, {"beta_slow", 1}}
 
-func (c *config) yarn(f family, scaled func(string), real func(string, float64)) error {
+// yarn refuses what llama.cpp computes otherwise.
+func (c *config) yarn(f family) error {
 	s := c.rules()
 	for _, key := range []string{"mscale", "mscale_all_dim"} {
 		if s.number(key, 0) != 0 {
@@ -138,15 +144,10 @@ func (c *config) yarn(f family, scaled func(string), real func(string, float64))
 	if f.plusOne {
 		return fmt.Errorf("rope_scaling: found yarn in a %s, wanted default or linear", f.arch)
 	}
-	for key, usual := range map[string]float64{"beta_fast": yarnFast, "beta_slow": yarnSlow} {
-		if found := s.number(key, usual); found != usual {
-			return fmt.Errorf("rope_scaling: %s: found %g, wanted %g: llama.cpp computes with its own, whatever a file says", key, found, usual)
+	for _, turns := range yarnTurns {
+		if found := s.number(turns.key, turns.usual); found != turns.usual {
+			return fmt.Errorf("rope_scaling: %s: found %g, wanted %g: llama.cpp computes with its own, whatever a file says", turns.key, found, turns.usual)
 		}
-	}
-	scaled("yarn")
-	usual := yarnAmplify(s.number("factor", 1))
-	if by := s.number("attention_factor", usual); by != usual {
-		real("rope.scaling.attn_factor", by/usual)
 	}
 	return nil
 }
