@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
 )
 
 // data show prints conversations as training reads them, with no weights and no adapter: what is learned is marked, and what became of all is counted.
