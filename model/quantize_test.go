@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/graph"
-	"gputrain/internal/gputest"
 )
 
 // stepFeeds are numbers for every input of a small definition and the parameters given.

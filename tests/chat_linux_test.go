@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gputrain/model"
-	"gputrain/run/setup"
 )
 
 // A person at a terminal is asked for messages, is told of mistakes, and leaves with the second Ctrl-C in a row.
@@ -22,8 +21,7 @@ func TestChatAtATerminal(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	require.NoError(t, os.CopyFS(p.path("model"), os.DirFS(filepath.Join(tokenizers, "qwen2"))))
-	tok, err := setup.OpenTokenizer(p.path("model"))
-	require.NoError(t, err)
+	tok := openTokenizer(t, p.path("model"))
 	def, err := model.New("llama", model.Keys{Layers: 1, Heads: 2, Width: 8, Vocab: tok.VocabSize(), Context: 64, RopeTheta: 1e4})
 	require.NoError(t, err)
 	values := map[string][]float32{}

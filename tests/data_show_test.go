@@ -7,9 +7,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"gputrain/run/setup"
-	"gputrain/text/tokenizer"
 )
 
 // data show prints conversations as training reads them, with no weights and no adapter: what is learned is marked, and what became of all is counted.
@@ -27,13 +24,8 @@ func TestDataShow(t *testing.T) {
 	assert.Contains(t, shown.out, given+"[[Hello, you<|im_end|>]]"+more+"[[Bye<|im_end|>]]\n")
 	assert.Regexp(t, `chats\.json: 2 documents \(messages\) of \d+ tokens in 2 windows of 64, \d+ % full, template of speaker, \d+ % of the tokens learned, longest \d+, 0 cut, not read: text\n$`, shown.out)
 
-	tok, err := setup.OpenTokenizer(p.path("speaker"))
-	require.NoError(t, err)
-	count := func(text string) int {
-		ids, err := tok.Encode(text, tokenizer.Options{})
-		require.NoError(t, err)
-		return len(ids)
-	}
+	tok := openTokenizer(t, p.path("speaker"))
+	count := func(text string) int { return len(tok.ids(text)) }
 	all := objects(t, ok(t, p.command(append(sets, "--json", "--set", "data.learn_last=true")...).withoutAdapter()).out)
 	require.Len(t, all, 3)
 	learned := 0.0

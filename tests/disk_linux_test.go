@@ -58,6 +58,17 @@ func readOnly(t *testing.T, dir string) bool {
 	return true
 }
 
+// filledUp is the end of a run whose disk fills up after two checkpoints, and the newest of these.
+func filledUp(t *testing.T, c command, runDir string) (r ended, reached int64) {
+	t.Helper()
+	run := c.start(t)
+	require.True(t, run.until(t, "two checkpoints", func() bool { return newest(t, runDir) >= 2*saveEvery }))
+	fill(t, runDir)
+	r, reached = run.wait(t), newest(t, runDir)
+	fullDisk(t, runDir, r, reached, "bytes free on the disk")
+	return r, reached
+}
+
 // A disk that fills up: a checkpoint takes some 430 KB, and two are kept while the third is written.
 func TestDiskFillsUp(t *testing.T) {
 	t.Parallel()
@@ -82,12 +93,7 @@ func TestDiskFillsUp(t *testing.T) {
 
 	// Another program takes the room of the next checkpoint.
 	resize(t, runDir, "64m")
-	run := p.train("full").start(t)
-	require.True(t, run.until(t, "two checkpoints", func() bool { return newest(t, runDir) >= 2*saveEvery }))
-	fill(t, runDir)
-	r = run.wait(t)
-	reached := newest(t, runDir)
-	fullDisk(t, runDir, r, reached, "bytes free on the disk")
+	r, reached := filledUp(t, p.train("full"), runDir)
 	assert.Contains(t, r.err, "lower train.keep, or give --run-dir on another disk")
 	// Again, and it is as full as before.
 	r = p.train("full").run(t)
@@ -97,7 +103,7 @@ func TestDiskFillsUp(t *testing.T) {
 
 	// Another program takes all that is left, the blocks of the logs too.
 	resize(t, runDir, "64m")
-	run = p.train("full").start(t)
+	run := p.train("full").start(t)
 	run.until(t, "more checkpoints", func() bool { return newest(t, runDir) > reached && lastStep(t, runDir) > 5*saveEvery })
 	run.until(t, "fewer checkpoints than the new size has room for", func() bool {
 		return unix.Mount("tmpfs", runDir, "tmpfs", unix.MS_REMOUNT, "size=1300k") == nil
@@ -145,12 +151,7 @@ func TestDiskOfRanksFillsUp(t *testing.T) {
 		t.Skip("skipped, needs a small file system")
 	}
 	ranks := p.train(runDir).onRanksThatOnlyRead(t, runDir)
-	run := ranks.start(t)
-	require.True(t, run.until(t, "two checkpoints", func() bool { return newest(t, runDir) >= 2*saveEvery }))
-	fill(t, runDir)
-	r := run.wait(t)
-	reached := newest(t, runDir)
-	fullDisk(t, runDir, r, reached, "bytes free on the disk")
+	r, reached := filledUp(t, ranks, runDir)
 	assert.Equal(t, 1, strings.Count(r.err, "gputrain: "), r.err)
 
 	require.NoError(t, os.Remove(filepath.Join(runDir, "filler")))

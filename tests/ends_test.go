@@ -13,9 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/internal/gputest"
-	"gputrain/run/setup"
 	"gputrain/state"
-	"gputrain/text/tokenizer"
 )
 
 // drawn is what other programs read of how text is drawn from a model.
@@ -33,13 +31,11 @@ func readDrawn(t *testing.T, path string) (d drawn) {
 // greedy goes on with a text by the likeliest tokens until one of ends comes; ended is false where none did.
 func greedy(t *testing.T, dir, text string, ends []int32) (answer string, ended bool) {
 	t.Helper()
-	tok, err := setup.OpenTokenizer(dir)
-	require.NoError(t, err)
+	tok := openTokenizer(t, dir)
 	m, err := state.LoadModel(gputest.Device(t), dir)
 	require.NoError(t, err)
 	defer m.Release()
-	ids, err := tok.Encode(text, tokenizer.Options{})
-	require.NoError(t, err)
+	ids := tok.ids(text)
 	first := len(ids)
 	for len(ids) < m.Window() && !ended {
 		logits, err := m.Logits(t.Context(), ids)
@@ -49,8 +45,7 @@ func greedy(t *testing.T, dir, text string, ends []int32) (answer string, ended 
 			ids = append(ids, next)
 		}
 	}
-	answer, err = tok.Decode(ids[first:], false)
-	require.NoError(t, err)
+	answer = tok.text(ids[first:])
 	return answer, ended
 }
 
@@ -60,8 +55,7 @@ func TestModelsSayWhereAnswersEnd(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	require.NoError(t, os.CopyFS(p.path("speaker"), os.DirFS(filepath.Join(tokenizers, "qwen2"))))
-	tok, err := setup.OpenTokenizer(p.path("speaker"))
-	require.NoError(t, err)
+	tok := openTokenizer(t, p.path("speaker"))
 	text, _ := tok.ID("<|endoftext|>")
 	answer, _ := tok.ID("<|im_end|>")
 	said := fmt.Sprintf(`{"eos_token_id":%d,"top_p":0.9}`, text)
@@ -79,8 +73,7 @@ train: {steps: 40, batch: 4, eval_every: 0, sample_every: 0, sample_tokens: 0}
 	assert.Equal(t, drawn{[]int32{text, answer}, .9}, d)
 	assert.Equal(t, d.Ends, readDrawn(t, p.path("model", "config.json")).Ends)
 	ok(t, p.command("export", "run", "--to", "model.gguf").withoutAdapter())
-	file, err := setup.OpenTokenizer(p.path("model.gguf"))
-	require.NoError(t, err)
+	file := openTokenizer(t, p.path("model.gguf"))
 	assert.Equal(t, d.Ends, file.EndTokens(), "eos_token_id and eot_token_id")
 	const asked = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
 	told, ended := greedy(t, p.path("model"), asked, d.Ends)

@@ -13,9 +13,7 @@ import (
 
 	"gputrain/hub/gguf"
 	"gputrain/internal/gputest"
-	"gputrain/run/setup"
 	"gputrain/text/chat"
-	"gputrain/text/tokenizer"
 )
 
 // A GGUF file does wherever a model directory does: it is measured, sampled, tuned with adapters that stand on it, merged and exported again.
@@ -78,13 +76,10 @@ func TestGGUFAsLlamaCpp(t *testing.T) {
 			Loss            float64
 		}
 		require.NoError(t, json.Unmarshal(raw, &said))
-		tok, err := setup.OpenTokenizer(path)
-		require.NoError(t, err)
-		ids, err := tok.Encode(said.Passage, tokenizer.Options{})
-		require.NoError(t, err)
+		tok := openTokenizer(t, path)
+		ids := tok.ids(said.Passage)
 		assert.Equal(t, said.IDs, ids, name)
-		text, err := tok.Decode(said.Greedy, false)
-		require.NoError(t, err)
+		text := tok.text(said.Greedy)
 
 		p := newPlace(t)
 		p.write(t, "passage.txt", said.Passage)

@@ -16,8 +16,6 @@ import (
 	"gputrain/buffers/array"
 	"gputrain/hub"
 	"gputrain/model"
-	"gputrain/run/setup"
-	"gputrain/text/tokenizer"
 )
 
 // settings are some of a config.json.
@@ -129,10 +127,8 @@ func passage(t *testing.T, p *place, characters int) []int32 {
 	ok(t, p.command("tokenize", "train", p.path("tokenizer"), "--text", p.path("text.txt"), "--vocab-size", "311", "--special", "<|endoftext|>").withoutAdapter())
 	part := text[5000 : 5000+characters]
 	p.write(t, "passage.txt", part)
-	tok, err := setup.OpenTokenizer(p.path("tokenizer"))
-	require.NoError(t, err)
-	ids, err := tok.Encode(part, tokenizer.Options{})
-	require.NoError(t, err)
+	tok := openTokenizer(t, p.path("tokenizer"))
+	ids := tok.ids(part)
 	return ids
 }
 

@@ -17,8 +17,6 @@ import (
 	"gputrain/buffers/array"
 	"gputrain/hub/gguf"
 	"gputrain/model"
-	"gputrain/run/setup"
-	"gputrain/text/tokenizer"
 )
 
 // quantize quantizes a file with llama.cpp, or widens it, to one of its types of files; pure: all matrices to the one type.
@@ -172,14 +170,8 @@ func TestLlamaCppTrueShapes(t *testing.T) {
 
 	text := read(t, "../README.md")[:400]
 	p.write(t, "passage.txt", text)
-	tok, err := setup.OpenTokenizer(p.path("tokenizer"))
-	require.NoError(t, err)
-	encode := func(text string) []int32 {
-		ids, err := tok.Encode(text, tokenizer.Options{})
-		require.NoError(t, err)
-		return ids
-	}
-	ids := encode(text)
+	tok := openTokenizer(t, p.path("tokenizer"))
+	ids := tok.ids(text)
 	require.Greater(t, len(ids), 64)
 	require.LessOrEqual(t, len(ids), 512)
 	quantize(t, folder, p.path("f16.gguf"), p.path("q4_k_m.gguf"), 15, false)
@@ -201,7 +193,7 @@ func TestLlamaCppTrueShapes(t *testing.T) {
 		for _, text := range varied() {
 			var found []int32
 			j.ask(t, map[string]any{"tokenize": text}, &found)
-			assert.Equal(t, encode(text), found, "%q", text)
+			assert.Equal(t, tok.ids(text), found, "%q", text)
 		}
 	}
 	quantize(t, folder, p.path("q4_k_m.gguf"), p.path("widened.gguf"), 0, false)

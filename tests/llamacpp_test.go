@@ -17,9 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/run/setup"
 	"gputrain/text/chat"
-	"gputrain/text/tokenizer"
 )
 
 // learnedText is what the models learn from: of such a length that tokenizers learn merges, and of no page that is written anew.
@@ -112,17 +110,11 @@ func TestLlamaCpp(t *testing.T) {
 			ok(t, p.train("run"))
 			own := p.loss(t, "run", "--text", "passage.txt", "--window", "128")
 			require.Less(t, own, 5.5, "it has learned something")
-			tok, err := setup.OpenTokenizer(p.path("tokenizer"))
-			require.NoError(t, err)
-			encode := func(text string) []int32 {
-				ids, err := tok.Encode(text, tokenizer.Options{})
-				require.NoError(t, err)
-				return ids
-			}
+			tok := openTokenizer(t, p.path("tokenizer"))
 			back := p.path("back.gguf")
 			ok(t, p.command("export", p.path("run"), "--to", back, "--type", "f32").withoutAdapter())
 			assert.InDelta(t, own, p.loss(t, back, "--text", "passage.txt", "--window", "128"), 1e-7, "read back")
-			passageIDs := encode(text[5000 : 5000+passage])
+			passageIDs := tok.ids(text[5000 : 5000+passage])
 			family := kind
 			for kind, most := range map[string]float64{"f32": 1e-5, "f16": 2e-3, "bf16": 2e-3, "q8_0": 1e-2, "q4_0": 5e-2} {
 				to := p.path(kind + ".gguf")
@@ -139,9 +131,8 @@ func TestLlamaCpp(t *testing.T) {
 				}
 				const prompt, tokens = "The ", 50
 				var greedy []int32
-				j.ask(t, map[string]any{"greedy": encode(prompt), "tokens": tokens}, &greedy)
-				said, err := tok.Decode(greedy, false)
-				require.NoError(t, err)
+				j.ask(t, map[string]any{"greedy": tok.ids(prompt), "tokens": tokens}, &greedy)
+				said := tok.text(greedy)
 				drawn := ok(t, p.command("sample", p.path("run"), "--prompt", prompt, "--tokens", fmt.Sprint(tokens), "--temperature", "0")).out
 				assert.Equal(t, prompt+said, strings.TrimSuffix(drawn, "\n"), "the likeliest tokens, one after another")
 				if !slices.Contains(judged, family) {
@@ -150,7 +141,7 @@ func TestLlamaCpp(t *testing.T) {
 				for _, text := range varied() {
 					var found []int32
 					j.ask(t, map[string]any{"tokenize": text}, &found)
-					assert.Equal(t, encode(text), found, "%q", text)
+					assert.Equal(t, tok.ids(text), found, "%q", text)
 				}
 			}
 		})
@@ -175,10 +166,8 @@ func TestLlamaCppAdapter(t *testing.T) {
 		ok(t, p.train(kind+"-lora"))
 		ok(t, p.command("export", p.path(kind+"-lora"), "--to", p.path(kind+"-lora.gguf")).withoutAdapter())
 		loss := func(model string) float64 { return p.loss(t, model, "--text", "passage.txt", "--window", "128") }
-		tok, err := setup.OpenTokenizer(p.path("tokenizer"))
-		require.NoError(t, err)
-		ids, err := tok.Encode(text[5000:5100], tokenizer.Options{})
-		require.NoError(t, err)
+		tok := openTokenizer(t, p.path("tokenizer"))
+		ids := tok.ids(text[5000:5100])
 		var found float64
 		newJudge(t, folder, map[string]any{"model": p.path(kind + ".gguf"), "adapter": p.path(kind + "-lora.gguf")}).ask(t, map[string]any{"loss": ids}, &found)
 		assert.InDelta(t, loss(kind+"-lora"), found, 1e-5, kind)
@@ -200,24 +189,19 @@ func TestLlamaCppTokenizers(t *testing.T) {
 		ok(t, p.train(name))
 		to := p.path(name + ".gguf")
 		ok(t, p.command("export", p.path(name), "--to", to).withoutAdapter())
-		own, err := setup.OpenTokenizer(dir)
-		require.NoError(t, err)
-		back, err := setup.OpenTokenizer(to)
-		require.NoError(t, err)
+		own := openTokenizer(t, dir)
+		back := openTokenizer(t, to)
 		j := newJudge(t, folder, map[string]any{"model": to})
 		texts := varied()
 		if name == "llama2" { // a model alone does not look for such tokens in texts
 			texts = append(texts, "a</s>b", "<s> hello</s>  you ", "x<unk>y", "</s></s> ")
 		}
 		for _, text := range texts {
-			want, err := own.Encode(text, tokenizer.Options{})
-			require.NoError(t, err)
+			want := own.ids(text)
 			var found []int32
 			j.ask(t, map[string]any{"tokenize": text}, &found)
 			assert.Equal(t, want, found, "%s: %q", name, text)
-			found, err = back.Encode(text, tokenizer.Options{})
-			require.NoError(t, err)
-			assert.Equal(t, want, found, "%s: %q, read back", name, text)
+			assert.Equal(t, want, back.ids(text), "%s: %q, read back", name, text)
 		}
 	}
 }
@@ -232,8 +216,7 @@ func TestLlamaCppEnds(t *testing.T) {
 	p.write(t, "run.yaml", `{data: {text: [text.txt], tokenizer: tok}, model: {kind: llama, layers: 1, heads: 2, width: 32, context: 32, tie_head: true}, train: {steps: 1, batch: 1, eval_every: 0, sample_every: 0}}`)
 	ok(t, p.train("run"))
 	ok(t, p.command("export", p.path("run"), "--to", p.path("m.gguf")).withoutAdapter())
-	tok, err := setup.OpenTokenizer(p.path("tok"))
-	require.NoError(t, err)
+	tok := openTokenizer(t, p.path("tok"))
 	text, _ := tok.ID("<|endoftext|>")
 	done, _ := tok.ID("<done>")
 	var ends []bool

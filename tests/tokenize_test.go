@@ -15,9 +15,39 @@ import (
 
 	"gputrain/hub"
 	"gputrain/model"
+	"gputrain/run/setup"
+	"gputrain/text/tokenizer"
 )
 
 const tokenizers = "../text/tokenizer/testdata"
+
+// mustTokenizer is a tokenizer for texts that have ids, and ids that have a text.
+type mustTokenizer struct {
+	*tokenizer.Tokenizer
+	t *testing.T
+}
+
+// openTokenizer opens the tokenizer of a directory or a file.
+func openTokenizer(t *testing.T, path string) mustTokenizer {
+	t.Helper()
+	tok, err := setup.OpenTokenizer(path)
+	require.NoError(t, err)
+	return mustTokenizer{tok, t}
+}
+
+func (s mustTokenizer) ids(text string) []int32 {
+	s.t.Helper()
+	ids, err := s.Encode(text, tokenizer.Options{})
+	require.NoError(s.t, err)
+	return ids
+}
+
+func (s mustTokenizer) text(ids []int32) string {
+	s.t.Helper()
+	text, err := s.Decode(ids, false)
+	require.NoError(s.t, err)
+	return text
+}
 
 // What docs/tokenizers.md shows is what the commands print.
 func TestTokenizersPage(t *testing.T) { runPage(t, "../docs/tokenizers.md", 7, nil) }

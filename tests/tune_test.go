@@ -26,11 +26,10 @@ func rightOf(t *testing.T, dir, file, end string) (right, of int) {
 	m, err := state.LoadModel(dev, dir)
 	require.NoError(t, err)
 	defer m.Release()
-	tok, err := setup.OpenTokenizer(dir)
-	require.NoError(t, err)
+	tok := openTokenizer(t, dir)
 	speaks, err := chat.OpenTemplate(hub.Open(dir), "")
 	require.NoError(t, err)
-	encoder, err := chat.NewEncoder(tok, speaks, chat.Options{})
+	encoder, err := chat.NewEncoder(tok.Tokenizer, speaks, chat.Options{})
 	require.NoError(t, err)
 	for line := range strings.Lines(read(t, file)) {
 		row, err := template.Decode([]byte(line))

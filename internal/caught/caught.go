@@ -3,8 +3,10 @@
 package caught
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
+	"sync"
 )
 
 // Panic is the error that a panic has become, with the stack of the goroutine that it was in.
@@ -24,4 +26,19 @@ func Do(f func() error) (err error) {
 		}
 	}()
 	return f()
+}
+
+// Each does something for 0 to n-1, at most so many beside each other, and returns the error of the lowest.
+func Each(n, most int, do func(i int) error) error {
+	errs, slots := make([]error, n), make(chan struct{}, most)
+	var all sync.WaitGroup
+	for i := range n {
+		slots <- struct{}{}
+		all.Go(func() {
+			errs[i] = Do(func() error { return do(i) })
+			<-slots
+		})
+	}
+	all.Wait()
+	return cmp.Or(errs...)
 }

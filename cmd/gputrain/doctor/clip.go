@@ -47,14 +47,12 @@ func runClip(ctx context.Context, dev *gpu.Device, c *goldenCase) (*comparison, 
 	}
 	seen := &comparison{}
 	for _, e := range file.Entries {
-		for form, tx := range map[string]optim.Transform{
-			"optax": optim.ClipByGlobalNorm(e.MaxNorm), "stage_local": optim.ClipStageLocal(e.MaxNorm),
-		} {
+		for form, tx := range []optim.Transform{optim.ClipByGlobalNorm(e.MaxNorm), optim.ClipStageLocal(e.MaxNorm)} {
 			got, err := clipped(ctx, dev, tx, grads)
 			if err != nil {
 				return nil, err
 			}
-			prefix := fmt.Sprintf("expect/%d/%s", e.Index, form)
+			prefix := fmt.Sprintf("expect/%d/%s", e.Index, []string{"optax", "stage_local"}[form])
 			seen.leaves(prefix, got, c.leaves(file.Params, prefix), file.Tolerance)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"gputrain/buffers/prng"
@@ -121,26 +120,14 @@ func (b *pipelineBench) stepWhole(ctx context.Context) (time.Duration, error) {
 // stepHalves is the time of a step of each of the halves, all at once.
 func (b *pipelineBench) stepHalves(ctx context.Context) (time.Duration, error) {
 	start := time.Now()
-	var wg sync.WaitGroup
-	errs := make([]error, len(b.halves))
-	for i, h := range b.halves {
-		wg.Go(func() {
-			errs[i] = caught.Do(func() error {
-				_, err := h.TrainStep(ctx, b.batch)
-				if err == nil {
-					_, err = h.Drain(ctx)
-				}
-				return err
-			})
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return 0, err
+	err := caught.Each(len(b.halves), len(b.halves), func(i int) error {
+		_, err := b.halves[i].TrainStep(ctx, b.batch)
+		if err == nil {
+			_, err = b.halves[i].Drain(ctx)
 		}
-	}
-	return time.Since(start), nil
+		return err
+	})
+	return time.Since(start), err
 }
 
 // benchPipeline reports the work a second of a pipeline of two stages on two devices of one adapter, as a ratio to that of two independent models of half

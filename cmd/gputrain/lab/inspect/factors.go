@@ -5,7 +5,6 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"sync"
 
 	"gputrain/buffers/safetensors"
 	"gputrain/internal/caught"
@@ -145,37 +144,21 @@ func (s stack) side(f *safetensors.File, which string, blocks []kron.Block, vect
 		squares: make([]float64, len(blocks)), largest: make([]float64, len(blocks)), condition: make([]float64, len(blocks)),
 		lipschitz: widen(estimates),
 	}
-	errs := make([]error, len(blocks))
-	var wait sync.WaitGroup
-	slots := make(chan struct{}, runtime.NumCPU())
-	for i, b := range blocks {
-		wait.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			n := b.Rows
-			if which == "r" || vector {
-				n = b.Cols
-			}
-			errs[i] = caught.Do(func() error {
-				if n > shape[1] {
-					return fmt.Errorf("tensor %s: shape %v, want %d of block %d", name, shape, n, i)
-				}
-				values, err := f.Float32Rows(name, s.first+i, 1)
-				if err != nil {
-					return err
-				}
-				out.measure(i, widen(values), len(shape) == 3, n, shape[1])
-				return nil
-			})
-		})
-	}
-	wait.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return side{}, err
+	return out, caught.Each(len(blocks), runtime.NumCPU(), func(i int) error {
+		n := blocks[i].Rows
+		if which == "r" || vector {
+			n = blocks[i].Cols
 		}
-	}
-	return out, nil
+		if n > shape[1] {
+			return fmt.Errorf("tensor %s: shape %v, want %d of block %d", name, shape, n, i)
+		}
+		values, err := f.Float32Rows(name, s.first+i, 1)
+		if err != nil {
+			return err
+		}
+		out.measure(i, widen(values), len(shape) == 3, n, shape[1])
+		return nil
+	})
 }
 
 // measure sets the figures of block i, whose factor is a diagonal or a square of n in rows of stride.
