@@ -3,6 +3,7 @@ package runfile
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -37,6 +38,17 @@ func (c *Config) Invalid(at string, found any, wanted string) error {
 
 // IsDefault tells whether a key has the value that it has whatever the others are, or one that Lay has laid as such.
 func (c *Config) IsDefault(key string) bool { return c.Origin(key) == byDefault }
+
+// changed are the keys below a section whose value is another than the default, whoever has laid it, in the order of the file.
+func (c *Config) changed(section string) (keys []field) {
+	kept := New()
+	for _, f := range fields {
+		if strings.HasPrefix(f.key, section) && !reflect.DeepEqual(c.value(f), kept.value(f)) {
+			keys = append(keys, f)
+		}
+	}
+	return keys
+}
 
 // Clone is a copy, over which values may be laid.
 func (c *Config) Clone() *Config {

@@ -115,14 +115,7 @@ func IsKey(key string) bool {
 }
 
 // isSection tells whether key names a group of keys, such as "train".
-func isSection(key string) bool {
-	for _, f := range fields {
-		if strings.HasPrefix(f.key, key+".") {
-			return true
-		}
-	}
-	return false
-}
+func isSection(key string) bool { return firstIn(key) != key }
 
 // removed are keys of older programs, and what there is in their place.
 var removed = map[string]string{

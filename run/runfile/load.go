@@ -365,22 +365,10 @@ func (c *Config) value(f field) any { return c.at(f).Interface() }
 
 // Apart lists key=value for what neither the defaults nor one of files say, as far as it tells two runs of the same files apart: values that a run
 // may change as it resumes do not. Paths are spelt in one way.
-func (c *Config) Apart(files []string) []string {
-	return c.laid(files, func(key string, value any) (any, bool) { return spelt(key, value), ResumeOf(key) != Free })
-}
-
-// laid lists what is laid over files; tells, where there is one, leaves keys out and writes values otherwise.
-func (c *Config) laid(files []string, tells func(key string, value any) (any, bool)) (out []string) {
+func (c *Config) Apart(files []string) (out []string) {
 	for key, value := range c.Values() {
-		if !c.Given(key) || c.GivenIn(key, files...) {
-			continue
-		}
-		ok := true
-		if tells != nil {
-			value, ok = tells(key, value)
-		}
-		if ok {
-			out = append(out, key+"="+inline(value))
+		if c.Given(key) && !c.GivenIn(key, files...) && ResumeOf(key) != Free {
+			out = append(out, key+"="+inline(spelt(key, value)))
 		}
 	}
 	return out

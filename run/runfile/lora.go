@@ -1,9 +1,6 @@
 package runfile
 
 import (
-	"reflect"
-	"strings"
-
 	"gputrain/model"
 )
 
@@ -26,12 +23,9 @@ func (c *Config) validateLoRA() error {
 		}
 		return c.Invalid(key, found, "nothing without model.from, which adapters belong to")
 	}
-	kept := New()
-	for _, f := range fields {
-		if !strings.HasPrefix(f.key, "lora.") || f.key == "lora.from" || reflect.DeepEqual(c.value(f), kept.value(f)) {
-			continue
-		}
+	for _, f := range c.changed("lora.") {
 		switch {
+		case f.key == "lora.from":
 		case !c.LoRA.On():
 			return c.Invalid(f.key, inline(c.value(f)), "nothing without lora.rank or lora.from")
 		case c.LoRA.From != "" && f.key != "lora.b_rate":

@@ -1,7 +1,6 @@
 package runfile
 
 import (
-	"reflect"
 	"strings"
 
 	"gputrain/model"
@@ -36,10 +35,8 @@ func (c *Config) Objective() (o model.Objective) {
 func (c *Config) validateObjective() error {
 	o := c.Objective()
 	name, loss := c.Preference.Loss, o.Row()
-	kept := New()
-	for _, f := range fields {
+	for _, f := range c.changed("") {
 		switch {
-		case reflect.DeepEqual(c.value(f), kept.value(f)):
 		case strings.HasPrefix(f.key, "preference.") && f.key != "preference.loss" && !loss.Reads(strings.TrimPrefix(f.key, "preference.")):
 			return c.Invalid(f.key, inline(c.value(f)), "nothing with preference.loss "+name)
 		case loss.Form == "":

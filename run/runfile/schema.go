@@ -95,7 +95,11 @@ func schemaOf(t reflect.Type, key string) schema {
 		properties, required := schema{}, []string{}
 		for i := range t.NumField() {
 			f := t.Field(i)
-			properties[keyOf(f)] = describe(schemaOf(f.Type, key+"."+keyOf(f)), f.Tag.Get("doc"))
+			s := schemaOf(f.Type, key+"."+keyOf(f))
+			if doc := f.Tag.Get("doc"); doc != "" {
+				s["description"] = doc
+			}
+			properties[keyOf(f)] = s
 			if !isOptional(f) {
 				required = append(required, keyOf(f))
 			}
@@ -106,13 +110,6 @@ func schemaOf(t reflect.Type, key string) schema {
 	}
 	if r, ok := rules[key]; ok {
 		r.tell(s)
-	}
-	return s
-}
-
-func describe(s schema, doc string) schema {
-	if doc != "" {
-		s["description"] = doc
 	}
 	return s
 }

@@ -27,8 +27,7 @@ func (e placedError) Unwrap() error { return e.err }
 
 // lineOf is the line of what is wrong, otherwise when it is not known.
 func lineOf(err error, otherwise int) int {
-	var placed placedError
-	if errors.As(err, &placed) && placed.line > 0 {
+	if placed, ok := errors.AsType[placedError](err); ok && placed.line > 0 {
 		return placed.line
 	}
 	return otherwise
@@ -141,8 +140,8 @@ var position = regexp.MustCompile(`at \[([0-9]+):[0-9]+\]`)
 
 // placed takes an error of the parser apart, which writes "[2:1] message".
 func placed(err error) error {
-	var of yaml.Error
-	if !errors.As(err, &of) {
+	of, ok := errors.AsType[yaml.Error](err)
+	if !ok {
 		return err
 	}
 	at := 0

@@ -56,15 +56,15 @@ func Card(e Exporting, tell func(string)) modelcard.Card {
 
 // runOf is what is known of the run that has a checkpoint; nil where dir is none of a run.
 func runOf(dir string, tell func(string)) *train.Summary {
-	abs, err := filepath.Abs(dir)
-	if err != nil || filepath.Base(filepath.Dir(abs)) != filepath.Base(Checkpoints("").Dir) {
+	of, err := runDirOf(dir)
+	if err != nil || of == "" {
 		return nil
 	}
-	record, err := checkpoint.ReadRecord(checkpoint.OS, abs)
+	record, err := checkpoint.ReadRecord(checkpoint.OS, dir)
 	if err != nil {
 		return nil // it is no checkpoint, or the model says what is wrong with it
 	}
-	s, err := train.ReadSummaryAt(filepath.Dir(filepath.Dir(abs)), record.Step)
+	s, err := train.ReadSummaryAt(of, record.Step)
 	if err != nil {
 		tell(fmt.Sprintf("%s has nothing of the run: %v", modelcard.File, err))
 		return nil
@@ -284,8 +284,8 @@ func modelName(path string) string {
 	if m := hubCache.FindStringSubmatch(filepath.ToSlash(path)); m != nil {
 		return strings.Replace(m[1], "--", "/", 1)
 	}
-	if at := filepath.Dir(path); filepath.Base(at) == filepath.Base(Checkpoints("").Dir) {
-		path = filepath.Dir(at)
+	if run, err := runDirOf(path); err == nil && run != "" {
+		path = run
 	}
 	return strings.TrimSuffix(lastPart(path), ".gguf")
 }

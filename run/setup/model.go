@@ -75,3 +75,12 @@ func OpenTemplate(path string) (*chat.Template, error) {
 func Checkpoints(runDir string) checkpoint.Store {
 	return checkpoint.Store{FS: checkpoint.OS, Dir: filepath.Join(runDir, "checkpoints")}
 }
+
+// runDirOf is the run directory of a checkpoint; "" where dir is none.
+func runDirOf(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil || filepath.Dir(dir) != Checkpoints(filepath.Dir(filepath.Dir(dir))).Dir {
+		return "", err
+	}
+	return filepath.Dir(filepath.Dir(dir)), nil
+}

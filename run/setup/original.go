@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path/filepath"
 
 	"gputrain/hub"
 	"gputrain/model"
@@ -51,14 +50,11 @@ func Original(b *hub.Bundle, moved string, out io.Writer) (from *hub.Bundle, wei
 
 // beganWith is model.from of the run that has a checkpoint; "" for none.
 func beganWith(dir string) (string, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
+	run, err := runDirOf(dir)
+	if err != nil || run == "" {
 		return "", err
 	}
-	if filepath.Base(filepath.Dir(dir)) != "checkpoints" {
-		return "", nil
-	}
-	cfg, err := runfile.OfRun(filepath.Dir(filepath.Dir(dir)))
+	cfg, err := runfile.OfRun(run)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

@@ -75,9 +75,9 @@ func Text(ctx context.Context, cfg *runfile.Config, out io.Writer) (text *texts.
 func OpenText(ctx context.Context, c texts.Config, out io.Writer) (*texts.Corpus, error) {
 	c.Progress = readingProgress(out)
 	text, err := texts.Open(ctx, c)
-	var late *data.TimeoutError
-	var cache *data.CacheError
-	if err == nil || ctx.Err() != nil || errors.As(err, &late) || errors.As(err, &cache) && cache.Full() {
+	_, late := errors.AsType[*data.TimeoutError](err)
+	cache, ok := errors.AsType[*data.CacheError](err)
+	if err == nil || ctx.Err() != nil || late || ok && cache.Full() {
 		return text, err
 	}
 	return nil, &UsageError{err}

@@ -107,12 +107,3 @@ func doubles(m protoreflect.Message, field protoreflect.Name) (out []float64) {
 	}
 	return out
 }
-
-// The messages of events are read as the events that they are of.
-func TestDecode(t *testing.T) {
-	for _, c := range cases {
-		message, err := encode(c.event)
-		require.NoError(t, err)
-		require.Equal(t, c.event, decode(t, message))
-	}
-}

@@ -36,11 +36,10 @@ func TestAccumulationStaysAsItBegan(t *testing.T) {
 	}
 	forget := func(dir string) {
 		path := filepath.Join(dir, runFile)
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
-		without := regexp.MustCompile(`(?m)^ *accumulation: .*\n`).ReplaceAll(text, nil)
+		text := textAt(t, path)
+		without := regexp.MustCompile(`(?m)^ *accumulation: .*\n`).ReplaceAllString(text, "")
 		require.Less(t, len(without), len(text))
-		require.NoError(t, os.WriteFile(path, without, 0o666))
+		require.NoError(t, os.WriteFile(path, []byte(without), 0o666))
 	}
 	want := map[string]outcome{}
 	for _, how := range []string{state.AccumulateTree, state.AccumulateSequence} {

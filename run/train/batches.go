@@ -53,8 +53,7 @@ func (o *ownBatches) Next(ctx context.Context) (data.Batch, error) {
 func (t *opening) openBatches() (err error) {
 	c := t.config
 	for _, note := range c.Notes {
-		t.say("data: %s", note)
-		t.reporter.facts.add("data", "%s", note)
+		t.note("data", "data: ", note)
 	}
 	if c.Batches != nil {
 		source, err := c.Batches(t.run.Data)

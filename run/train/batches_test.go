@@ -60,8 +60,7 @@ func TestResumeOnEverySource(t *testing.T) {
 			return c
 		}
 		dir := t.TempDir()
-		_, err := Run(t.Context(), dev, run(dir))
-		require.NoError(t, err)
+		ran(t, dev, run(dir))
 		want := outcomeOf(t, dir)
 		var record struct{ Run checkpoint.Run }
 		require.NoError(t, json.Unmarshal([]byte(want.checkpoint["state.json"]), &record))
@@ -75,8 +74,7 @@ func TestResumeOnEverySource(t *testing.T) {
 			_, err := Run(ctx, dev, c)
 			require.ErrorIs(t, err, ErrStopped)
 		}
-		_, err = Run(t.Context(), dev, run(dir))
-		require.NoError(t, err)
+		ran(t, dev, run(dir))
 		assert.Equal(t, want, outcomeOf(t, dir), "mixed %v", mixed)
 	}
 }
@@ -159,10 +157,8 @@ func TestRatesCountWhatTheySay(t *testing.T) {
 	const peak = 1e12
 	c.Train, c.Validation, c.State.Documents = corpus.Train, corpus.Validation, true
 	c.Peak = func(context.Context) (float64, error) { return peak, nil }
-	_, err := Run(t.Context(), gputest.Device(t), c)
-	require.NoError(t, err)
-	steps, _, err := ReadMetrics(c.Dir)
-	require.NoError(t, err)
+	ran(t, gputest.Device(t), c)
+	steps := stepsIn(t, c.Dir)
 	tokens, operations := int64(0), 0.0
 	for _, m := range steps {
 		seconds := float64(m.StepMS) / 1000
@@ -220,8 +216,7 @@ func TestBatchesOfOnesOwn(t *testing.T) {
 		return c
 	}
 	dir := t.TempDir()
-	_, err := Run(t.Context(), dev, run(dir))
-	require.NoError(t, err)
+	ran(t, dev, run(dir))
 	want := outcomeOf(t, dir)
 
 	dir = t.TempDir()
@@ -230,8 +225,7 @@ func TestBatchesOfOnesOwn(t *testing.T) {
 	c.Hooks = []Hook{hook}
 	stopped, err := Run(ctx, dev, c)
 	require.ErrorIs(t, err, ErrStopped)
-	_, err = Run(t.Context(), dev, run(dir))
-	require.NoError(t, err)
+	ran(t, dev, run(dir))
 	assert.Equal(t, want, outcomeOf(t, dir))
 	assert.Equal(t, []data.State{{}, {}, {Position: uint64(stopped.Step)}}, froms)
 	assert.Equal(t, 3, closed)

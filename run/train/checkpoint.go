@@ -159,8 +159,7 @@ func (t *trainer) finishSave(ctx context.Context, wait bool) error {
 	if t.saves.copies {
 		t.times.beside[spanSaveWrite] += saving.Took
 	}
-	var bad *checkpoint.NonFiniteError
-	if errors.As(saving.Err, &bad) {
+	if bad, ok := errors.AsType[*checkpoint.NonFiniteError](saving.Err); ok {
 		return errors.Join(&DivergedError{
 			Step: saving.Step, Skipped: t.run.InARow, Tensor: bad.Tensor, Loss: float64(t.last.Loss), GradNorm: float64(t.last.GradNorm),
 		}, saving.Err)

@@ -57,8 +57,7 @@ func TestStopsLeaveNoCheckpoints(t *testing.T) {
 		return c
 	}
 	whole := t.TempDir()
-	_, err := Run(t.Context(), dev, config(whole))
-	require.NoError(t, err)
+	ran(t, dev, config(whole))
 	want := []string{checkpoint.DirName(2), checkpoint.DirName(4), checkpoint.DirName(8), checkpoint.DirName(12)}
 	require.Equal(t, want, checkpointNames(t, whole))
 
@@ -73,16 +72,13 @@ func TestStopsLeaveNoCheckpoints(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, !slices.Contains(want, checkpoint.DirName(record.Step)), record.Run.Temporary, "stopped at step %d", record.Step)
 	}
-	_, err = Run(t.Context(), dev, config(dir))
-	require.NoError(t, err)
+	ran(t, dev, config(dir))
 	require.Equal(t, want, checkpointNames(t, dir))
 	for _, name := range want {
 		for _, file := range []string{"model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"} {
-			a, err := os.ReadFile(filepath.Join(whole, checkpointsDir, name, file))
-			require.NoError(t, err)
-			b, err := os.ReadFile(filepath.Join(dir, checkpointsDir, name, file))
-			require.NoError(t, err)
-			require.Equal(t, string(a), string(b), "%s of %s", file, name)
+			a := textAt(t, whole, checkpointsDir, name, file)
+			b := textAt(t, dir, checkpointsDir, name, file)
+			require.Equal(t, a, b, "%s of %s", file, name)
 		}
 	}
 }
@@ -110,16 +106,14 @@ func TestTemporaryByTime(t *testing.T) {
 		return nil
 	})}
 	c.SaveAsync = false
-	_, err := Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	ran(t, dev, c)
 	assert.Equal(t, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, saved, "each step once, those of save_every among them")
 	assert.Equal(t, 2, most, "the newest, and the best")
 	assert.Equal(t, []string{checkpoint.DirName(9), checkpoint.DirName(12)}, checkpointNames(t, dir))
 	require.Equal(t, want, outcomeOf(t, dir))
 
 	c.SaveInterval, c.Fresh, saved = "1h", true, nil
-	_, err = Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	ran(t, dev, c)
 	assert.Equal(t, []int64{3, 6, 9, 12}, saved, "an hour has not passed")
 }
 
@@ -162,8 +156,7 @@ func TestStepsGoOnWhileACheckpointIsWritten(t *testing.T) {
 		}
 		return nil
 	})}
-	_, err := Run(t.Context(), gputest.Device(t), c)
-	require.NoError(t, err)
+	ran(t, gputest.Device(t), c)
 	assert.Equal(t, []string{checkpoint.DirName(3), checkpoint.DirName(6), checkpoint.DirName(9), checkpoint.DirName(12)}, order)
 }
 
@@ -244,8 +237,7 @@ func TestBestIsKept(t *testing.T) {
 		}
 		return nil
 	})}
-	_, err := Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	ran(t, dev, c)
 	slices.SortFunc(evals, func(a, b measured) int {
 		if a.loss < b.loss {
 			return -1

@@ -14,7 +14,7 @@ func TestNoWorkIsSilent(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(0, 0)
 	at := func() time.Time { return now }
-	c := newClocked(&plainProgress{w: &out, interval: 10 * time.Second, now: at})
+	c := newClocked(&plainProgress{lineProgress: lineProgress{&out}, interval: 10 * time.Second, now: at})
 	c.now = at
 	shows := func(want string, after time.Duration, do func()) {
 		t.Helper()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -51,11 +50,9 @@ func TestCostOfSteps(t *testing.T) {
 		return slowBatches{l, late}, err
 	}
 	begin := time.Now()
-	result, err := Run(t.Context(), gputest.Device(t), c)
-	require.NoError(t, err)
+	result := ran(t, gputest.Device(t), c)
 	elapsed := milliseconds(time.Since(begin))
-	steps, _, err := ReadMetrics(dir)
-	require.NoError(t, err)
+	steps := stepsIn(t, dir)
 	require.Len(t, steps, 12)
 	job, err := state.NewJob(shape)
 	require.NoError(t, err)
@@ -88,10 +85,9 @@ func TestCostOfSteps(t *testing.T) {
 	assert.LessOrEqual(t, device, all)
 	assert.LessOrEqual(t, whole(result.Times), result.Elapsed)
 	assert.GreaterOrEqual(t, spanOf(result, spanData), 12*late)
-	report, err := os.ReadFile(filepath.Join(dir, reportFile))
-	require.NoError(t, err)
+	report := textAt(t, dir, reportFile)
 	for _, want := range []string{"| peak | 3.0 GFLOP/s in f32 products, measured |", "% of the peak (mfu)", "](use.svg)", "| wait for data |", "## Time", "## Memory", "| **all** |"} {
-		assert.Contains(t, string(report), want)
+		assert.Contains(t, report, want)
 	}
 }
 
@@ -111,12 +107,10 @@ func TestPeakThatIsNotKnown(t *testing.T) {
 	c := tinyRun(t, dir)
 	c.Steps, c.Output = 2, &out
 	c.Peak = func(context.Context) (float64, error) { return 0, errors.New("no clock") }
-	_, err := Run(t.Context(), gputest.Device(t), c)
-	require.NoError(t, err)
+	ran(t, gputest.Device(t), c)
 	assert.Contains(t, out.String(), "warning: no clock: metrics have no mfu")
 	assert.NotRegexp(t, `[\x00-\x09\x0b-\x1f\x7f]`, out.String(), "what is no terminal gets no control characters")
-	raw, err := os.ReadFile(filepath.Join(dir, metricsFile))
-	require.NoError(t, err)
-	assert.NotContains(t, string(raw), "mfu")
+	raw := textAt(t, dir, metricsFile)
+	assert.NotContains(t, raw, "mfu")
 	assert.NoFileExists(t, filepath.Join(dir, usePicture))
 }

@@ -24,7 +24,7 @@ func status(step int64) Status {
 func TestPlainProgress(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(0, 0)
-	p := &plainProgress{w: &out, interval: 10 * time.Second, now: func() time.Time { return now }}
+	p := &plainProgress{lineProgress: lineProgress{&out}, interval: 10 * time.Second, now: func() time.Time { return now }}
 	for step := int64(1); step <= 100; step++ {
 		p.Step(status(step))
 		now = now.Add(time.Second / 2)

@@ -96,8 +96,6 @@ func (t *opening) followEdition() {
 	}
 	t.config.State.Optimizer = t.config.State.Optimizer.Following(begun)
 	if what := begun.Earlier(); what != "" && t.config.leads() {
-		said := fmt.Sprintf("optimizer %s: %s, as this run began; new runs do otherwise", begun.Name, what)
-		t.say("%s", said)
-		t.reporter.facts.add("optimizer", "%s", said)
+		t.note("optimizer", "", fmt.Sprintf("optimizer %s: %s, as this run began; new runs do otherwise", begun.Name, what))
 	}
 }

@@ -68,8 +68,7 @@ func (t *opening) fit(ctx context.Context) error {
 	if what == had {
 		text += ", as before"
 	}
-	t.say("%s %s", recomputeKey, text)
-	t.reporter.facts.add("recompute", "%s", text)
+	t.note("recompute", recomputeKey+" ", text)
 	return nil
 }
 
@@ -82,9 +81,7 @@ func (t *opening) planCopy() {
 	}
 	t.reporter.facts.add("host memory planned", "%s", h)
 	if !t.saves.copies && t.config.SaveAsync && t.config.leads() {
-		text := fmt.Sprintf("a copy of a checkpoint takes %s, the host has %s left: training waits while a checkpoint is written",
-			gpu.SizeText(t.reporter.takes.Host.Copy), gpu.SizeText(h.Free))
-		t.say("train.save_async: %s", text)
-		t.reporter.facts.add("checkpoints", "%s", text)
+		t.note("checkpoints", "train.save_async: ", fmt.Sprintf("a copy of a checkpoint takes %s, the host has %s left: training waits while a checkpoint is written",
+			gpu.SizeText(t.reporter.takes.Host.Copy), gpu.SizeText(h.Free)))
 	}
 }

@@ -126,8 +126,7 @@ func TestForecastComesBeforeTheFirstStep(t *testing.T) {
 		return nil
 	})}
 	dev := gputest.Device(t)
-	_, err := Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	ran(t, dev, c)
 	assert.Equal(t, 1, told)
 	assert.Regexp(t, `\nthe run takes about \d.*: 12 steps of .* m?s, 3 evaluations of .* m?s, 2 samples of .* m?s, 4 checkpoints of .*s`, out.String())
 	assert.NotContains(t, out.String(), "? left", "what is left is known from the first step on")

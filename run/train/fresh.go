@@ -31,17 +31,6 @@ func (d *runDir) checkFresh(c Config) error {
 	return nil
 }
 
-// startOver removes an earlier run.
-func (t *opening) startOver() error {
-	if err := t.dir.remove(); err != nil {
-		return err
-	}
-	if err := t.dir.mark(t.config.Launch); err != nil {
-		return dirError(t.config.Dir, err)
-	}
-	return nil
-}
-
 // checkFile refuses a file that would take the place of another.
 func (d *runDir) checkFile(f File, fresh bool) error {
 	text, err := stranger.Read(d.join(f.Name))

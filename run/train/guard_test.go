@@ -115,10 +115,8 @@ func TestSpikesAreLeftOut(t *testing.T) {
 	var out bytes.Buffer
 	c := spiked(t, dir)
 	c.Output, c.Hooks = &out, []Hook{shock(t, 9)}
-	_, err := Run(t.Context(), dev, c)
-	require.NoError(t, err)
-	steps, _, err := ReadMetrics(dir)
-	require.NoError(t, err)
+	ran(t, dev, c)
+	steps := stepsIn(t, dir)
 	for i, m := range steps {
 		if i == 8 {
 			continue
@@ -146,8 +144,7 @@ func TestSpikesAreLeftOut(t *testing.T) {
 		_, err := Run(ctx, dev, c)
 		require.ErrorIs(t, err, ErrStopped)
 		c.Hooks = []Hook{shock(t, 9)}
-		resumed, err := Run(t.Context(), dev, c)
-		require.NoError(t, err)
+		resumed := ran(t, dev, c)
 		require.NotZero(t, resumed.Resumed)
 		require.Equal(t, want, outcomeOf(t, dir), "stopped at step %d", stop)
 	}

@@ -76,8 +76,7 @@ func TestHistograms(t *testing.T) {
 		return nil
 	})}
 	dev := gputest.Device(t)
-	_, err := Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	ran(t, dev, c)
 	assert.Regexp(t, `histograms of \d+ tensors every 5 steps, \d+\.\d KiB of device memory besides`, out.String())
 
 	squares := map[int64]float64{}
@@ -105,8 +104,7 @@ func TestHistograms(t *testing.T) {
 	}
 	all := 2 * len(c.State.Definition.Params())
 	assert.Equal(t, map[int64]int{5: all, 10: all, 12: all}, seen, "every fifth step, and the last")
-	steps, _, err := ReadMetrics(c.Dir)
-	require.NoError(t, err)
+	steps := stepsIn(t, c.Dir)
 	for step, sum := range squares {
 		assert.InEpsilon(t, float64(steps[step-1].GradNorm), math.Sqrt(sum), 1e-4)
 	}
@@ -117,25 +115,20 @@ func TestHistograms(t *testing.T) {
 func TestHistogramsOfRunsThatGoOn(t *testing.T) {
 	dev := gputest.Device(t)
 	whole := tinyHistograms(t, t.TempDir())
-	_, err := Run(t.Context(), dev, whole)
-	require.NoError(t, err)
+	ran(t, dev, whole)
 	want := histogramText(t, whole.Dir)
 	for _, at := range []int64{5, 6} {
 		c := tinyHistograms(t, t.TempDir())
-		ctx, hook := stopAt(StepBegin, at)
-		c.Hooks = []Hook{hook}
-		_, err := Run(ctx, dev, c)
-		require.ErrorIs(t, err, ErrStopped)
+		halted(t, dev, c, StepBegin, at)
 		left := histogramText(t, c.Dir)
 		require.NotEmpty(t, left)
 		require.NoError(t, os.WriteFile(filepath.Join(c.Dir, histogramsFile), []byte(left+`{"step":9,"name":"params/x"}`+"\n"+`{"step":`), 0o666))
 		c.Hooks = nil
-		_, err = Run(t.Context(), dev, c)
-		require.NoError(t, err)
+		ran(t, dev, c)
 		assert.Equal(t, want, histogramText(t, c.Dir), "stopped at %d", at)
 	}
 	c := tinyHistograms(t, t.TempDir())
-	_, err = RunOn(t.Context(), Pipelined([]*gpu.Device{dev, dev}, twoStages(t, c.State)), c)
+	_, err := RunOn(t.Context(), Pipelined([]*gpu.Device{dev, dev}, twoStages(t, c.State)), c)
 	require.NoError(t, err)
 	assert.Equal(t, want, histogramText(t, c.Dir), "on two stages")
 }
@@ -165,8 +158,7 @@ func TestHistogramsOfSomeTensors(t *testing.T) {
 	c := tinyHistograms(t, t.TempDir())
 	c.Steps, c.HistogramMatch = 1, []string{`^params/.*ln_f`, `^grads/wpe`}
 	dev := gputest.Device(t)
-	_, err := Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	ran(t, dev, c)
 	var names []string
 	for _, line := range histogramLines(t, c.Dir) {
 		names = append(names, line.Name)
@@ -174,14 +166,12 @@ func TestHistogramsOfSomeTensors(t *testing.T) {
 	assert.Equal(t, []string{"grads/wpe.weight", "params/ln_f.bias", "params/ln_f.weight"}, names)
 
 	weights := func() string {
-		raw, err := os.ReadFile(filepath.Join(c.Dir, checkpointsDir, checkpoint.DirName(1), "optimizer.safetensors"))
-		require.NoError(t, err)
-		return string(raw)
+		raw := textAt(t, c.Dir, checkpointsDir, checkpoint.DirName(1), "optimizer.safetensors")
+		return raw
 	}
 	with := weights()
 	c.Fresh, c.HistogramEvery = true, 0
-	_, err = Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	ran(t, dev, c)
 	assert.True(t, with == weights(), "counting changes no bit")
 	assert.NoFileExists(t, filepath.Join(c.Dir, histogramsFile))
 	for pattern, wrong := range map[string]string{"(": "missing closing", "^parms/": "found no tensor of the model, wanted one such as params/"} {

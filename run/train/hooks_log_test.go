@@ -41,10 +41,8 @@ func TestHooksMayKeepLogs(t *testing.T) {
 		counted = append(counted, e.Histograms...)
 		return nil
 	})}
-	_, err := Run(t.Context(), gputest.Device(t), c)
-	require.NoError(t, err)
-	steps, _, err := ReadMetrics(c.Dir)
-	require.NoError(t, err)
+	ran(t, gputest.Device(t), c)
+	steps := stepsIn(t, c.Dir)
 	var lines []int64
 	for _, m := range steps {
 		lines = append(lines, m.Step)
@@ -78,8 +76,7 @@ func TestLogsOfHooksAreDurableFirst(t *testing.T) {
 		return nil
 	}
 	c.Hooks = []Hook{h}
-	_, err := Run(t.Context(), gputest.Device(t), c)
-	require.NoError(t, err)
+	ran(t, gputest.Device(t), c)
 	assert.EqualValues(t, 12, synced.Load())
 
 	c = tinyRun(t, t.TempDir())
@@ -98,8 +95,7 @@ func TestLogsOfHooksAreDurableFirst(t *testing.T) {
 func TestReplacingTheStateKeepsHistograms(t *testing.T) {
 	dev := gputest.Device(t)
 	c := tinyHistograms(t, t.TempDir())
-	_, err := Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	ran(t, dev, c)
 	want := histogramText(t, c.Dir)
 
 	c = tinyHistograms(t, t.TempDir())
@@ -117,8 +113,7 @@ func TestReplacingTheStateKeepsHistograms(t *testing.T) {
 		defer func() { inside = false }()
 		return replaceByItsCopy(ctx, t, dev, e)
 	})}
-	_, err = Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	ran(t, dev, c)
 	assert.Equal(t, want, histogramText(t, c.Dir))
 	assert.Equal(t, []int64{5, 10, 12}, slices.Compact(told))
 }

@@ -41,8 +41,7 @@ func TestHooksAreCalledInOrder(t *testing.T) {
 		c := tinyRun(t, t.TempDir())
 		c.Steps, c.EvalEvery, c.SampleEvery = 1, every, 0
 		c.Hooks = []Hook{note("a"), note("b")}
-		_, err := Run(t.Context(), gputest.Device(t), c)
-		require.NoError(t, err)
+		ran(t, gputest.Device(t), c)
 		var want []string
 		at := func(step int, kinds ...eventKind) {
 			for _, kind := range kinds {
@@ -76,8 +75,7 @@ func TestHooksMayReplaceMetrics(t *testing.T) {
 			return nil
 		}),
 	}
-	result, err := Run(t.Context(), gputest.Device(t), c)
-	require.NoError(t, err)
+	result := ran(t, gputest.Device(t), c)
 	steps, evals, err := ReadMetrics(c.Dir)
 	require.NoError(t, err)
 	assert.EqualValues(t, 1003, steps[2].Loss)
@@ -95,8 +93,7 @@ func TestHooksMayReplaceTheState(t *testing.T) {
 	c.Hooks = []Hook{on(StepBegin, 5, func(ctx context.Context, e Event) error { // whose metrics are not read
 		return replaceByItsCopy(ctx, t, dev, e)
 	})}
-	_, err := Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	ran(t, dev, c)
 	assert.Equal(t, want, outcomeOf(t, c.Dir))
 
 	c = tinyRun(t, t.TempDir())
@@ -107,7 +104,7 @@ func TestHooksMayReplaceTheState(t *testing.T) {
 		defer fresh.Release()
 		return e.Replace(ctx, fresh)
 	})}
-	_, err = Run(t.Context(), dev, c)
+	_, err := Run(t.Context(), dev, c)
 	assert.ErrorContains(t, err, "found one of step 0, wanted step 4")
 	assert.Error(t, Event{}.Replace(t.Context(), nil))
 }
@@ -150,8 +147,7 @@ func TestHookErrorsEndTheRunCleanly(t *testing.T) {
 			assert.ErrorIs(t, ended.Err, cause)
 			assert.Equal(t, result.Step, newestStep(t, c.Dir), "saved")
 			c.Hooks = nil
-			_, err = Run(t.Context(), dev, c)
-			require.NoError(t, err)
+			ran(t, dev, c)
 			assert.Equal(t, want, outcomeOf(t, c.Dir), "%v", at)
 		}
 	}
@@ -196,8 +192,7 @@ func TestHooksMayNotReplaceTheModel(t *testing.T) {
 		require.NoError(t, err)
 		return e.Replace(ctx, other)
 	})}
-	_, err = Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	ran(t, dev, c)
 	c.Hooks = []Hook{nil}
 	_, err = Run(t.Context(), dev, c)
 	require.ErrorContains(t, err, "hook 0: found none")

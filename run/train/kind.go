@@ -82,8 +82,7 @@ func kindOfCode(code int) (Kind, bool) {
 
 // KindOf finds the kind of an error, of several the first in this order. Only what is known is named.
 func KindOf(err error) Kind {
-	var peer *mesh.PeerError
-	if errors.As(err, &peer) && peer.Weight == mesh.Fatal {
+	if peer, ok := errors.AsType[*mesh.PeerError](err); ok && peer.Weight == mesh.Fatal {
 		k, _ := kindOfCode(peer.Code)
 		return k
 	}
@@ -118,8 +117,8 @@ func KindOf(err error) Kind {
 
 // is tells whether an error is, or wraps, one of a type.
 func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // endWeight is what an error weighs against those of other ranks.
@@ -137,8 +136,8 @@ func endWeight(ctx context.Context, err error) mesh.Weight {
 
 // likewise makes of another rank's reason to end one of this rank.
 func likewise(err error) error {
-	var peer *mesh.PeerError
-	if !errors.As(err, &peer) {
+	peer, ok := errors.AsType[*mesh.PeerError](err)
+	if !ok {
 		return err
 	}
 	switch {

@@ -63,9 +63,8 @@ func TestRunDirectoryWithLinks(t *testing.T) {
 			entries, err := os.ReadDir(outside)
 			require.NoError(t, err)
 			assert.Len(t, entries, 1, "%s: %v", name, resumes)
-			text, err := os.ReadFile(mine)
-			require.NoError(t, err)
-			assert.Equal(t, log, string(text), "%s: %v", name, resumes)
+			text := textAt(t, mine)
+			assert.Equal(t, log, text, "%s: %v", name, resumes)
 		}
 	}
 }

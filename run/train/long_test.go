@@ -2,12 +2,12 @@ package train
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,10 +41,9 @@ func TestSoakLongRun(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, report{title: "long"}.write(dir))
 	t.Logf("report of %d steps: %v", steps, time.Since(began))
-	text, err := os.ReadFile(filepath.Join(dir, reportFile))
-	require.NoError(t, err)
-	assert.Contains(t, string(text), fmt.Sprintf("| steps | %s |", grouped(steps)))
-	assert.Equal(t, steps/1000, int64(bytes.Count(text, []byte(" | 64 |\n"))))
+	text := textAt(t, dir, reportFile)
+	assert.Contains(t, text, fmt.Sprintf("| steps | %s |", grouped(steps)))
+	assert.Equal(t, steps/1000, int64(strings.Count(text, " | 64 |\n")))
 
 	// Resumed from a checkpoint in the midst.
 	began = time.Now()

@@ -39,8 +39,7 @@ func TestLinesAreRewound(t *testing.T) {
 	}
 	require.NoError(t, l.sync())
 	require.NoError(t, l.close())
-	whole, err := os.ReadFile(path)
-	require.NoError(t, err)
+	whole := textAt(t, path)
 
 	for keep := int64(0); keep <= 6; keep++ {
 		// A kill in the middle of a line.
@@ -54,9 +53,8 @@ func TestLinesAreRewound(t *testing.T) {
 		}
 		kept, err := l.file.Seek(0, io.SeekCurrent)
 		require.NoError(t, err)
-		cut, err := os.ReadFile(path + cutSuffix)
-		require.NoError(t, err)
-		assert.Equal(t, string(torn[kept:])+"\n", string(cut), "nothing is lost")
+		cut := textAt(t, path+cutSuffix)
+		assert.Equal(t, string(torn[kept:])+"\n", cut, "nothing is lost")
 		for step := keep + 1; step <= 5; step++ {
 			require.NoError(t, l.write(Metrics{Step: step, Loss: Number(step)}))
 			if step%2 == 0 {
@@ -64,9 +62,8 @@ func TestLinesAreRewound(t *testing.T) {
 			}
 		}
 		require.NoError(t, l.close())
-		again, err := os.ReadFile(path)
-		require.NoError(t, err)
-		assert.Equal(t, string(whole), string(again), "kept to step %d", keep)
+		again := textAt(t, path)
+		assert.Equal(t, whole, again, "kept to step %d", keep)
 	}
 	steps, evals, damaged, err := readMetrics(path)
 	require.NoError(t, err)
@@ -96,12 +93,10 @@ func TestDamagedLines(t *testing.T) {
 	require.NoError(t, l.close())
 	assert.EqualValues(t, 3, l.last)
 	assert.Equal(t, 1, l.damaged)
-	kept, err := os.ReadFile(path)
-	require.NoError(t, err)
-	cut, err := os.ReadFile(path + cutSuffix)
-	require.NoError(t, err)
-	assert.Equal(t, text+"\n", string(kept)+string(cut))
-	assert.Equal(t, 3, strings.Count(string(kept), "\n"))
+	kept := textAt(t, path)
+	cut := textAt(t, path+cutSuffix)
+	assert.Equal(t, text+"\n", kept+cut)
+	assert.Equal(t, 3, strings.Count(kept, "\n"))
 }
 
 func TestLogThatIsRefused(t *testing.T) {

@@ -101,8 +101,7 @@ func (t *opening) accumulate(e earlier) error {
 	case err != nil:
 		return err
 	case said != "":
-		t.say("%s", said)
-		t.reporter.facts.add("accumulation", "%s", said)
+		t.note("accumulation", "", said)
 	}
 	t.config = c
 	if _, replicas := t.team.replica(); replicas > 1 && c.State.Accumulation == state.AccumulateSequence {
@@ -112,12 +111,17 @@ func (t *opening) accumulate(e earlier) error {
 	return nil
 }
 
+// note says a text behind another, and gives it to the report as a fact.
+func (t *opening) note(fact, before, text string) {
+	t.say("%s%s", before, text)
+	t.reporter.facts.add(fact, "%s", text)
+}
+
 // openAll makes or restores everything that the loop needs, and says what it found; reached is the step of the newest checkpoint.
 func (t *opening) openAll(ctx context.Context, reached int64) error {
 	t.say("run directory %s", t.config.Dir)
 	for _, note := range t.notes {
-		t.say("%s", note)
-		t.reporter.facts.add("ranks", "%s", note)
+		t.note("ranks", "", note)
 	}
 	t.say("planning a %s of %s parameters", t.config.State.Definition.Kind(), grouped(model.Parameters(t.config.State.Definition)))
 	t.config = t.config.withRows(ctx)
@@ -173,8 +177,11 @@ func (t *opening) openDirectory(ctx context.Context, settings []byte) error {
 		return err
 	}
 	if t.config.Fresh { // nothing refuses any more
-		if err := t.startOver(); err != nil {
+		if err := t.dir.remove(); err != nil {
 			return err
+		}
+		if err := t.dir.mark(t.config.Launch); err != nil {
+			return dirError(t.config.Dir, err)
 		}
 	}
 	if err := t.record(settings); err != nil {

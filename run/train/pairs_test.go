@@ -50,8 +50,7 @@ func TestPairsOnStagesAndRanks(t *testing.T) {
 	}
 	for _, prefer := range losses {
 		whole := pairsRun(t, prefer, base)
-		_, err := Run(t.Context(), dev, whole)
-		require.NoError(t, err)
+		ran(t, dev, whole)
 		want := leftBy(t, whole.Dir)
 		steps, evals, err := ReadMetrics(whole.Dir)
 		require.NoError(t, err)

@@ -27,9 +27,8 @@ func (t *opening) plan(ctx context.Context) error {
 	} else {
 		where = fmt.Sprintf(" on %d stages", len(takes.Memory))
 		for i, m := range takes.Memory {
-			text := fmt.Sprintf("%s: %s; memory planned %s: %s", takes.Holds[i], t.stageAdapter(i), gpu.SizeText(m.Total()), m)
-			t.say("stage %d, %s", i, text)
-			t.reporter.facts.add(fmt.Sprintf("stage %d", i), "%s", text)
+			stage := fmt.Sprintf("stage %d", i)
+			t.note(stage, stage+", ", fmt.Sprintf("%s: %s; memory planned %s: %s", takes.Holds[i], t.stageAdapter(i), gpu.SizeText(m.Total()), m))
 		}
 		if advice != "" {
 			t.say("all stages are on one adapter%s", advice)
@@ -38,22 +37,15 @@ func (t *opening) plan(ctx context.Context) error {
 	t.say("model %s, %s parameters; memory planned %s%s", def.Kind(), parameters, gpu.SizeText(takes.Bytes()), where)
 	t.reporter.facts.add("model", "%s, %s parameters", def.Kind(), parameters)
 	if q, n := model.QuantizationOf(def); n > 0 {
-		text := fmt.Sprintf("%d of %d read as %v", n, len(def.Params()), q)
-		t.say("parameters quantized, %s", text)
-		t.reporter.facts.add("parameters quantized", "%s", text)
+		t.note("parameters quantized", "parameters quantized, ", fmt.Sprintf("%d of %d read as %v", n, len(def.Params()), q))
 	}
 	if text := model.DescribeLoRA(def); text != "" {
-		t.say("adapters, %s", text)
-		t.reporter.facts.add("adapters", "%s", text)
+		t.note("adapters", "adapters, ", text)
 	} else if n := len(t.config.State.Frozen); n > 0 {
-		text := fmt.Sprintf("%d of %d: no gradients and no optimizer state", n, len(def.Params()))
-		t.say("parameters frozen, %s", text)
-		t.reporter.facts.add("parameters frozen", "%s", text)
+		t.note("parameters frozen", "parameters frozen, ", fmt.Sprintf("%d of %d: no gradients and no optimizer state", n, len(def.Params())))
 	}
 	if n := len(t.config.Drawn); n > 0 {
-		text := fmt.Sprintf("%d of %d: %s", n, len(t.config.State.Definition.Params()), strings.Join(t.config.Drawn, ", "))
-		t.say("parameters drawn anew, %s", text)
-		t.reporter.facts.add("parameters drawn anew", "%s", text)
+		t.note("parameters drawn anew", "parameters drawn anew, ", fmt.Sprintf("%d of %d: %s", n, len(def.Params()), strings.Join(t.config.Drawn, ", ")))
 	}
 	if len(takes.Memory) == 1 {
 		t.reporter.facts.add("memory planned", "%s", takes.Memory[0])

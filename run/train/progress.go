@@ -50,7 +50,7 @@ func NewProgress(kind string, w io.Writer, interval time.Duration) (Progress, er
 	case "bar":
 		return newClocked(newBarProgress(w)), nil
 	case "plain":
-		return newClocked(&plainProgress{w: w, interval: interval, now: time.Now}), nil
+		return newClocked(&plainProgress{lineProgress: lineProgress{w}, interval: interval, now: time.Now}), nil
 	case "json":
 		return newClocked(&jsonProgress{w: w}), nil
 	case "none":
@@ -74,18 +74,13 @@ func (lineProgress) Close()               {}
 
 // plainProgress shows the first step, the last and one every interval, a line each: for logs.
 type plainProgress struct {
-	w        io.Writer
+	lineProgress
 	interval time.Duration
 	now      func() time.Time
 	last     time.Time
 	phase    string        // the last that was shown
 	gap      time.Duration // until it is shown again
 }
-
-func (p *plainProgress) Line(text string)   { fmt.Fprintln(p.w, terminal.Visible(text)) }
-func (p *plainProgress) Times(spans []Span) { p.Line(timesText(spans)) }
-func (p *plainProgress) Clear()             {}
-func (p *plainProgress) Close()             {}
 
 func (p *plainProgress) due(always bool) bool {
 	now := p.now()

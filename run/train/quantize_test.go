@@ -35,8 +35,7 @@ func TestQuantizedRun(t *testing.T) {
 	var out bytes.Buffer
 	c := quantizedRun(t, whole)
 	c.Output = &out
-	result, err := Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	result := ran(t, dev, c)
 	assert.Contains(t, out.String(), "parameters quantized, 9 of 16 read as affine of 4 bits in groups of 32")
 	want := outcomeOf(t, whole)
 	assert.NotEqual(t, undisturbed(t, dev).metrics[0], want.metrics[0])
@@ -44,19 +43,15 @@ func TestQuantizedRun(t *testing.T) {
 
 	dir := t.TempDir()
 	c = quantizedRun(t, dir)
-	ctx, hook := stopAt(StepBegin, 5)
-	c.Hooks = []Hook{hook}
-	_, err = Run(ctx, dev, c)
-	require.ErrorIs(t, err, ErrStopped)
-	_, err = Run(t.Context(), dev, tinyRun(t, dir))
+	halted(t, dev, c, StepBegin, 5)
+	_, err := Run(t.Context(), dev, tinyRun(t, dir))
 	require.ErrorIs(t, err, checkpoint.ErrMismatch)
 	other := quantizedRun(t, dir)
 	other.State.Definition, err = model.WithQuantization(other.State.Definition, model.Quantization{Mode: "affine", Bits: 3, Group: 32, Match: []string{"weight"}})
 	require.NoError(t, err)
 	_, err = Run(t.Context(), dev, other)
 	require.ErrorIs(t, err, checkpoint.ErrMismatch)
-	_, err = Run(t.Context(), dev, quantizedRun(t, dir))
-	require.NoError(t, err)
+	ran(t, dev, quantizedRun(t, dir))
 	require.Equal(t, want, outcomeOf(t, dir))
 
 	checkpoint := filepath.Join(whole, checkpointsDir, checkpoint.DirName(12))

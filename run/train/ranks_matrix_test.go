@@ -153,8 +153,7 @@ func TestSoakMatrixOfRanks(t *testing.T) {
 		of := matrixCell{batches: cell.batches, optimizer: cell.optimizer, adapted: cell.adapted}
 		if wants[of] == nil {
 			c := run(t, of)
-			_, err := Run(t.Context(), dev, c)
-			require.NoError(t, err)
+			ran(t, dev, c)
 			wants[of] = leftBy(t, c.Dir)
 		}
 		t.Run(cell.String(), func(t *testing.T) {
@@ -164,8 +163,7 @@ func TestSoakMatrixOfRanks(t *testing.T) {
 			left, err := filepath.Glob(filepath.Join(c.Dir, ".gputrain*"))
 			require.NoError(t, err)
 			assert.Equal(t, []string{filepath.Join(c.Dir, markerFile)}, left, "the probe is gone")
-			lines, _, err := ReadMetrics(c.Dir)
-			require.NoError(t, err)
+			lines := stepsIn(t, c.Dir)
 			if n := matrixRanks[cell.ranks]; n[len(n)-1] > 1 {
 				assert.Len(t, lines[matrixSteps-1].Cluster.PassesMS, n[len(n)-1])
 				assert.Positive(t, lines[matrixSteps-1].Cluster.Bytes)

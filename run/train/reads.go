@@ -30,8 +30,7 @@ func (c Config) reads() (all []Read) {
 
 // advised makes an error that advises a fresh start not advise one that is refused.
 func (d *runDir) advised(c Config, err error) error {
-	var changed *ChangedError
-	if errors.As(err, &changed) {
+	if changed, ok := errors.AsType[*ChangedError](err); ok {
 		changed.NotFresh = d.checkFresh(c) != nil
 	}
 	return err

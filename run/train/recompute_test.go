@@ -2,8 +2,6 @@ package train
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -27,8 +25,7 @@ func TestRunRecomputesWhatItMust(t *testing.T) {
 	whole, dir := t.TempDir(), t.TempDir()
 	c := tinyRun(t, whole)
 	c.State.Definition = def
-	_, err = Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	ran(t, dev, c)
 	want := outcomeOf(t, whole)
 	c.Dir, c.State.Recompute = dir, state.RecomputeAuto
 	bytesOf := map[string]uint64{}
@@ -52,9 +49,8 @@ func TestRunRecomputesWhatItMust(t *testing.T) {
 		} else {
 			require.NoError(t, err)
 		}
-		text, err := os.ReadFile(filepath.Join(dir, runFile))
-		require.NoError(t, err)
-		return out.String(), string(text)
+		text := textAt(t, dir, runFile)
+		return out.String(), text
 	}
 	text := func(what string) string {
 		return "train.recompute " + what + ", which takes " + gpu.SizeText(bytesOf[what]) + " instead of " + gpu.SizeText(bytesOf[model.RecomputeNone])
@@ -74,7 +70,6 @@ func TestRunRecomputesWhatItMust(t *testing.T) {
 		assert.Regexp(t, `(?m)^  recompute: "`+part.what+`" +# auto of program$`, recorded)
 	}
 	assert.Equal(t, want, outcomeOf(t, dir))
-	report, err := os.ReadFile(filepath.Join(dir, reportFile))
-	require.NoError(t, err)
-	assert.Contains(t, string(report), model.RecomputeLayers+", which takes")
+	report := textAt(t, dir, reportFile)
+	assert.Contains(t, report, model.RecomputeLayers+", which takes")
 }

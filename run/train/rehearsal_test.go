@@ -45,9 +45,8 @@ func TestRehearsalOfARunThatGoesOn(t *testing.T) {
 		path := filepath.Join(dir, sessionsFile)
 		if change != nil {
 			var lines []string
-			text, err := os.ReadFile(path)
-			require.NoError(t, err)
-			for line := range strings.Lines(string(text)) {
+			text := textAt(t, path)
+			for line := range strings.Lines(text) {
 				var s session
 				require.NoError(t, json.Unmarshal([]byte(line), &s))
 				if s.Measured != nil {
@@ -62,10 +61,7 @@ func TestRehearsalOfARunThatGoesOn(t *testing.T) {
 		var out bytes.Buffer
 		c := tinyRun(t, dir)
 		c.Output = &out
-		ctx, hook := stopAt(StepEnd, stop)
-		c.Hooks = []Hook{hook}
-		_, err := Run(ctx, dev, c)
-		require.ErrorIs(t, err, ErrStopped)
+		halted(t, dev, c, StepEnd, stop)
 		return out.String()
 	}
 	const rehearsed = "estimate the time 0/6\nestimate the time 6/6\n"
@@ -121,8 +117,7 @@ func TestAccountIsOfTheWholeRun(t *testing.T) {
 	var out bytes.Buffer
 	c := tinyRun(t, t.TempDir())
 	c.Output, c.Before = &out, []Span{{Name: "read the text", Spent: 1000 * time.Hour}}
-	result, err := Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	result := ran(t, dev, c)
 	spent := map[string]time.Duration{}
 	for _, s := range result.Times {
 		spent[s.Name] = s.Spent

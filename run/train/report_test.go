@@ -42,15 +42,14 @@ func TestReport(t *testing.T) {
 	for range 2 { // a report is replaced
 		require.NoError(t, report{title: "GPT-2 on text", facts: known, settings: settings}.write(dir))
 	}
-	text, err := os.ReadFile(filepath.Join(dir, reportFile))
-	require.NoError(t, err)
+	text := textAt(t, dir, reportFile)
 	for _, want := range []string{
 		"# GPT-2 on text", "](loss.svg)", `| adapter | a\|b |`, "| steps | 50 |", "| tokens | 51,200 |",
 		"| tokens a second in steps | 10,240 in the loss, 20,480 tokens computed |", "| updates left out (not finite) | 1 |",
 		"0.8485 at step 50; best 0.8485 at step 50", "| 25 | 1.2000 | 3.320 | 5,000 |", "    func main() {\n    \ufffd}\n    ```", "layers: 4",
 		"|---|---|---|\n| func | a\\|b \ufffd\\<i\\>\\\\ | main() { \ufffd} \\`\\`\\` (step 50) |\n\nStep 0",
 	} {
-		assert.Contains(t, string(text), want)
+		assert.Contains(t, text, want)
 	}
 	names, err := os.ReadDir(dir)
 	require.NoError(t, err)

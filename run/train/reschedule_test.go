@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"maps"
-	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -44,16 +44,7 @@ func onTargets(t *testing.T, test func(t *testing.T, run func(context.Context, C
 // checkpointFiles are the files of the checkpoint of a step.
 func checkpointFiles(t *testing.T, dir string, step int64) map[string]string {
 	t.Helper()
-	files := map[string]string{}
-	where := filepath.Join(dir, checkpointsDir, checkpoint.DirName(step))
-	names, err := os.ReadDir(where)
-	require.NoError(t, err)
-	for _, n := range names {
-		raw, err := os.ReadFile(filepath.Join(where, n.Name()))
-		require.NoError(t, err)
-		files[n.Name()] = string(raw)
-	}
-	return files
+	return textsIn(t, filepath.Join(dir, checkpointsDir, checkpoint.DirName(step)))
 }
 
 // Where the rate does not depend on the total, a run that was meant to be short ends with the bytes of one that was meant to be long.
@@ -104,12 +95,10 @@ func TestReschedule(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 1, bytes.Count(out.Bytes(), []byte("rescheduled")))
 		for _, name := range []string{runFile, reportFile} {
-			text, err := os.ReadFile(filepath.Join(dir, name))
-			require.NoError(t, err)
-			assert.Equal(t, 1, bytes.Count(text, []byte(decided)), name)
+			text := textAt(t, dir, name)
+			assert.Equal(t, 1, strings.Count(text, decided), name)
 		}
-		steps, _, err := ReadMetrics(dir)
-		require.NoError(t, err)
+		steps := stepsIn(t, dir)
 		require.Len(t, steps, 12)
 		for i, m := range steps {
 			want := 6e-3 * (1 - float64(i)/6)

@@ -35,9 +35,9 @@ func isTiming(key string) bool {
 }
 
 // untimed is metrics.jsonl without the timings, line by line.
-func untimed(t *testing.T, raw []byte) (lines []string) {
+func untimed(t *testing.T, text string) (lines []string) {
 	t.Helper()
-	for line := range strings.Lines(string(raw)) {
+	for line := range strings.Lines(text) {
 		var fields map[string]any
 		require.NoError(t, json.Unmarshal([]byte(line), &fields))
 		maps.DeleteFunc(fields, func(key string, _ any) bool { return isTiming(key) })
@@ -61,7 +61,7 @@ func leftBy(t *testing.T, dir string) map[string]string {
 		raw, err := os.ReadFile(path)
 		switch {
 		case name == metricsFile:
-			raw = []byte(strings.Join(untimed(t, raw), "\n"))
+			raw = []byte(strings.Join(untimed(t, string(raw)), "\n"))
 		case name == reportFile || name == sessionsFile:
 			raw = nil
 		}
@@ -230,8 +230,7 @@ func TestWhatOnlyLooksChangesNothing(t *testing.T) {
 	blind.LogEvery, blind.Spikes = 12, SpikeConfig{}
 	var weights []map[string]string
 	for _, c := range []Config{looks, blind} {
-		_, err := Run(t.Context(), dev, c)
-		require.NoError(t, err)
+		ran(t, dev, c)
 		weights = append(weights, outcomeOf(t, c.Dir).checkpoint)
 	}
 	for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
@@ -245,14 +244,10 @@ func TestResumeWithOtherSamples(t *testing.T) {
 	dev := gputest.Device(t)
 	want := undisturbed(t, dev)
 	c := tinyRun(t, t.TempDir())
-	ctx, hook := stopAt(StepEnd, 5)
-	c.Hooks = []Hook{hook}
-	_, err := Run(ctx, dev, c)
-	require.ErrorIs(t, err, ErrStopped)
+	halted(t, dev, c, StepEnd, 5)
 	c.Hooks, c.SampleEvery = nil, 2
 	c.Sample.Prompt, c.Sample.Tokens, c.Sample.Temperature, c.Sample.TopK = "of", 3, 0, 0
-	result, err := Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	result := ran(t, dev, c)
 	assert.EqualValues(t, 5, result.Resumed)
 	got := outcomeOf(t, c.Dir)
 	for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
@@ -267,28 +262,22 @@ func TestResumeWithOtherSamples(t *testing.T) {
 func TestResumeTellsWhatItRestored(t *testing.T) {
 	dev := gputest.Device(t)
 	c := tinyRun(t, t.TempDir())
-	ctx, hook := stopAt(StepEnd, 5)
-	c.Hooks = []Hook{hook}
-	_, err := Run(ctx, dev, c)
-	require.ErrorIs(t, err, ErrStopped)
+	halted(t, dev, c, StepEnd, 5)
 	var out bytes.Buffer
 	c.Hooks, c.Output = nil, &out
-	result, err := Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	result := ran(t, dev, c)
 	assert.EqualValues(t, 5, result.Resumed)
 	from := regexp.QuoteMeta(filepath.Join(c.Dir, checkpointsDir, checkpoint.DirName(5)))
 	assert.Regexp(t, `resumed from `+from+`: parameters, optimizer state, counts, place in the text \(epoch 0, window 20\) and metrics of step 5, in \d+\.\d\d s\n`, out.String())
-	report, err := os.ReadFile(filepath.Join(c.Dir, reportFile))
-	require.NoError(t, err)
-	assert.Contains(t, string(report), "| resumed | from step 5 |")
+	report := textAt(t, c.Dir, reportFile)
+	assert.Contains(t, report, "| resumed | from step 5 |")
 }
 
 // A kill within the rotation behind the last checkpoint leaves what the same command removes, though it has no step to make.
 func TestLastRotationIsFinished(t *testing.T) {
 	dev := gputest.Device(t)
 	c := tinyRun(t, t.TempDir())
-	_, err := Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	ran(t, dev, c)
 	checkpoints := filepath.Join(c.Dir, checkpointsDir)
 	store := checkpoint.Store{FS: checkpoint.OS, Dir: checkpoints}
 	want, err := store.Steps()
@@ -296,12 +285,10 @@ func TestLastRotationIsFinished(t *testing.T) {
 	require.NotContains(t, want, int64(3))
 	other := tinyRun(t, t.TempDir())
 	other.Keep = 100
-	_, err = Run(t.Context(), dev, other)
-	require.NoError(t, err)
+	ran(t, dev, other)
 	name := checkpoint.DirName(3)
 	require.NoError(t, os.CopyFS(filepath.Join(checkpoints, name), os.DirFS(filepath.Join(other.Dir, checkpointsDir, name))))
-	_, err = Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	ran(t, dev, c)
 	found, err := store.Steps()
 	require.NoError(t, err)
 	assert.Equal(t, want, found)

@@ -65,29 +65,47 @@ type outcome struct {
 
 func outcomeOf(t *testing.T, dir string) outcome {
 	t.Helper()
-	o := outcome{checkpoint: map[string]string{}}
-	newest := filepath.Join(dir, checkpointsDir, checkpoint.DirName(12))
-	names, err := os.ReadDir(newest)
+	return outcome{checkpointFiles(t, dir, 12), untimed(t, textAt(t, dir, metricsFile)), textAt(t, dir, samplesFile)}
+}
+
+// ran is how a run ends that comes to its end.
+func ran(t testing.TB, dev *gpu.Device, c Config) Result {
+	t.Helper()
+	result, err := Run(t.Context(), dev, c)
 	require.NoError(t, err)
-	for _, n := range names {
-		raw, err := os.ReadFile(filepath.Join(newest, n.Name()))
-		require.NoError(t, err)
-		o.checkpoint[n.Name()] = string(raw)
-	}
-	raw, err := os.ReadFile(filepath.Join(dir, metricsFile))
+	return result
+}
+
+// halted is how a run ends that is stopped at an event.
+func halted(t testing.TB, dev *gpu.Device, c Config, kind eventKind, step int64) Result {
+	t.Helper()
+	ctx, hook := stopAt(kind, step)
+	c.Hooks = append([]Hook{hook}, c.Hooks...)
+	result, err := Run(ctx, dev, c)
+	require.ErrorIs(t, err, ErrStopped)
+	return result
+}
+
+// stepsIn are the lines of steps in metrics.jsonl of a run directory.
+func stepsIn(t testing.TB, dir string) []Metrics {
+	t.Helper()
+	steps, _, err := ReadMetrics(dir)
 	require.NoError(t, err)
-	o.metrics = untimed(t, raw)
-	raw, err = os.ReadFile(filepath.Join(dir, samplesFile))
+	return steps
+}
+
+// textAt is the text of a file.
+func textAt(t testing.TB, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(path...))
 	require.NoError(t, err)
-	o.samples = string(raw)
-	return o
+	return string(text)
 }
 
 func undisturbed(t *testing.T, dev *gpu.Device) outcome {
 	t.Helper()
 	dir := t.TempDir()
-	result, err := Run(t.Context(), dev, tinyRun(t, dir))
-	require.NoError(t, err)
+	result := ran(t, dev, tinyRun(t, dir))
 	require.Equal(t, kindDone, result.Reason)
 	return outcomeOf(t, dir)
 }
@@ -96,8 +114,7 @@ func undisturbed(t *testing.T, dev *gpu.Device) outcome {
 func TestRunSamplesBeforeTraining(t *testing.T) {
 	dev := gputest.Device(t)
 	first := t.TempDir()
-	_, err := Run(t.Context(), dev, tinyRun(t, first))
-	require.NoError(t, err)
+	ran(t, dev, tinyRun(t, first))
 	steps := func(dir string) (all []int64) {
 		samples, _, err := readSamples(filepath.Join(dir, samplesFile))
 		require.NoError(t, err)
@@ -111,8 +128,7 @@ func TestRunSamplesBeforeTraining(t *testing.T) {
 	c := tinyRun(t, t.TempDir())
 	c.From = filepath.Join(first, checkpointsDir, checkpoint.DirName(12))
 	for range 2 { // the second time it has lost its checkpoints, and begins again with its logs
-		_, err = Run(t.Context(), dev, c)
-		require.NoError(t, err)
+		ran(t, dev, c)
 		require.Equal(t, append([]int64{0}, scratch...), steps(c.Dir))
 		require.NoError(t, os.RemoveAll(filepath.Join(c.Dir, checkpointsDir)))
 	}
@@ -132,8 +148,7 @@ func TestRun(t *testing.T) {
 			events = append(events, e.Kind)
 			return nil
 		})}
-		result, err := Run(t.Context(), dev, c)
-		require.NoError(t, err)
+		result := ran(t, dev, c)
 		assert.Equal(t, kindDone, result.Reason)
 		assert.Zero(t, result.Reason.ExitCode())
 		assert.EqualValues(t, 12, result.Step)
@@ -161,15 +176,13 @@ func TestRun(t *testing.T) {
 		names, err := os.ReadDir(filepath.Join(dir, checkpointsDir))
 		require.NoError(t, err)
 		assert.Len(t, names, 2, "rotated")
-		report, err := os.ReadFile(filepath.Join(dir, reportFile))
-		require.NoError(t, err)
-		assert.Contains(t, string(report), "done at step 12 of 12")
+		report := textAt(t, dir, reportFile)
+		assert.Contains(t, report, "done at step 12 of 12")
 		assert.FileExists(t, filepath.Join(dir, lossPicture))
 
 		// The same again has nothing left to do.
 		out.Reset()
-		again, err := Run(t.Context(), dev, c)
-		require.NoError(t, err)
+		again := ran(t, dev, c)
 		assert.EqualValues(t, 12, again.Resumed)
 		assert.Contains(t, out.String(), "all 12 steps are made")
 		assert.Equal(t, o, outcomeOf(t, dir))
@@ -242,8 +255,7 @@ func TestDivergence(t *testing.T) {
 
 	// From the last good checkpoint it goes on.
 	c.Hooks = nil
-	result, err = Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	result = ran(t, dev, c)
 	assert.EqualValues(t, 6, result.Resumed)
 	assert.Equal(t, undisturbed(t, dev), outcomeOf(t, dir))
 }
@@ -269,8 +281,7 @@ func TestPatienceCountsInARow(t *testing.T) {
 		}
 		return nil
 	})}
-	result, err := Run(t.Context(), gputest.Device(t), c)
-	require.NoError(t, err)
+	result := ran(t, gputest.Device(t), c)
 	record, err := checkpoint.ReadRecord(checkpoint.OS, result.Checkpoint)
 	require.NoError(t, err)
 	assert.EqualValues(t, 4, record.Skipped)
@@ -298,14 +309,10 @@ func TestCorruptCheckpointOfARun(t *testing.T) {
 	dev := gputest.Device(t)
 	dir := t.TempDir()
 	c := tinyRun(t, dir)
-	ctx, hook := stopAt(StepBegin, 7)
-	c.Hooks = []Hook{hook}
-	_, err := Run(ctx, dev, c)
-	require.ErrorIs(t, err, ErrStopped)
+	halted(t, dev, c, StepBegin, 7)
 	damage := func(step int64) {
 		path := filepath.Join(dir, checkpointsDir, checkpoint.DirName(step), "optimizer.safetensors")
-		raw, err := os.ReadFile(path)
-		require.NoError(t, err)
+		raw := []byte(textAt(t, path))
 		raw[len(raw)-5] ^= 4
 		require.NoError(t, os.WriteFile(path, raw, 0o666))
 	}
@@ -315,8 +322,7 @@ func TestCorruptCheckpointOfARun(t *testing.T) {
 	var out bytes.Buffer
 	c = tinyRun(t, dir)
 	c.Output = &out
-	result, err := Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	result := ran(t, dev, c)
 	assert.EqualValues(t, 6, result.Resumed)
 	assert.Contains(t, out.String(), "warning: passed over")
 	assert.Contains(t, out.String(), "warning: going on from step 6; newer checkpoints that are not whole: 1\n")
@@ -327,14 +333,13 @@ func TestCorruptCheckpointOfARun(t *testing.T) {
 	for _, step := range []int64{9, 12} {
 		damage(step)
 	}
-	result, err = Run(t.Context(), dev, c)
+	result, err := Run(t.Context(), dev, c)
 	require.ErrorIs(t, err, checkpoint.ErrCorrupt)
 	require.ErrorContains(t, err, "or start over with --fresh")
 	assert.Equal(t, kindCheckpoint, result.Reason)
 	assert.Equal(t, 6, result.Reason.ExitCode())
 	c.Fresh, c.Launch = true, "launch"
-	_, err = Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	ran(t, dev, c)
 	marker, err := ReadMarker(dir)
 	require.NoError(t, err)
 	assert.Equal(t, "launch", marker.Launch)
@@ -390,8 +395,7 @@ func TestFullDisk(t *testing.T) {
 	assert.Equal(t, kindCheckpoint, result.Reason)
 	assert.Equal(t, 6, result.Reason.ExitCode())
 	assert.EqualValues(t, 3, newestStep(t, dir))
-	_, err = Run(t.Context(), dev, tinyRun(t, dir))
-	require.NoError(t, err)
+	ran(t, dev, tinyRun(t, dir))
 	assert.Equal(t, undisturbed(t, dev), outcomeOf(t, dir))
 }
 

@@ -123,12 +123,11 @@ func takeDir(path string) (*runDir, error) {
 
 // dirError is a *DirError, but where it is the disk that refuses and another directory may not help.
 func dirError(path string, err error) error {
-	var disk *fs.PathError
-	if errors.As(err, &disk) && disk.Op == "mkdir" && errors.Is(err, fs.ErrExist) {
+	disk, ok := errors.AsType[*fs.PathError](err)
+	if ok && disk.Op == "mkdir" && errors.Is(err, fs.ErrExist) {
 		return &DirError{path, fmt.Errorf("%s is a link that leads nowhere, wanted a directory", disk.Path)}
 	}
-	var number syscall.Errno
-	if (errors.As(err, &disk) || errors.As(err, &number)) && !errors.Is(err, syscall.ENOTDIR) {
+	if (ok || is[syscall.Errno](err)) && !errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("train: run directory %q: %w", path, err)
 	}
 	return &DirError{path, err}

@@ -138,8 +138,7 @@ func TestProfileOfARun(t *testing.T) {
 	requireText(t, "mine", path)
 
 	require.NoError(t, os.Remove(path))
-	_, err = Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	ran(t, dev, c)
 	requireText(t, `{"traceEvents":[]}`, path)
 
 	again := c
@@ -205,9 +204,8 @@ func TestARefusedRunLeavesTheDirectory(t *testing.T) {
 
 func requireText(t *testing.T, want, path string) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, want, string(text))
+	text := textAt(t, path)
+	require.Equal(t, want, text)
 }
 
 func TestMarker(t *testing.T) {
@@ -261,8 +259,7 @@ func TestRunDirectoryWithoutMarker(t *testing.T) {
 	c := tinyRun(t, t.TempDir())
 	given := Given{Name: "mine.yaml", Text: []byte("# my own words\ntrain: {steps: 6}\n")}
 	c.Steps, c.HistogramEvery, c.Given = 6, 3, []Given{given}
-	_, err := Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	ran(t, dev, c)
 	kept := givenName(given.Text)
 	assert.Equal(t, string(given.Text), textsIn(t, c.Dir)[kept])
 	assert.Contains(t, textsIn(t, c.Dir)[runFile], "# mine.yaml as it was given: "+kept+"\n")
@@ -271,7 +268,7 @@ func TestRunDirectoryWithoutMarker(t *testing.T) {
 	marker := textsIn(t, c.Dir)[markerFile]
 	require.NoError(t, os.Remove(filepath.Join(c.Dir, markerFile)))
 	var refused *DirError
-	_, err = Run(t.Context(), dev, c)
+	_, err := Run(t.Context(), dev, c)
 	require.ErrorAs(t, err, &refused)
 	assert.ErrorContains(t, err, "found the run.yaml of a run and no .gputrain, wanted both")
 	put(t, c.Dir, map[string]string{markerFile: marker})
@@ -286,8 +283,7 @@ func TestRunDirectoryWithoutMarker(t *testing.T) {
 	require.NoError(t, record.Write(&anew, c.withDefaults().Settings))
 	assert.Contains(t, lost, anew.String())
 	put(t, c.Dir, map[string]string{runFile: anew.String()})
-	result, err := Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	result := ran(t, dev, c)
 	assert.EqualValues(t, 6, result.Resumed)
 
 	d, err := takeDir(c.Dir)
@@ -337,8 +333,7 @@ func TestRunDirectoryThatIsMoved(t *testing.T) {
 			}
 			if name == "moved" {
 				c.Hooks, c.Dir = nil, dir+"-moved"
-				result, err = Run(t.Context(), dev, c)
-				require.NoError(t, err)
+				result = ran(t, dev, c)
 				assert.EqualValues(t, 3, result.Resumed)
 			}
 		})

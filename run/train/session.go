@@ -116,12 +116,7 @@ func (t *trainer) noteSession() error {
 	if err != nil {
 		return fmt.Errorf("train: run directory: %w", err)
 	}
-	line, err := json.Marshal(t.session)
-	if err != nil {
-		return fmt.Errorf("train: %s: %w", sessionsFile, err)
-	}
-	text = text[:bytes.LastIndexByte(bytes.TrimSuffix(text, []byte("\n")), '\n')+1]
-	return t.dir.replace(sessionsFile, append(append(text, line...), '\n'))
+	return t.writeSession(bytes.TrimSuffix(text, []byte("\n")))
 }
 
 // logSession adds a line for this process, unless there is nothing left for it to do.
@@ -135,6 +130,11 @@ func (t *opening) logSession() error {
 		return fmt.Errorf("train: run directory: %w", err)
 	}
 	t.session = &session{Step: step, Time: time.Now().UTC().Truncate(time.Second), Adapter: t.adapter(), Program: Program()}
+	return t.writeSession(text)
+}
+
+// writeSession puts the line of this process behind the lines of a text that have an end.
+func (t *trainer) writeSession(text []byte) error {
 	line, err := json.Marshal(t.session)
 	if err != nil {
 		return fmt.Errorf("train: %s: %w", sessionsFile, err)

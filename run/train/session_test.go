@@ -20,10 +20,7 @@ func TestSessions(t *testing.T) {
 	path := filepath.Join(dir, sessionsFile)
 	for _, stop := range []int64{2, 7} {
 		c := tinyRun(t, dir)
-		ctx, hook := stopAt(StepEnd, stop)
-		c.Hooks = []Hook{hook}
-		_, err := Run(ctx, dev, c)
-		require.ErrorIs(t, err, ErrStopped)
+		halted(t, dev, c, StepEnd, stop)
 		f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 		require.NoError(t, err)
 		_, err = f.WriteString(`{"step":`)
@@ -31,13 +28,11 @@ func TestSessions(t *testing.T) {
 		require.NoError(t, f.Close())
 	}
 	for range 2 { // the second has nothing to do
-		_, err := Run(t.Context(), dev, tinyRun(t, dir))
-		require.NoError(t, err)
+		ran(t, dev, tinyRun(t, dir))
 	}
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
+	text := textAt(t, path)
 	var steps []int64
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		var s session
 		require.NoError(t, json.Unmarshal([]byte(line), &s), line)
 		steps = append(steps, s.Step)
@@ -47,11 +42,7 @@ func TestSessions(t *testing.T) {
 	assert.Equal(t, []int64{0, 2, 7}, steps)
 	c := tinyRun(t, dir)
 	c.Fresh = true
-	ctx, hook := stopAt(Started, 0)
-	c.Hooks = []Hook{hook}
-	_, err = Run(ctx, dev, c)
-	require.ErrorIs(t, err, ErrStopped)
-	text, err = os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, 1, strings.Count(string(text), "\n"))
+	halted(t, dev, c, Started, 0)
+	text = textAt(t, path)
+	assert.Equal(t, 1, strings.Count(text, "\n"))
 }

@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"gputrain/gpu"
@@ -75,8 +74,7 @@ func (c Config) spaceKeys() string {
 
 // withSpaceKeys says of a full disk what to do.
 func (c Config) withSpaceKeys(err error) error {
-	var full *checkpoint.SpaceError
-	if !errors.As(err, &full) {
+	if !is[*checkpoint.SpaceError](err) {
 		return err
 	}
 	return fmt.Errorf("%w (%s): make room there, lower train.keep, or give --run-dir on another disk", err, c.spaceKeys())

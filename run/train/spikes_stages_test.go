@@ -56,15 +56,13 @@ func TestSpikesAreLeftOutOnStages(t *testing.T) {
 		return c
 	}
 	whole := run(t.TempDir())
-	_, err := Run(t.Context(), dev, whole)
-	require.NoError(t, err)
+	ran(t, dev, whole)
 	want := leftBy(t, whole.Dir)
 
 	staged := run(t.TempDir())
-	_, err = RunOn(t.Context(), two, staged)
+	_, err := RunOn(t.Context(), two, staged)
 	require.NoError(t, err)
-	steps, _, err := ReadMetrics(staged.Dir)
-	require.NoError(t, err)
+	steps := stepsIn(t, staged.Dir)
 	for _, m := range steps {
 		assert.Equal(t, m.Step == 9, m.LeftOut != "", "step %d: %s", m.Step, m.LeftOut)
 		assert.Zero(t, m.Skipped, "it was finite")

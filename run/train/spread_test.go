@@ -92,8 +92,7 @@ func TestStagesOnSeveralRanks(t *testing.T) {
 	_, errs = onStages(t, dev, 2, c, nil)
 	require.NoError(t, errors.Join(errs...))
 	sameOutcome(t, want, outcomeOf(t, c.Dir))
-	lines, _, err := ReadMetrics(c.Dir)
-	require.NoError(t, err)
+	lines := stepsIn(t, c.Dir)
 	assert.Len(t, lines[2].Cluster.PassesMS, 4)
 	assert.Nil(t, lines[8].Cluster, "nothing is added up")
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -91,10 +89,7 @@ func TestRunOnStages(t *testing.T) {
 	var out bytes.Buffer
 	c := tinyRun(t, dir)
 	c.Output, c.Interval = &out, time.Nanosecond
-	ctx, hook := stopAt(StepBegin, 5)
-	c.Hooks = []Hook{hook}
-	_, err := Run(ctx, dev, c)
-	require.ErrorIs(t, err, ErrStopped)
+	halted(t, dev, c, StepBegin, 5)
 	assert.NotContains(t, out.String(), "stage")
 	c.Hooks = nil
 	result, err := RunOn(t.Context(), stagedTarget{oneDevice{device: dev}}, c)
@@ -106,10 +101,9 @@ func TestRunOnStages(t *testing.T) {
 	assert.Contains(t, out.String(), "stage 1, ln_f: ")
 	assert.Regexp(t, `parameters; memory planned [0-9.]+ [KM]iB on 2 stages\n`, out.String())
 	assert.Regexp(t, `step 12/12 .* tokens/s  stages [0-9]+% [0-9]+%  `, out.String())
-	raw, err := os.ReadFile(filepath.Join(dir, metricsFile))
-	require.NoError(t, err)
+	raw := textAt(t, dir, metricsFile)
 	lines := 0
-	for _, line := range strings.Split(strings.TrimSpace(string(raw)), "\n") {
+	for _, line := range strings.Split(strings.TrimSpace(raw), "\n") {
 		var m struct {
 			StageBusy []float64 `json:"stage_busy"`
 			Bubble    float64   `json:"bubble"`
@@ -126,12 +120,11 @@ func TestRunOnStages(t *testing.T) {
 		assert.InDelta(t, m.StageBusy[0]/2, m.Transfer, 1e-12)
 	}
 	assert.Equal(t, 7, lines, "steps 6 to 12")
-	report, err := os.ReadFile(filepath.Join(dir, reportFile))
-	require.NoError(t, err)
-	assert.Contains(t, string(report), "| stage 1 | ln_f: ")
+	report := textAt(t, dir, reportFile)
+	assert.Contains(t, report, "| stage 1 | ln_f: ")
 	planned := takesOf(t, stagedTarget{oneDevice{device: dev}}, c.withDefaults().withRows(t.Context()).State)
-	assert.Contains(t, string(report), fmt.Sprintf("| device: %s | %s | ", dev.Adapter(), gpu.SizeText(planned.Bytes())), "two stages on one device")
-	assert.Contains(t, string(report), "| stages | busy ")
+	assert.Contains(t, report, fmt.Sprintf("| device: %s | %s | ", dev.Adapter(), gpu.SizeText(planned.Bytes())), "two stages on one device")
+	assert.Contains(t, report, "| stages | busy ")
 }
 
 func TestMeanUse(t *testing.T) {

@@ -43,8 +43,7 @@ func TestTimeLimit(t *testing.T) {
 	assert.Equal(t, 3, result.Reason.ExitCode())
 	assert.Equal(t, result.Step, newestStep(t, c.Dir))
 	c.TimeLimit, c.Hooks = "", nil
-	_, err = Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	ran(t, dev, c)
 	assert.Equal(t, want, outcomeOf(t, c.Dir))
 }
 

@@ -33,20 +33,18 @@ func TestSummary(t *testing.T) {
 		}
 		return err
 	})}
-	_, err := Run(t.Context(), dev, c)
-	require.NoError(t, err)
-	own, err := os.ReadFile(filepath.Join(dir, reportFile))
-	require.NoError(t, err)
+	ran(t, dev, c)
+	own := textAt(t, dir, reportFile)
 	s, err := ReadSummary(dir)
 	require.NoError(t, err)
 	text := string(s.Text())
-	for line := range strings.Lines(string(own)) {
+	for line := range strings.Lines(own) {
 		switch name, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " |"); {
 		case strings.HasPrefix(line, "## Time"), strings.HasPrefix(line, "## Memory"), strings.HasPrefix(line, "!["), name == "checkpoint":
 		case name == "ended":
 			assert.Contains(t, text, "| state | done at step 12 of 12 |\n")
 		case strings.Count(line, "|") == 3 && strings.HasPrefix(line, "| "), strings.HasPrefix(line, "#"), strings.HasPrefix(line, "  "):
-			if !strings.Contains(string(own[strings.Index(string(own), "\n## Time"):strings.Index(string(own), "\n## Operations")]), line) {
+			if !strings.Contains(string(own[strings.Index(own, "\n## Time"):strings.Index(own, "\n## Operations")]), line) {
 				assert.Contains(t, text, line)
 			}
 		}
@@ -61,8 +59,7 @@ func TestSummary(t *testing.T) {
 	assert.Equal(t, "step-00000006", killed.Checkpoint)
 	c = tinyRun(t, live)
 	c.Title, c.Keep = "again", 4
-	_, err = Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	ran(t, dev, c)
 	again, err := ReadSummary(live)
 	require.NoError(t, err)
 	assert.Contains(t, string(again.Text()), "# again\n")

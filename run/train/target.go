@@ -94,11 +94,23 @@ func (o oneDevice) Create(ctx context.Context, c state.Config, params []buffers.
 	if err != nil {
 		return nil, err
 	}
-	s, err := state.CreateFrom(ctx, o.device, job, params)
+	return made(state.CreateFrom(ctx, o.device, job, params))
+}
+
+// made is a state that was made; nil without a type where an error comes instead.
+func made[S State](s S, err error) (State, error) {
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// loaded is made of a state that was loaded.
+func loaded[S State](s S, record checkpoint.Record, err error) (State, checkpoint.Record, error) {
+	if err != nil {
+		return nil, record, err
+	}
+	return s, record, nil
 }
 
 func (o oneDevice) Begin(ctx context.Context, c state.Config, v state.Value) (State, error) {
@@ -109,19 +121,11 @@ func (o oneDevice) Begin(ctx context.Context, c state.Config, v state.Value) (St
 	if !slices.Equal(p.Devices, o.Devices()) {
 		return nil, fmt.Errorf("train: value: found it on %s, wanted it on the device of the run: Place it there", state.AdapterName(p.Devices...))
 	}
-	s, err := state.Train(ctx, v, c)
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	return made(state.Train(ctx, v, c))
 }
 
 func (o oneDevice) Load(ctx context.Context, c state.Config, dir string) (State, checkpoint.Record, error) {
-	s, record, err := state.Load(ctx, o.device, c, dir)
-	if err != nil {
-		return nil, record, err
-	}
-	return s, record, nil
+	return loaded(state.Load(ctx, o.device, c, dir))
 }
 
 func (o oneDevice) Devices() []*gpu.Device { return []*gpu.Device{o.device} }
@@ -214,27 +218,15 @@ func (p pipelined) holds(c state.Config, stage int) string {
 func (p pipelined) Adapter() string { return state.AdapterName(p.devices...) }
 
 func (p pipelined) Create(ctx context.Context, c state.Config, params []buffers.Host) (State, error) {
-	s, err := pipeline.Create(ctx, p.devices, p.with(c), params)
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	return made(pipeline.Create(ctx, p.devices, p.with(c), params))
 }
 
 func (p pipelined) Begin(ctx context.Context, c state.Config, v state.Value) (State, error) {
-	s, err := pipeline.Train(ctx, p.devices, p.with(c), v)
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	return made(pipeline.Train(ctx, p.devices, p.with(c), v))
 }
 
 func (p pipelined) Load(ctx context.Context, c state.Config, dir string) (State, checkpoint.Record, error) {
-	s, record, err := pipeline.Load(ctx, p.devices, p.with(c), dir)
-	if err != nil {
-		return nil, record, err
-	}
-	return s, record, nil
+	return loaded(pipeline.Load(ctx, p.devices, p.with(c), dir))
 }
 
 func (p pipelined) Devices() []*gpu.Device { return p.devices }

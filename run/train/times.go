@@ -111,16 +111,9 @@ func (t *times) list() []Span {
 	for name, d := range t.beside {
 		out = append(out, Span{Name: name, Spent: d, Beside: true})
 	}
+	last := map[bool]int{true: 1}
 	slices.SortFunc(out, func(a, b Span) int {
-		switch {
-		case a.Beside != b.Beside && b.Beside:
-			return -1
-		case a.Beside != b.Beside:
-			return 1
-		case a.Spent != b.Spent:
-			return cmp.Compare(b.Spent, a.Spent)
-		}
-		return strings.Compare(a.Name, b.Name)
+		return cmp.Or(last[a.Beside]-last[b.Beside], cmp.Compare(b.Spent, a.Spent), strings.Compare(a.Name, b.Name))
 	})
 	return out
 }

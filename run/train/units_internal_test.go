@@ -27,8 +27,7 @@ func TestOtherUnits(t *testing.T) {
 		c := killedRun(t, t.TempDir())
 		c.State.RoundProducts = rounds
 		c.Steps = 2
-		_, err := Run(t.Context(), dev, c)
-		require.NoError(t, err)
+		ran(t, dev, c)
 		o := &opening{trainer: &trainer{config: c, team: &team{}}}
 		o.team.target = withUnits{oneDevice{device: dev}}
 		if !rounds {
@@ -36,7 +35,7 @@ func TestOtherUnits(t *testing.T) {
 			continue
 		}
 		assert.Equal(t, "8x8x8", o.units())
-		_, err = RunOn(t.Context(), withUnits{oneDevice{device: dev}}, c)
+		_, err := RunOn(t.Context(), withUnits{oneDevice{device: dev}}, c)
 		var changed *ChangedError
 		require.ErrorAs(t, err, &changed)
 		assert.Equal(t, []string{"device.matrix (products of f16)", "no matrix units", "matrix units of 8x8x8"}, []string{changed.Key, changed.Found, changed.Wanted})

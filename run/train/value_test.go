@@ -3,7 +3,6 @@ package train
 import (
 	"bytes"
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -39,9 +38,8 @@ func tensorsIn(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for _, name := range []string{"model.safetensors", checkpoint.OptimizerFile} {
-		raw, err := os.ReadFile(filepath.Join(dir, name))
-		require.NoError(t, err)
-		out[name] = string(raw)
+		raw := textAt(t, dir, name)
+		out[name] = raw
 	}
 	return out
 }

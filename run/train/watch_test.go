@@ -48,8 +48,7 @@ func TestWatchers(t *testing.T) {
 		return nil
 	})
 	watched := func(dir string) map[int64]map[string]Number {
-		steps, _, err := ReadMetrics(dir)
-		require.NoError(t, err)
+		steps := stepsIn(t, dir)
 		out := map[int64]map[string]Number{}
 		for _, m := range steps {
 			if m.Watched != nil {
@@ -66,8 +65,7 @@ func TestWatchers(t *testing.T) {
 	}
 	c := tinyHistograms(t, t.TempDir())
 	c.HistogramEvery, c.LogEvery, c.Watchers, c.Hooks = 0, 5, watchers, []Hook{note}
-	_, err := Run(t.Context(), dev, c)
-	require.NoError(t, err)
+	ran(t, dev, c)
 	assert.Len(t, want, 3)
 	assert.Equal(t, want, watched(c.Dir), "also of steps that are not logged otherwise")
 
@@ -87,8 +85,7 @@ func TestWatchers(t *testing.T) {
 	assert.EqualValues(t, 7, newestStep(t, stopped.Dir), "saved")
 	assert.Equal(t, 1, calls)
 	stopped.Watchers = watchers
-	_, err = Run(t.Context(), dev, stopped)
-	require.NoError(t, err)
+	ran(t, dev, stopped)
 	assert.Equal(t, want, watched(stopped.Dir))
 }
 
