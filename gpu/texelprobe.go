@@ -134,16 +134,12 @@ func probe(ctx context.Context, adapter Adapter, log *slog.Logger) (loadRatio, e
 		return r, err
 	}
 	defer d.Release()
-	a, err := d.NewBuffer("gputrain.gpu.probe.a", 2048*texelBytes)
-	if err != nil {
+	set := d.NewSet("gputrain.gpu.probe")
+	defer set.Release()
+	a, sum := set.Zeros("a", 2048*texelBytes), set.Zeros("sum", groups*64*texelBytes)
+	if err := set.Err(); err != nil {
 		return r, err
 	}
-	defer a.Release()
-	sum, err := d.NewBuffer("gputrain.gpu.probe.sum", groups*64*texelBytes)
-	if err != nil {
-		return r, err
-	}
-	defer sum.Release()
 	best := [2]time.Duration{math.MaxInt64, math.MaxInt64}
 	var programs [2]*Program
 	for i, use := range []TexelUse{TexelsOff, TexelsForce} {

@@ -15,53 +15,59 @@ import (
 // Bounds bounds the spectral norm of n by n matrices from below on a device, as Bound does in the numerics of eformer with blocks of n:
 // symmetric positive semidefinite ones, or with skew those whose transpose is their negative. There is a key a matrix.
 func Bounds(ctx context.Context, dev *gpu.Device, matrices [][]float32, n int, keys []prng.Key, skew bool) ([]float32, error) {
-	u, err := newUnits(dev, matrices, n, keys)
-	defer u.Release()
-	if err != nil {
-		return nil, fmt.Errorf("kron: bounds: %w", err)
-	}
-	rec := dev.Record("gputrain.kron.bounds")
-	b := bounding{t: u.stack(u.q), skew: skew, keys: u.keys.All(), bounds: u.turns.All(), spare: u.rr.All()}
-	out := make([]float32, len(matrices))
-	b.record(rec, dev, u.config)
-	err = u.submit(ctx, rec, u.turns, func(i int, x float32) {
-		if i < len(out) {
-			out[i] = x
-		}
+	raw, _, err := onUnits(ctx, dev, "bounds", matrices, n, keys, func(u *units, rec *gpu.Recording) *gpu.Buffer {
+		b := bounding{t: u.stack(u.q), skew: skew, keys: u.keys.All(), bounds: u.turns.All(), spare: u.rr.All()}
+		b.record(rec, dev, u.config)
+		return u.turns
 	})
 	if err != nil {
-		return nil, fmt.Errorf("kron: bounds: %w", err)
+		return nil, err
 	}
-	return out, nil
+	return raw[:len(matrices)], nil
 }
 
 // Procrustes turns n by n matrices towards symmetric ones on a device, as procrustesTwin does in the numerics of eformer with blocks of
 // n. There is a key a matrix.
 func Procrustes(ctx context.Context, dev *gpu.Device, matrices [][]float32, n int, keys []prng.Key) ([][]float32, error) {
-	u, err := newUnits(dev, matrices, n, keys)
-	defer u.Release()
+	raw, side, err := onUnits(ctx, dev, "procrustes", matrices, n, keys, func(u *units, rec *gpu.Recording) *gpu.Buffer {
+		p := procrustes{
+			q: u.stack(u.q), out: u.stack(u.out), r: u.stack(u.r), rr: u.stack(u.rr),
+			turns: u.turns.All(), coefficients: u.coefficients.All(), keys: u.keys.All(),
+		}
+		p.record(rec, dev, u.config)
+		return u.out
+	})
 	if err != nil {
-		return nil, fmt.Errorf("kron: procrustes: %w", err)
-	}
-	rec := dev.Record("gputrain.kron.procrustes")
-	p := procrustes{
-		q: u.stack(u.q), out: u.stack(u.out), r: u.stack(u.r), rr: u.stack(u.rr),
-		turns: u.turns.All(), coefficients: u.coefficients.All(), keys: u.keys.All(),
+		return nil, err
 	}
 	out := make([][]float32, len(matrices))
 	for i := range out {
-		out[i] = make([]float32, n*n)
-	}
-	p.record(rec, dev, u.config)
-	err = u.submit(ctx, rec, u.out, func(i int, x float32) {
-		if row, col := i/u.side%u.side, i%u.side; row < n && col < n {
-			out[i/(u.side*u.side)][row*n+col] = x
+		for row := range n {
+			out[i] = append(out[i], raw[(i*side+row)*side:][:n]...)
 		}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("kron: procrustes: %w", err)
 	}
 	return out, nil
+}
+
+// onUnits records a step of some matrices, and gives the numbers of the buffer that it leaves, and the side that matrices have there.
+func onUnits(ctx context.Context, dev *gpu.Device, name string, matrices [][]float32, n int, keys []prng.Key,
+	record func(u *units, rec *gpu.Recording) *gpu.Buffer,
+) (numbers []float32, side int, err error) {
+	u, err := newUnits(dev, matrices, n, keys)
+	defer u.Release()
+	if err == nil {
+		rec := dev.Record("gputrain.kron." + name)
+		from := record(u, rec)
+		raw := make([]byte, from.Bytes())
+		if err = rec.Submit(ctx); err == nil {
+			err = dev.Read(ctx, raw, from.All())
+		}
+		numbers = array.Decoded(buffers.F32, raw)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("kron: %s: %w", name, err)
+	}
+	return numbers, u.side, nil
 }
 
 // units is a stack of matrices with all that their bounds and turns need.
@@ -97,19 +103,4 @@ func newUnits(dev *gpu.Device, matrices [][]float32, n int, keys []prng.Key) (*u
 
 func (u *units) stack(b *gpu.Buffer) Stack {
 	return Stack{Range: b.All(), Count: u.count, Rows: u.side, Cols: u.side, DType: buffers.F32}
-}
-
-// submit runs the recording and gives every number of a buffer.
-func (u *units) submit(ctx context.Context, rec *gpu.Recording, from *gpu.Buffer, each func(i int, x float32)) error {
-	if err := rec.Submit(ctx); err != nil {
-		return err
-	}
-	raw := make([]byte, from.Bytes())
-	if err := u.Device().Read(ctx, raw, from.All()); err != nil {
-		return err
-	}
-	for i, x := range array.Decoded(buffers.F32, raw) {
-		each(i, x)
-	}
-	return nil
 }
