@@ -72,7 +72,7 @@ func filledUp(t *testing.T, c command, runDir string) (r ended, reached int64) {
 // A disk that fills up: a checkpoint takes some 430 KB, and two are kept while the third is written.
 func TestDiskFillsUp(t *testing.T) {
 	t.Parallel()
-	gputest.Long(t, "checkpoint.TestFullDiskAtAnyCall, train.TestFullDisk")
+	gputest.Long(t, "checkpoint.TestSaverStoppedAtAnyCall, train.TestFullDisk")
 	p, want := undisturbedRun(t)
 	runDir := p.runDir(t, "full")
 	require.NoError(t, os.Mkdir(runDir, 0o777))
@@ -143,7 +143,7 @@ func (c command) onRanksThatOnlyRead(t *testing.T, dir string) command {
 // file: another rank may find it on a disk that it cannot write to, so there is no other whose disk could be full.
 func TestDiskOfRanksFillsUp(t *testing.T) {
 	t.Parallel()
-	gputest.Long(t, "checkpoint.TestFullDiskAtAnyCall, train.TestFullDisk")
+	gputest.Long(t, "checkpoint.TestSaverStoppedAtAnyCall, train.TestFullDisk")
 	p, want := undisturbedRun(t)
 	runDir := p.runDir(t, "ranks' full")
 	require.NoError(t, os.Mkdir(runDir, 0o777))

@@ -43,7 +43,7 @@ func (c command) limited(t *testing.T) command {
 // The file system refuses in the middle of a checkpoint. Needs no privilege.
 func TestDiskRefusesHalfACheckpoint(t *testing.T) {
 	t.Parallel()
-	gputest.Long(t, "checkpoint.TestFullDiskAtAnyCall, train.TestFullDisk")
+	gputest.Long(t, "checkpoint.TestSaverStoppedAtAnyCall, train.TestFullDisk")
 	p, want := undisturbedRun(t)
 	runDir := p.runDir(t, "limited")
 	r := p.train("limited").limited(t).run(t)
