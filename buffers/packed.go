@@ -7,7 +7,7 @@ import (
 
 	"gputrain/buffers/array"
 	"gputrain/gpu"
-	"gputrain/internal/nf4"
+	"gputrain/internal/dynamic8"
 )
 
 // A tree in a packed type has the matrices of layers in codes and all else in BF16, in slabs of their own. A slab in
@@ -132,7 +132,7 @@ func (t *Tree) nest(part hostPart, maxima []float32) (err error) {
 		}
 	}
 	if n == nil {
-		own := nf4.Nest(maxima)
+		own := dynamic8.Nest(maxima)
 		n = &own
 	}
 	size := t.dtype.Format().Group

@@ -10,6 +10,7 @@ import (
 
 	"gputrain/buffers/array"
 	"gputrain/gpu"
+	"gputrain/internal/dynamic8"
 	"gputrain/internal/gputest"
 	"gputrain/internal/nf4"
 )
@@ -18,12 +19,12 @@ import (
 type quantized struct {
 	codes  []byte
 	maxima []float32
-	nested *nf4.Nested
+	nested *dynamic8.Nested
 }
 
 func (q quantized) Load() string { return NF4.Format().Load }
 
-func (q quantized) Nested() (*nf4.Nested, error) { return q.nested, nil }
+func (q quantized) Nested() (*dynamic8.Nested, error) { return q.nested, nil }
 
 func (q quantized) ReadCodes(dst []byte, first int) error {
 	copy(dst, q.codes[first/2:])
@@ -61,7 +62,7 @@ func testTreeInNF4(t *testing.T, kept DType) {
 	}
 	// nested has the maxima that are left of those of a matrix.
 	nested := func(m quantized) quantized {
-		n := nf4.Nest(m.maxima)
+		n := dynamic8.Nest(m.maxima)
 		m.nested, m.maxima = &n, slices.Clone(m.maxima)
 		for i := range m.maxima {
 			m.maxima[i] = n.Maximum(i)

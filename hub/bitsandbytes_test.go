@@ -14,6 +14,7 @@ import (
 	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
 	"gputrain/hub/bitsandbytes"
+	"gputrain/internal/dynamic8"
 	"gputrain/internal/nf4"
 	. "gputrain/model"
 )
@@ -35,9 +36,9 @@ func writePacked(t *testing.T, dir string, def Definition, hosts []array.Host, d
 		codes, maxima := make([]byte, (len(h.Data)+1)/2), make([]float32, nf4.Blocks(len(h.Data)))
 		nf4.Quantize(codes, maxima, h.Data)
 		state := map[string]any{"quant_type": "nf4", "blocksize": 64, "dtype": dtype, "shape": h.Shape}
-		if nested := nf4.Nest(maxima); double {
+		if nested := dynamic8.Nest(maxima); double {
 			tensors = append(tensors, raw(h.Path+".absmax", "U8", nested.Codes), safetensors.Float32s(h.Path+".nested_absmax", []int{len(nested.Tops)}, nested.Tops),
-				safetensors.Float32s(h.Path+".nested_quant_map", []int{256}, nf4.Map[:]))
+				safetensors.Float32s(h.Path+".nested_quant_map", []int{256}, dynamic8.Map[:]))
 			state["nested_blocksize"], state["nested_dtype"], state["nested_offset"] = 256, "float32", nested.Offset
 			for i := range maxima {
 				maxima[i] = nested.Maximum(i)

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"gputrain/buffers"
-	"gputrain/internal/nf4"
+	"gputrain/internal/dynamic8"
 )
 
 // A slot in eight bits has a code for each element: of the level that is nearest to the element over the largest magnitude of its block. Blocks and
@@ -17,7 +17,7 @@ const (
 	codeFLOPs = 70   // operations of shared/dynamic8.wgsl a number: 30 to read it, 40 to write it
 )
 
-// levels are the numbers of [-1, 1] that codes stand for, ascending: nf4.Map, or nf4.Unsigned. -1 is none of them.
+// levels are the numbers of [-1, 1] that codes stand for, ascending: dynamic8.Map, or dynamic8.Unsigned. -1 is none of them.
 type levels [256]float32
 
 // code is that of the nearest level; halfway between two it is the one farther from 0. Twin of dynamic8_signed and dynamic8_unsigned.
@@ -67,9 +67,9 @@ func (s Slot) inCodes(l buffers.Leaf) bool { return s.DType == buffers.U8 && l.E
 
 func (s Slot) levels() *levels {
 	if s.Unsigned {
-		return (*levels)(&nf4.Unsigned)
+		return (*levels)(&dynamic8.Unsigned)
 	}
-	return (*levels)(&nf4.Map)
+	return (*levels)(&dynamic8.Map)
 }
 
 // hosts are codes and maxima as tensors of a checkpoint have them.

@@ -16,6 +16,7 @@ import (
 	"gputrain/buffers/array"
 	"gputrain/gpu"
 	"gputrain/hub"
+	"gputrain/internal/dynamic8"
 	"gputrain/internal/gputest"
 	"gputrain/internal/nf4"
 	"gputrain/model"
@@ -200,7 +201,7 @@ func standFor(kept buffers.DType, h buffers.Host) []float32 {
 		codes, maxima := make([]byte, (len(out)+1)/2), make([]float32, nf4.Blocks(len(out)))
 		nf4.Quantize(codes, maxima, h.Data)
 		if kept == buffers.NF4Nested {
-			nested := nf4.Nest(maxima)
+			nested := dynamic8.Nest(maxima)
 			for i := range maxima {
 				maxima[i] = nested.Maximum(i)
 			}

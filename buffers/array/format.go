@@ -3,6 +3,7 @@ package array
 import (
 	"fmt"
 
+	"gputrain/internal/dynamic8"
 	"gputrain/internal/nf4"
 	"gputrain/internal/suggest"
 )
@@ -28,7 +29,7 @@ type Format struct {
 }
 
 // Nested are scales in eight bits.
-type Nested = nf4.Nested
+type Nested = dynamic8.Nested
 
 // DType is the storage type of an array's elements: a Format. Arithmetic on the device is f32 whatever the storage.
 type DType uint8
@@ -54,7 +55,7 @@ var formats = [...]Format{
 		Doc: "nf4, quantized on loading unless the directory has them so, in a seventh of it, with all but the matrices of layers in bf16",
 	},
 	NF4Nested: { // what it stands for is not nested to the same again
-		Name: "nf4-nested", Bits: 4, Block: nf4.Block, Group: nf4.Group, Load: "nf4", Levels: nf4.Levels[:], Pack: nf4.Quantize, Widen: nf4.Widen,
+		Name: "nf4-nested", Bits: 4, Block: nf4.Block, Group: dynamic8.Group, Load: "nf4", Levels: nf4.Levels[:], Pack: nf4.Quantize, Widen: nf4.Widen,
 		Doc: "nf4-nested, with the largest magnitudes of blocks in eight bits, in less still",
 	},
 	U8: {Name: "u8", Bits: 8, File: "U8"},

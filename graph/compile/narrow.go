@@ -8,7 +8,7 @@ import (
 	"gputrain/buffers/array"
 	"gputrain/gpu"
 	"gputrain/graph"
-	"gputrain/internal/nf4"
+	"gputrain/internal/dynamic8"
 	"gputrain/shaders"
 )
 
@@ -129,7 +129,7 @@ func (c *Compiler) cast(widen bool, quads uint64) (*gpu.Kernel, gpu.Grid, castPa
 func (c *Compiler) maximaOf(reader command, slab *storage, part buffers.Part, to *storage) command {
 	quads := to.bytes / 16
 	_, maxima, groups, end := slab.kept.Places(uint64(part.Offset), slab.bytes/4)
-	name, levels := slab.kept.Format().Load, &nf4.Map
+	name, levels := slab.kept.Format().Load, &dynamic8.Map
 	table := c.constant(name+".map", buffers.F32, []int{len(levels)}, func() []byte { return gpu.Bytes(levels[:]) })
 	kept := func(offset, bytes uint64) Span {
 		return Span{st: slab, Offset: offset, Bytes: roundUp(bytes, spanAlign), asKept: true}

@@ -12,6 +12,7 @@ import (
 
 	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
+	"gputrain/internal/dynamic8"
 	"gputrain/internal/nf4"
 	"gputrain/internal/stranger"
 	"gputrain/internal/suggest"
@@ -235,15 +236,15 @@ func (m *Matrix) ReadMaxima(dst []float32, first int) error {
 
 // Nested gives the maxima of blocks of nf4.Block elements as the file keeps them in eight bits; nil where it has them as numbers. Files with levels of
 // their own, or groups that are no whole ones of nf4, have none.
-func (m *Matrix) Nested() (*nf4.Nested, error) {
+func (m *Matrix) Nested() (*dynamic8.Nested, error) {
 	n := m.nested
 	if n == nil {
 		return nil, nil
 	}
 	per := m.Block / nf4.Block // blocks here for one of the file's
-	if per == 0 || n.group*per%nf4.Group != 0 || n.levels != nf4.Map {
+	if per == 0 || n.group*per%dynamic8.Group != 0 || n.levels != dynamic8.Map {
 		return nil, fmt.Errorf("bitsandbytes: read: found maxima nested with levels of their own, or in groups of %d blocks of %d, wanted the usual levels and groups of %d elements or more to keep them so: model.base nf4 takes it",
-			n.group, m.Block, nf4.Group*nf4.Block)
+			n.group, m.Block, dynamic8.Group*nf4.Block)
 	}
 	own := make([]byte, m.maxima.Size())
 	if _, err := m.maxima.ReadAt(own, 0); err != nil {
@@ -253,10 +254,10 @@ func (m *Matrix) Nested() (*nf4.Nested, error) {
 	if err := readFloats(n.tops, tops, 0); err != nil {
 		return nil, err
 	}
-	out := &nf4.Nested{Codes: make([]byte, nf4.Blocks(m.Elements())), Offset: n.offset}
+	out := &dynamic8.Nested{Codes: make([]byte, nf4.Blocks(m.Elements())), Offset: n.offset}
 	for i := range out.Codes {
 		out.Codes[i] = own[i/per]
-		if i%nf4.Group == 0 {
+		if i%dynamic8.Group == 0 {
 			out.Tops = append(out.Tops, tops[i/per/n.group])
 		}
 	}
@@ -279,7 +280,7 @@ func (m *Matrix) maximaOf(dst []float32, first int) error {
 		return err
 	}
 	for i, code := range codes {
-		dst[i] = nf4.NestedMaximum(n.levels[code], tops[(first+i)/n.group-group], n.offset)
+		dst[i] = dynamic8.NestedMaximum(n.levels[code], tops[(first+i)/n.group-group], n.offset)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers/safetensors"
+	"gputrain/internal/dynamic8"
 	"gputrain/internal/nf4"
 	"gputrain/tests/frugal"
 )
@@ -72,13 +73,13 @@ func store(x []float32, block int, dtype string, double bool, shape ...int) (s s
 		s.floats("w.weight.absmax", maxima...)
 		return s, maxima
 	}
-	nested := nf4.Nest(maxima)
+	nested := dynamic8.Nest(maxima)
 	for i := range maxima {
 		maxima[i] = nested.Maximum(i)
 	}
 	s.bytes("w.weight.absmax", "U8", nested.Codes, len(nested.Codes))
 	s.floats("w.weight.nested_absmax", nested.Tops...)
-	s.floats("w.weight.nested_quant_map", nf4.Map[:]...)
+	s.floats("w.weight.nested_quant_map", dynamic8.Map[:]...)
 	s.state["nested_blocksize"], s.state["nested_dtype"], s.state["nested_offset"] = 256, "float32", nested.Offset
 	return s, maxima
 }
@@ -146,7 +147,7 @@ func TestRead(t *testing.T) {
 		switch {
 		case !c.double:
 			require.Nil(t, nested)
-		case c.block*256%(nf4.Group*nf4.Block) == 0:
+		case c.block*256%(dynamic8.Group*nf4.Block) == 0:
 			require.NoError(t, err)
 			for i := range short {
 				require.Equal(t, maxima[i*nf4.Block/c.block], nested.Maximum(i), "%v block %d", c.shape, i)
