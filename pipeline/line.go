@@ -152,8 +152,8 @@ func (l *line) plans(ctx context.Context, s *stage) ([]compile.Plan, error) {
 		if tree == nil || tree.DType() == buffers.F32 {
 			continue
 		}
-		for _, path := range state.Paths(tree) {
-			narrow[path] = tree.DType()
+		for _, leaf := range tree.Layout().Leaves() {
+			narrow[leaf.Path] = tree.DType()
 		}
 	}
 	for _, p := range l.parts {

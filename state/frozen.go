@@ -166,11 +166,11 @@ const frozenLabel = "frozen"
 // frozen are the paths of the frozen parameters, sorted.
 func (f Fields) frozen() []string {
 	_, frozen, _ := trees(f.residents())
-	return Paths(frozen...)
+	return pathsOf(frozen...)
 }
 
-// Paths are those of the leaves of trees, sorted; a nil tree has none.
-func Paths(trees ...*buffers.Tree) (paths []string) {
+// pathsOf are those of the leaves of trees, sorted; a nil tree has none.
+func pathsOf(trees ...*buffers.Tree) (paths []string) {
 	for _, tree := range buffers.Given(trees...) {
 		for _, leaf := range tree.Layout().Leaves() {
 			paths = append(paths, leaf.Path)

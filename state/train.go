@@ -72,7 +72,7 @@ func (v Value) Job(c Config) (Job, error) {
 	}
 	if c.Frozen == nil {
 		if _, frozen, _ := trees(h.residents()); len(frozen) > 0 {
-			c.Frozen, c.FrozenDType = Paths(frozen...), frozen[0].DType()
+			c.Frozen, c.FrozenDType = pathsOf(frozen...), frozen[0].DType()
 		}
 	}
 	return NewJob(c)

@@ -175,7 +175,7 @@ func (f Fields) leaves(params ...*buffers.Tree) []buffers.Spec {
 	if f.Definition == nil {
 		return specsOf(params...)
 	}
-	own, all := Paths(params...), model.Specs(f.Definition)
+	own, all := pathsOf(params...), model.Specs(f.Definition)
 	trained := f.Transform.Trained(all)
 	return slices.DeleteFunc(all, func(s buffers.Spec) bool {
 		return !slices.Contains(own, s.Path) && slices.ContainsFunc(trained, func(t buffers.Spec) bool { return t.Path == s.Path })

@@ -161,7 +161,7 @@ func TestLoadValueLargerThanADevice(t *testing.T) {
 
 	dry, _, err := LoadValue(t.Context(), small[0].AsDry(), dir, LoadOptions{})
 	require.NoError(t, err)
-	assert.Equal(t, Paths(fieldsOf(t, v).Params), Paths(fieldsOf(t, dry).Params))
+	assert.Equal(t, pathsOf(fieldsOf(t, v).Params), pathsOf(fieldsOf(t, dry).Params))
 	p, err := dry.Placement()
 	require.NoError(t, err)
 	p.Devices, p.Stage["b"], p.Stage["c"] = small, 1, 1

@@ -67,7 +67,7 @@ func (f Fields) placement() Placement {
 	stages := f.residents()
 	p := Placement{devices(stages), map[string]int{}}
 	for i, r := range stages {
-		for _, path := range Paths(r.Params, r.Frozen, r.Other) {
+		for _, path := range pathsOf(r.Params, r.Frozen, r.Other) {
 			p.Stage[path] = i
 		}
 	}
@@ -92,7 +92,7 @@ func (p Placement) of(f Fields) (Placement, error) {
 		return out, err
 	}
 	params, frozen, other := trees(f.residents())
-	for _, path := range Paths(slices.Concat(params, frozen, other)...) {
+	for _, path := range pathsOf(slices.Concat(params, frozen, other)...) {
 		stage, found := p.Stage[path]
 		switch {
 		case p.Stage != nil && !found:
@@ -103,7 +103,7 @@ func (p Placement) of(f Fields) (Placement, error) {
 		out.Stage[path] = stage
 	}
 	for stage := range p.Devices {
-		if len(p.Devices) > 1 && !slices.ContainsFunc(Paths(params...), func(path string) bool { return out.Stage[path] == stage }) {
+		if len(p.Devices) > 1 && !slices.ContainsFunc(pathsOf(params...), func(path string) bool { return out.Stage[path] == stage }) {
 			return out, fmt.Errorf("stage %d has no parameters, wanted some on each of %d stages", stage, len(p.Devices))
 		}
 	}
