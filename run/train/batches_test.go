@@ -239,17 +239,6 @@ func undropped(t *testing.T) model.Definition {
 	return def
 }
 
-func TestConfigOfData(t *testing.T) {
-	for want, change := range map[string]func(*Config){
-		"training text: none":                 func(c *Config) { c.Train = nil },
-		"data timeout: -1ns, want at least 0": func(c *Config) { c.DataTimeout = -1 },
-	} {
-		c := tinyRun(t, t.TempDir())
-		change(&c)
-		assert.ErrorContains(t, c.Validate(), want)
-	}
-}
-
 // What is wrong with batches of one's own is said as that, and one that does not come in time ends the run as one of a loader does.
 func TestBatchesOfOnesOwnThatFail(t *testing.T) {
 	dev := gputest.Device(t)

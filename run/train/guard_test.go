@@ -2,7 +2,6 @@ package train
 
 import (
 	"bytes"
-	"context"
 	"math"
 	"path/filepath"
 	"testing"
@@ -72,49 +71,13 @@ func spiked(t testing.TB, dir string) Config {
 	return c
 }
 
-// shock multiplies a parameter for the length of a step: the loss of the step is beyond all measure, and what comes after it is not touched.
-func shock(t testing.TB, steps ...int64) Hook {
-	const path = "wte.weight"
-	var good []float32
-	return HookFunc(func(ctx context.Context, e Event) error {
-		params := func() interface {
-			Read(context.Context, string) ([]float32, error)
-			Write(string, []float32) error
-		} {
-			return e.State.(*state.TrainState).Params()
-		}
-		if e.Kind == StepEnd && good != nil {
-			assert.NoError(t, params().Write(path, good), "the update was left out, so that this is what was")
-			good = nil
-		}
-		if e.Kind != StepBegin || ctx.Err() != nil {
-			return nil
-		}
-		for _, step := range steps {
-			if e.Step != step-1 {
-				continue
-			}
-			var err error
-			if good, err = params().Read(ctx, path); err != nil {
-				return err
-			}
-			bad := append([]float32(nil), good...)
-			for i := range bad {
-				bad[i] *= 300
-			}
-			return params().Write(path, bad)
-		}
-		return nil
-	})
-}
-
 // A spike is left out on the device, said and logged as it was measured; a run that is stopped and goes on decides as one that is not.
 func TestSpikesAreLeftOut(t *testing.T) {
 	dev := gputest.Device(t)
 	dir := t.TempDir()
 	var out bytes.Buffer
 	c := spiked(t, dir)
-	c.Output, c.Hooks = &out, []Hook{shock(t, 9)}
+	c.Output, c.Hooks = &out, []Hook{jolt(t, 9)}
 	ran(t, dev, c)
 	steps := stepsIn(t, dir)
 	for i, m := range steps {
@@ -140,10 +103,10 @@ func TestSpikesAreLeftOut(t *testing.T) {
 		dir := t.TempDir()
 		c := spiked(t, dir)
 		ctx, hook := stopAt(StepBegin, stop)
-		c.Hooks = []Hook{hook, shock(t, 9)}
+		c.Hooks = []Hook{hook, jolt(t, 9)}
 		_, err := Run(ctx, dev, c)
 		require.ErrorIs(t, err, ErrStopped)
-		c.Hooks = []Hook{shock(t, 9)}
+		c.Hooks = []Hook{jolt(t, 9)}
 		resumed := ran(t, dev, c)
 		require.NotZero(t, resumed.Resumed)
 		require.Equal(t, want, outcomeOf(t, dir), "stopped at step %d", stop)
@@ -152,7 +115,7 @@ func TestSpikesAreLeftOut(t *testing.T) {
 
 func TestSpikesInARowEndTheRun(t *testing.T) {
 	c := spiked(t, t.TempDir())
-	c.Hooks = []Hook{shock(t, 8, 9)}
+	c.Hooks = []Hook{jolt(t, 8, 9)}
 	result, err := Run(t.Context(), gputest.Device(t), c)
 	var diverged *DivergedError
 	require.ErrorAs(t, err, &diverged)

@@ -20,15 +20,7 @@ func base(t *testing.T, dir, directory string) {
 	t.Helper()
 	text, err := model.Base{Directory: directory, Fingerprint: "sha256:0"}.Text()
 	require.NoError(t, err)
-	writeAll(t, map[string]string{filepath.Join(dir, model.BaseFile): string(text)})
-}
-
-func writeAll(t *testing.T, texts map[string]string) {
-	t.Helper()
-	for path, text := range texts {
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o777))
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
-	}
+	put(t, "", map[string]string{filepath.Join(dir, model.BaseFile): string(text)})
 }
 
 // A fresh start removes nothing that the run reads, however that is come to; what lies beside it in the run directory is not in its way.
@@ -37,7 +29,7 @@ func TestFreshStartKeepsWhatIsRead(t *testing.T) {
 	t.Chdir(root)
 	at := func(path string) string { return filepath.Join(root, path) }
 	step := "run/checkpoints/step-00000006"
-	writeAll(t, map[string]string{
+	put(t, "", map[string]string{
 		step + "/config.json": "{}", step + "/model.safetensors": "x", "run/metrics.jsonl": `{"step":1,"loss":1,"grad_norm":1}` + "\n", "run/notes.txt": "mine",
 		"run/config.json": "{}", "text.txt": "text",
 	})
@@ -84,7 +76,7 @@ func TestFreshStartKeepsWhatIsRead(t *testing.T) {
 func TestBaseOutsideOfTheRun(t *testing.T) {
 	root := t.TempDir()
 	t.Chdir(root)
-	writeAll(t, map[string]string{"run/checkpoints/step-00000006/config.json": "{}", "origin/config.json": "{}", "runs/config.json": "{}"})
+	put(t, "", map[string]string{"run/checkpoints/step-00000006/config.json": "{}", "origin/config.json": "{}", "runs/config.json": "{}"})
 	require.NoError(t, os.Symlink("run", "link"))
 	base(t, "part", filepath.Join(root, "link/checkpoints/step-00000006"))
 	for dir, fine := range map[string]bool{"": true, "origin": true, "runs": true, "run/checkpoints/step-00000006": false, "link": false, "run": false, "part": false} {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -52,22 +51,17 @@ func untimed(t *testing.T, text string) (lines []string) {
 // report, its pictures, the sessions and event files say when and how fast.
 func leftBy(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	files := map[string]string{}
-	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		name, _ := filepath.Rel(dir, path)
-		if err != nil || d.IsDir() || strings.HasPrefix(name, "tensorboard") || strings.HasPrefix(name, ".") || filepath.Ext(name) == ".svg" {
-			return err
-		}
-		raw, err := os.ReadFile(path)
+	files := textsIn(t, dir)
+	for name, text := range files {
 		switch {
+		case strings.HasPrefix(name, "tensorboard"), strings.HasPrefix(name, "."), filepath.Ext(name) == ".svg":
+			delete(files, name)
 		case name == metricsFile:
-			raw = []byte(strings.Join(untimed(t, string(raw)), "\n"))
-		case name == reportFile || name == sessionsFile:
-			raw = nil
+			files[name] = strings.Join(untimed(t, text), "\n")
+		case name == reportFile, name == sessionsFile:
+			files[name] = ""
 		}
-		files[name] = string(raw)
-		return err
-	}))
+	}
 	return files
 }
 

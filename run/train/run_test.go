@@ -476,7 +476,8 @@ func TestConfigErrors(t *testing.T) {
 		"train.steps: found 0, wanted 1 or more":       func(c *Config) { c.Steps = 0 },
 		"train.eval_every: found -1, wanted 0 or more": func(c *Config) { c.EvalEvery = -1 },
 		"run directory: none":                          func(c *Config) { c.Dir = "" },
-		"training text":                                func(c *Config) { c.Train = nil },
+		"training text: none":                          func(c *Config) { c.Train = nil },
+		"data timeout: -1ns, want at least 0":          func(c *Config) { c.DataTimeout = -1 },
 		"temperature":                                  func(c *Config) { c.Sample.Temperature = -1 },
 		"batch: 0":                                     func(c *Config) { c.State.Batch = 0 },
 		"the model has 100": func(c *Config) {

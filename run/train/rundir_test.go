@@ -135,11 +135,11 @@ func TestProfileOfARun(t *testing.T) {
 	put(t, c.Dir, map[string]string{profileFile: "mine"})
 	_, err := Run(t.Context(), dev, c)
 	require.ErrorContains(t, err, profileFile)
-	requireText(t, "mine", path)
+	require.Equal(t, "mine", textAt(t, path))
 
 	require.NoError(t, os.Remove(path))
 	ran(t, dev, c)
-	requireText(t, `{"traceEvents":[]}`, path)
+	require.Equal(t, `{"traceEvents":[]}`, textAt(t, path))
 
 	again := c
 	again.Steps, again.Fresh = 6, true
@@ -153,7 +153,7 @@ func TestProfileOfARun(t *testing.T) {
 	_, err = Run(t.Context(), dev, again)
 	var gone *GoneError
 	require.ErrorAs(t, err, &gone)
-	requireText(t, "mine", path)
+	require.Equal(t, "mine", textAt(t, path))
 }
 
 // A run that is refused writes none of its files and removes nothing, also when it was to start over.
@@ -185,11 +185,11 @@ func TestARefusedRunLeavesTheDirectory(t *testing.T) {
 	for _, fresh := range []bool{false, true} {
 		require.ErrorContains(t, run(on, fresh, "# ours 1"), "mine.yaml: found a file of others, wanted none")
 	}
-	requireText(t, "theirs", mine)
+	require.Equal(t, "theirs", textAt(t, mine))
 
 	require.NoError(t, os.Remove(mine))
 	require.NoError(t, run(on, false, "# ours 1"))
-	requireText(t, "# ours 1", mine)
+	require.Equal(t, "# ours 1", textAt(t, mine))
 	before := textsIn(t, c.Dir)
 	require.ErrorContains(t, run(on, false, "# ours 2"), "mine.yaml: found one that another process has written meanwhile")
 	require.ErrorIs(t, run(oneDevice{device: gputest.Device(t, gputest.WithMemoryLimit(300<<10))}, true, "# ours 2"), gpu.ErrOutOfMemory)
@@ -199,13 +199,7 @@ func TestARefusedRunLeavesTheDirectory(t *testing.T) {
 	assert.Equal(t, before, textsIn(t, c.Dir))
 	c.State.FS = nil
 	require.NoError(t, run(on, true, "# ours 2"))
-	requireText(t, "# ours 2", mine)
-}
-
-func requireText(t *testing.T, want, path string) {
-	t.Helper()
-	text := textAt(t, path)
-	require.Equal(t, want, text)
+	require.Equal(t, "# ours 2", textAt(t, mine))
 }
 
 func TestMarker(t *testing.T) {
