@@ -81,8 +81,7 @@ func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Co
 	}
 	p.Host = hostOf(chosen.Host, cfg.Train.SaveAsync)
 	p.refused = chosen.Job.CheckMemory(on.Devices, chosen.Memory, 0, func(smaller state.Job) ([]state.MemoryPlan, error) {
-		t, err := on.Takes(ctx, smaller)
-		return t.Memory, err
+		return on.Memory(ctx, smaller)
 	})
 	return nil
 }

@@ -50,7 +50,16 @@ type dry interface {
 	CopyBytes() (uint64, error)
 }
 
-// Takes is what a job takes of the devices.
+// Memory is what a job takes of each device.
+func (o On) Memory(ctx context.Context, j state.Job) (memory []state.MemoryPlan, err error) {
+	err = o.dry(ctx, []state.Job{j}, func(_ state.Job, s dry) (bool, error) {
+		memory = s.Memory()
+		return false, nil
+	})
+	return memory, err
+}
+
+// Takes is what a job takes of the devices, and of the host.
 func (o On) Takes(ctx context.Context, j state.Job) (out Takes, err error) {
 	err = o.Choices(ctx, []state.Job{j}, func(t Takes) (bool, error) {
 		out = t
@@ -61,14 +70,23 @@ func (o On) Takes(ctx context.Context, j state.Job) (out Takes, err error) {
 
 // Choices plans jobs that differ in what is computed again, in their order, until visit has seen enough.
 func (o On) Choices(ctx context.Context, jobs []state.Job, visit func(t Takes) (more bool, err error)) error {
-	if len(o.Devices) == 1 {
-		return state.DryChoices(ctx, jobs, o.Devices[0], func(j state.Job, s *state.TrainState) (bool, error) {
-			t, err := o.takes(j, s)
-			if err != nil {
-				return false, err
-			}
-			return visit(t)
+	return o.dry(ctx, jobs, func(j state.Job, s dry) (bool, error) {
+		memory := s.Memory()
+		copied, err := s.CopyBytes()
+		if err != nil {
+			return false, err
+		}
+		return visit(Takes{
+			Job: j, Memory: memory, Submits: s.Submits(),
+			Host: state.PlanHost(o.Devices, memory, copied), Fits: state.FitsMemory(o.Devices, memory, o.Taken),
 		})
+	})
+}
+
+// dry builds jobs, in their order, until visit has seen enough.
+func (o On) dry(ctx context.Context, jobs []state.Job, visit func(j state.Job, s dry) (more bool, err error)) error {
+	if len(o.Devices) == 1 {
+		return state.DryChoices(ctx, jobs, o.Devices[0], func(j state.Job, s *state.TrainState) (bool, error) { return visit(j, s) })
 	}
 	for _, j := range jobs {
 		o.State = j.Config
@@ -76,23 +94,11 @@ func (o On) Choices(ctx context.Context, jobs []state.Job, visit func(t Takes) (
 		if err != nil {
 			return err
 		}
-		t, err := o.takes(j, s)
+		more, err := visit(j, s)
 		s.Release()
-		if err != nil {
-			return err
-		}
-		if more, err := visit(t); err != nil || !more {
+		if err != nil || !more {
 			return err
 		}
 	}
 	return nil
-}
-
-func (o On) takes(j state.Job, s dry) (Takes, error) {
-	memory := s.Memory()
-	copied, err := s.CopyBytes()
-	return Takes{
-		Job: j, Memory: memory, Submits: s.Submits(),
-		Host: state.PlanHost(o.Devices, memory, copied), Fits: state.FitsMemory(o.Devices, memory, o.Taken),
-	}, err
 }

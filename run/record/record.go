@@ -121,6 +121,7 @@ type Record struct {
 type Decision struct {
 	Step int64
 	Text string
+	Err  error // why the record's Step is none; nil: it is one
 }
 
 // Read reads run.yaml.
@@ -136,11 +137,11 @@ func Read(text []byte) (r Record, err error) {
 		}
 	}
 	for _, m := range decisionLine.FindAllSubmatch(text, -1) {
-		step, err := strconv.ParseInt(string(m[2]), 10, 64)
-		if err != nil {
-			return r, fmt.Errorf("%q: %w", m[0], err)
+		d := Decision{Text: string(m[1])}
+		if d.Step, d.Err = strconv.ParseInt(string(m[2]), 10, 64); d.Err != nil {
+			d.Err = fmt.Errorf("%q: %w", m[0], d.Err)
 		}
-		r.Decisions = append(r.Decisions, Decision{step, string(m[1])})
+		r.Decisions = append(r.Decisions, d)
 	}
 	if m := originLine.FindSubmatch(text); m != nil {
 		r.Origin = string(m[1])

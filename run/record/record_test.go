@@ -58,3 +58,15 @@ func TestNamesOfValuesAreRefused(t *testing.T) {
 		assert.ErrorContains(t, err, says)
 	}
 }
+
+// Who only tells of a record is not stopped by a step that is none; who goes on is told.
+func TestDecisions(t *testing.T) {
+	r, err := Read([]byte("# rescheduled at step 4: train.steps 5 -> 6\n# rescheduled at step 99999999999999999999: x\ntrain:\n  steps: 6 # --set\n"))
+	require.NoError(t, err)
+	require.Len(t, r.Decisions, 2)
+	assert.Equal(t, Decision{Step: 4, Text: "rescheduled at step 4: train.steps 5 -> 6"}, r.Decisions[0])
+	assert.Equal(t, "rescheduled at step 99999999999999999999: x", r.Decisions[1].Text)
+	assert.ErrorContains(t, r.Decisions[1].Err, "value out of range")
+	assert.Equal(t, map[string]string{"train.steps": "6"}, r.Values)
+	assert.Equal(t, "# rescheduled at step 4: train.steps 5 -> 6\n# rescheduled at step 99999999999999999999: x\n", string(r.Head()))
+}

@@ -53,6 +53,6 @@ func (c *Config) changed(section string) (keys []field) {
 // Clone is a copy, over which values may be laid.
 func (c *Config) Clone() *Config {
 	out := *c
-	out.origin, out.Optimizer.Parameters = maps.Clone(c.origin), maps.Clone(c.Optimizer.Parameters)
+	out.origin, out.Optimizer.Parameters, out.Read = maps.Clone(c.origin), maps.Clone(c.Optimizer.Parameters), slices.Clone(c.Read)
 	return &out
 }

@@ -29,6 +29,11 @@ func (e earlier) reschedule(c Config) (r reschedule, err error) {
 	if r.changes, moved, err = e.compare(c.Settings, c.Reschedule); err != nil {
 		return reschedule{}, err
 	}
+	for _, d := range r.Decisions {
+		if d.Err != nil {
+			return r, fmt.Errorf("train: run directory %q: %s: %w", c.Dir, runFile, d.Err)
+		}
+	}
 	for _, m := range moved {
 		if m.Key != modelFrom {
 			return r, &ChangedError{Dir: c.Dir, Key: m.Key, Found: m.Was, Wanted: m.Is}

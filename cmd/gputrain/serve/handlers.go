@@ -34,7 +34,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("/api/curves", s.of(serveCurves))
 	mux.HandleFunc("/api/run", s.of(inDir(serveRun)))
 	mux.HandleFunc("/api/samples", s.of(inDir(serveSamples)))
-	mux.HandleFunc("/api/histograms", s.of(inDir(serveHistograms)))
+	mux.HandleFunc("/api/histograms", s.of(serveHistograms))
 	return s.guard(mux)
 }
 
@@ -115,7 +115,7 @@ func serveSamples(r *run, root *os.Root, _ *http.Request) ([]byte, error) {
 }
 
 // serveHistograms answers the names that there are, or with name= the histograms of that name over steps.
-func serveHistograms(r *run, root *os.Root, q *http.Request) ([]byte, error) {
+func serveHistograms(r *run, q *http.Request) ([]byte, error) {
 	name := q.URL.Query().Get("name")
 	if name == "" {
 		names, seen := []string{}, map[string]bool{}
@@ -126,7 +126,9 @@ func serveHistograms(r *run, root *os.Root, q *http.Request) ([]byte, error) {
 		}
 		return json.Marshal(names)
 	}
-	return r.histograms.read(root, 28, func(i item) bool { return i.name == name })
+	return inDir(func(r *run, root *os.Root, _ *http.Request) ([]byte, error) {
+		return r.histograms.read(root, 28, func(i item) bool { return i.name == name })
+	})(r, q)
 }
 
 // readSmall reads a file that people read.

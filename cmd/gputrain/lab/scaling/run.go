@@ -153,11 +153,11 @@ func (r Run) Job(ctx context.Context) (Job, error) {
 		if err != nil {
 			return 0, err
 		}
-		takes, err := fit.On{Config: run, Devices: r.On}.Takes(ctx, j)
+		memory, err := fit.On{Config: run, Devices: r.On}.Memory(ctx, j)
 		if err != nil {
 			return 0, err
 		}
-		return r.most(func(stage int) uint64 { return takes.Memory[stage].Total() }), nil
+		return r.most(func(stage int) uint64 { return memory[stage].Total() }), nil
 	}
 	return j, nil
 }
