@@ -37,11 +37,11 @@ func families(t testing.TB) map[string]model.Definition {
 		require.NoError(t, err)
 		return d
 	}
-	fewBits, err := model.WithQuantization(gpt2(model.GPT2Config{}), model.Quantization{Mode: "nvfp4", Match: []string{"weight"}})
+	quantized, err := model.WithQuantization(gpt2(model.GPT2Config{}), model.Quantization{Mode: "nvfp4", Match: []string{"weight"}})
 	require.NoError(t, err)
 	return map[string]model.Definition{
 		"gpt2": gpt2(model.GPT2Config{}), "gpt2 untied": gpt2(model.GPT2Config{Untied: true}),
-		"gpt2 dropout": gpt2(model.GPT2Config{ResidualDropout: 0.2, EmbeddingDropout: 0.2}), "gpt2 in few bits": fewBits,
+		"gpt2 dropout": gpt2(model.GPT2Config{ResidualDropout: 0.2, EmbeddingDropout: 0.2}), fewBits: quantized,
 		"llama": llama(false), "llama tied": llama(true),
 	}
 }
@@ -60,11 +60,25 @@ func order(t testing.TB, c state.Config, name string, stages int) pipeline.Confi
 // own, all on one, neighbours on one, and in turns on two. Each two of these meet in some run; GPUTRAIN_FULL=1 takes all, -short one for
 // each family, which has each home.
 func TestFamilies(t *testing.T) {
+	familiesOnStages(t, func(name string) bool { return name != fewBits })
+}
+
+// A network that reads its parameters in few bits, the tied head among them, too.
+func TestQuantizedNetworkOnStages(t *testing.T) {
+	familiesOnStages(t, func(name string) bool { return name == fewBits })
+}
+
+const fewBits = "gpt2 in few bits"
+
+func familiesOnStages(t *testing.T, wanted func(name string) bool) {
 	devices := fleet(t, 3)
 	a, b, d := devices[0], devices[1], devices[2]
 	homes := map[string][]*gpu.Device{"apart": {a, b, d}, "on one": {a, a, a}, "neighbours": {a, a, b}, "in turns": {a, b, a}}
 	defs := families(t)
 	for f, name := range slices.Sorted(maps.Keys(defs)) {
+		if !wanted(name) {
+			continue
+		}
 		c := steep(defs[name], "adamw", `{}`, 2, 5)
 		with := batches(c, 3)
 		want := alone(t, a, c, with)

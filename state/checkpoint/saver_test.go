@@ -23,12 +23,12 @@ func outcome(s *Saver) error {
 	return out.Err
 }
 
-// Every single call of an asynchronous save, of a step or in place of one of its step, and of the rotation behind it is broken in turn, by a stop of the
+// brokenAtAnyCall: every single call of an asynchronous save, of a step or in place of one of its step, and of the rotation behind it is broken in turn, by a stop of the
 // process or the machine, in the middle of a write too, or by a full disk: the error comes out, discovery finds a whole checkpoint, nothing is left under a
 // checkpoint's name that is not whole, and the next save succeeds.
-func TestSaverStoppedAtAnyCall(t *testing.T) {
-	for _, kind := range []string{"stop", "power", "full"} {
-		for _, step := range []int64{30, 20} {
+func brokenAtAnyCall(t *testing.T, kinds []string, steps ...int64) {
+	for _, kind := range kinds {
+		for _, step := range steps {
 			calls := 0
 			for n := 1; calls == 0; n++ {
 				root := t.TempDir()
@@ -79,6 +79,13 @@ func TestSaverStoppedAtAnyCall(t *testing.T) {
 		}
 	}
 }
+
+func TestSaverStoppedAtAnyCall(t *testing.T) { brokenAtAnyCall(t, []string{"stop", "power"}, 30) }
+
+// In place of a checkpoint of its step.
+func TestStopAtAnyCall(t *testing.T) { brokenAtAnyCall(t, []string{"stop", "power"}, 20) }
+
+func TestFullDiskAtAnyCall(t *testing.T) { brokenAtAnyCall(t, []string{"full"}, 30, 20) }
 
 // blockedFS keeps the first save waiting.
 type blockedFS struct {
