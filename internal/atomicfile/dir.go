@@ -41,7 +41,11 @@ func MakeDir(target string, tell func(path string, err error)) (*Dir, error) {
 			if err := os.Mkdir(name, 0o777); err != nil {
 				return nil, err
 			}
-			return os.Open(name)
+			f, err := os.Open(name)
+			if errors.Is(err, fs.ErrNotExist) { // another writer has taken it for one that is left
+				return nil, nil
+			}
+			return f, err
 		})
 	}
 	if err != nil {

@@ -38,12 +38,15 @@ var machine = sync.OnceValue(func() string {
 	return hex.EncodeToString(sum[:4])
 })
 
-// hold makes something beside a path under a name of its own, and locks it.
+// hold makes something beside a path under a name of its own, and locks it. What create makes may be gone before it is open: then it gives nil.
 func hold(path string, create func(name string) (*os.File, error)) (*os.File, error) {
 	for range 100 {
 		f, err := create(filepath.Join(filepath.Dir(path), fmt.Sprintf(".gputrain-%s-%d.tmp", machine(), rand.Uint32())))
 		if err != nil {
 			return nil, err
+		}
+		if f == nil {
+			continue
 		}
 		if !errors.Is(system.Lock(f, true), system.ErrLocked) && there(f) {
 			return f, nil
