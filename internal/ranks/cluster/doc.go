@@ -9,6 +9,6 @@
 //
 //  1. Sums have the bits of one device, on any number of ranks: the host adds in the order of the tree over microbatches (state.Fold), as the device's
 //     own kernel does, whose treatment of denormals is probed.
-//  2. A rank sends and receives the bytes that docs/cluster.md has the formula of, and no more.
+//  2. A rank sends and receives the bytes that tools/lab-book.md has the formula of, and no more.
 //  3. Every wait ends, by an error that names a rank, its host and what was waited for.
 package cluster

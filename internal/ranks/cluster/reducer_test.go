@@ -132,7 +132,7 @@ func summed(t *testing.T, dev *gpu.Device, microbatches int, span state.Span) []
 	})
 }
 
-// Any number of ranks leaves the device's bits of the sum in every rank's gradients, and sends and receives what the formula of docs/cluster.md says.
+// Any number of ranks leaves the device's bits of the sum in every rank's gradients, and sends and receives what the formula of tools/lab-book.md says.
 func TestSumHasTheBitsOfOneDevice(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
 		for _, microbatches := range []int{1, 3, 8} {

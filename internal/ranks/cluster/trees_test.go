@@ -30,7 +30,7 @@ func grouped(t *testing.T, dev *gpu.Device, ranks int) (out []*buffers.Tree) {
 }
 
 // Where ranks divide the update each gets the device's bits of the sums of its own group, and all get the groups of all; they send and receive what the
-// formula of docs/cluster.md says. That holds for groups without leaves, for ranks without microbatches and for buckets of fewer elements than ranks.
+// formula of tools/lab-book.md says. That holds for groups without leaves, for ranks without microbatches and for buckets of fewer elements than ranks.
 func TestGroupsTravelByWayOfAll(t *testing.T) {
 	dev := gputest.Device(t)
 	for _, k := range []struct {
