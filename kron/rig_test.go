@@ -153,5 +153,3 @@ func (r *rig) followTwin() {
 	f := follower{state: r.state, twin: r.twin}
 	require.NoError(r.t, f.restoreTwin())
 }
-
-func bf16(x float64) float64 { return float64(array.DecodeBF16(array.EncodeBF16(float32(x)))) }
