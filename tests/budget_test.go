@@ -22,15 +22,15 @@ import (
 
 // budget is how large each part of the house may be. Who needs more takes something away in the same commit, or raises the number in one that says why.
 var budget = map[string]int{
-	"lines of gpu, shaders, buffers, graph, optim, kron": 32000,
-	"lines of model, state, pipeline":                    19000,
-	"lines of run":                                       21400,
-	"lines of hub, text":                                 16000,
-	"lines of cmd":                                       19300,
+	"lines of gpu, shaders, buffers, graph, optim, kron": 31950,
+	"lines of model, state, pipeline":                    18900,
+	"lines of run":                                       21300,
+	"lines of hub, text":                                 15700,
+	"lines of cmd":                                       19150,
 	"lines of internal":                                  8600,
 	"lines of tools":                                     4600,
-	"lines of tests":                                     76900,
-	"exported names":                                     930,
+	"lines of tests":                                     73000,
+	"exported names":                                     900,
 	"commands":                                           24,
 	"keys of the run file":                               127,
 }
