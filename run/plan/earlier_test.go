@@ -92,3 +92,26 @@ func TestFitContext(t *testing.T) {
 		assert.Equal(t, c.want, spec.Model.Context, c.sets)
 	}
 }
+
+// Resolve does all of that for a run that goes on, and none of it for one that begins.
+func TestRunThatGoesOn(t *testing.T) {
+	w := World{Model: &Model{Dir: "/m", Definition: wide(t, 64)}, Tokens: Tokens{Kind: ByteTokens}}
+	spec, err := runfile.ReadAll(nil, nil, []string{"model.from=/m", "model.context=4096", "optimizer.schedule.learning_rate_end=0.01"})
+	require.NoError(t, err)
+	_, err = Resolve(spec, w)
+	require.ErrorContains(t, err, "learning_rate_end")
+	flat, err := spec.With("optimizer.schedule.learning_rate_end=0")
+	require.NoError(t, err)
+	_, err = Resolve(flat, w)
+	require.ErrorContains(t, err, "model.context (--set): found 4096, wanted at most 64")
+	w.Earlier = &Earlier{Spec: recorded(t, "model:\n  from: \"/m\" # --set\n  context: 4096 # --set\noptimizer:\n  learning_rate: 0.002 # default\n")}
+	p, err := Resolve(spec, w)
+	require.NoError(t, err)
+	assert.Equal(t, 4096, p.Spec.Model.Context, "as it was recorded")
+	assert.Equal(t, 64, p.State.Sequence)
+	assert.Equal(t, 0.002, p.Spec.Optimizer.LearningRate)
+	assert.Equal(t, int64(32768), p.Spec.Train.EvalTokens)
+	w.Earlier.Reschedule = true
+	_, err = Resolve(spec, w)
+	assert.ErrorContains(t, err, "learning_rate_end")
+}
