@@ -111,6 +111,14 @@ func PlanHost(devices []*gpu.Device, memory []MemoryPlan, copied uint64) HostPla
 // Copies tells whether training goes on while a checkpoint is written: async asks for that, and there is room for the copy.
 func (h HostPlan) Copies(async bool) bool { return async && h.Copy <= h.Free }
 
+// Bytes is what the run takes; async says that it asks for copies.
+func (h HostPlan) Bytes(async bool) uint64 {
+	if h.Copies(async) {
+		return h.Program + h.Staging + h.Copy
+	}
+	return h.Program + h.Staging
+}
+
 // String is the plan in one line.
 func (h HostPlan) String() string {
 	return fmt.Sprintf("program %s, staging of checkpoints %s, copy of a checkpoint %s", gpu.SizeText(h.Program), gpu.SizeText(h.Staging), gpu.SizeText(h.Copy))

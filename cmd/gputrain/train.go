@@ -19,6 +19,7 @@ import (
 	"gputrain/internal/timeline"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
+	"gputrain/run/plan"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
 	"gputrain/run/tensorboard"
@@ -167,7 +168,7 @@ func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string, 
 	}
 	begin := found.Path
 	if places["model.from"] != "" {
-		if begin, err = c.beginning(cfg, dir, begin); err != nil {
+		if begin, err = c.beginning(cfg, begun.Earlier, dir, begin); err != nil {
 			return train.Config{}, nil, err
 		}
 	}
@@ -183,11 +184,10 @@ func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string, 
 }
 
 // beginning is where a run whose model.from is gone has its model from: its newest checkpoint or, if that leaves parameters to a base, that.
-func (c *trainCmd) beginning(cfg *runfile.Config, dir, newest string) (string, error) {
+func (c *trainCmd) beginning(cfg *runfile.Config, earlier *plan.Earlier, dir, newest string) (string, error) {
 	from := cfg.Model.From
-	was, err := runfile.OfRun(dir)
-	if err == nil && was.Model.From != "" && !gone(was.Model.From) { // training says what is wrong with it
-		return "", usageError{fmt.Errorf("%s: found %s, which is not there, wanted %s, with which the run in %s goes on", cfg.At("model.from"), from, was.Model.From, dir)}
+	if earlier != nil && earlier.Spec.Model.From != "" && !gone(earlier.Spec.Model.From) { // training says what is wrong with it
+		return "", usageError{fmt.Errorf("%s: found %s, which is not there, wanted %s, with which the run in %s goes on", cfg.At("model.from"), from, earlier.Spec.Model.From, dir)}
 	}
 	base, err := hub.ReadBase(newest)
 	switch {

@@ -258,9 +258,5 @@ func (h *choosing) memory(cfg *runfile.Config) (device, host uint64) {
 	if device = h.takes.Bytes(); h.device.Adapter().Hardware() {
 		return device, 0
 	}
-	of := h.takes.Host
-	if host = of.Program + of.Staging; of.Copies(cfg.Train.SaveAsync) {
-		host += of.Copy
-	}
-	return device, host
+	return device, h.takes.Host.Bytes(cfg.Train.SaveAsync)
 }

@@ -54,7 +54,7 @@ func (h *choosing) expected(ctx context.Context, cfg *runfile.Config, text *text
 	if run.Steps = steps; run.Validation != nil && run.Sample.Tokens > 0 {
 		run.Answers = asked
 	}
-	return train.Expected(run, time.Since(h.begun), h.device.Adapter(), peak, h.takes.Submits[0])
+	return train.Expected(run, time.Since(h.begun), h.device.Adapter(), peak, h.takes.Submits)
 }
 
 // tell says what was chosen, and how long it takes.

@@ -112,7 +112,8 @@ func (s Setting) JSON() ([]byte, error) {
 
 // Record is what run.yaml says of the run in its directory.
 type Record struct {
-	Values    map[string]string // in JSON by their keys; what is in an object has a key of its own
+	Settings  []runfile.Recorded // in their order
+	Values    map[string]string  // in JSON by their keys; what is in an object has a key of its own
 	Decisions []Decision
 	Origin    string // the fingerprint of what the run began with; "": nobody has noted it
 }
@@ -126,12 +127,11 @@ type Decision struct {
 
 // Read reads run.yaml.
 func Read(text []byte) (r Record, err error) {
-	all, err := runfile.ReadRecord(text)
-	if err != nil {
+	if r.Settings, err = runfile.ReadRecord(text); err != nil {
 		return r, err
 	}
 	r.Values = map[string]string{}
-	for _, v := range all {
+	for _, v := range r.Settings {
 		if err := flatten(r.Values, v.Key, v.Value); err != nil {
 			return r, err
 		}

@@ -141,7 +141,7 @@ const ofPeak = 0.5
 
 // Expected says about how long a run takes that has spent so much, before anything of it is measured: on an adapter with that peak in f32 products, to which a
 // step gives these submits. What drivers compile is not in it.
-func Expected(c Config, spent time.Duration, a gpu.Adapter, peak float64, submits []gpu.Planned) (string, error) {
+func Expected(c Config, spent time.Duration, a gpu.Adapter, peak float64, submits [][]gpu.Planned) (string, error) {
 	job, err := state.NewJob(c.State)
 	if err != nil {
 		return "", err
@@ -154,7 +154,7 @@ func Expected(c Config, spent time.Duration, a gpu.Adapter, peak float64, submit
 	for _, n := range flops {
 		all += float64(n)
 	}
-	f, err := guessed(c, 0, all, commandsOf([][]gpu.Planned{submits}), paced(a, peak*ofPeak))
+	f, err := guessed(c, 0, all, commandsOf(submits), paced(a, peak*ofPeak))
 	f.spent = spent
 	return f.whole(), err
 }

@@ -242,11 +242,7 @@ func (r *reporter) memory() (rows []memory) {
 
 // processBytes is what was planned for the process: with the buffers of devices that share the machine's memory.
 func (r *reporter) processBytes() uint64 {
-	h := r.takes.Host
-	bytes := h.Program + h.Staging
-	if h.Copies(r.config.SaveAsync) {
-		bytes += h.Copy
-	}
+	bytes := r.takes.Host.Bytes(r.config.SaveAsync)
 	for stage, d := range r.team.target.Devices() {
 		if !d.Dry() && d.Adapter().Shares() {
 			bytes += r.takes.Memory[stage].Total()

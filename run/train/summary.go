@@ -67,15 +67,14 @@ func summary(dir string, step int64) (*Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Summary{Run: filepath.Base(abs), Evaluations: []EvalMetrics{}, Samples: []Sample{}, report: report{settings: text}}
-	if s.Settings, err = runfile.ReadRecord(text); err != nil {
-		return nil, &DirError{dir, fmt.Errorf("%s: %w", runFile, err)}
-	}
 	begun, err := record.Read(text)
 	if err != nil {
 		return nil, &DirError{dir, fmt.Errorf("%s: %w", runFile, err)}
 	}
-	s.Origin = begun.Origin
+	s := &Summary{
+		Run: filepath.Base(abs), Evaluations: []EvalMetrics{}, Samples: []Sample{}, Settings: begun.Settings, Origin: begun.Origin,
+		report: report{settings: text},
+	}
 	most := step
 	if step < 0 {
 		most = math.MaxInt64
