@@ -80,7 +80,7 @@ func cardAdapter(a gpu.Adapter) CardAdapter {
 			"invocations_per_workgroup": uint64(l.Invocations), "workgroup_bytes": uint64(l.WorkgroupBytes), "workgroups_per_dimension": uint64(l.Workgroups),
 			"workgroup_size_x": uint64(l.WorkgroupSize[0]), "workgroup_size_y": uint64(l.WorkgroupSize[1]), "workgroup_size_z": uint64(l.WorkgroupSize[2]),
 			"storage_align_bytes": l.StorageAlign, "uniform_align_bytes": l.UniformAlign,
-			"registers": uint64(l.Registers.Budget),
+			"registers": uint64(l.Registers.Budget), "multiprocessors": uint64(l.Multiprocessors),
 		},
 	}
 }
