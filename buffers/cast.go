@@ -31,7 +31,7 @@ func Copy(rec *gpu.Recording, dst, src *Tree) error {
 
 // recordCast dispatches cast.wgsl.
 func recordCast(rec *gpu.Recording, dst, src *Tree, widen bool) {
-	k := gpu.NewKernel("gputrain.buffers.cast", "cast", shaders.Variant{Flags: map[string]bool{"WIDEN": widen}})
+	k := gpu.NewKernel("gputrain.buffers.cast", "cast", shaders.Variant{Flags: map[string]bool{"WIDEN": widen, "HALF": false}})
 	for i, n := range dst.layout.Slabs() {
 		quads := uint64(n / 4)
 		rec.Dispatch(k, gpu.Linear(quads, quadsPerGroup, dst.device.Limits()), uint32(quads), src.Slab(i), dst.Slab(i))

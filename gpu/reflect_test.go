@@ -120,7 +120,7 @@ func TestParamsMatchTheShader(t *testing.T) {
 
 // A kernel is made once, and an error of its source is that of the recording which dispatches it.
 func TestNewKernel(t *testing.T) {
-	variant := shaders.Variant{Flags: map[string]bool{"WIDEN": true}}
+	variant := shaders.Variant{Flags: map[string]bool{"WIDEN": true, "HALF": false}}
 	require.Same(t, gpu.NewKernel("test.cast", "cast", variant), gpu.NewKernel("test.cast", "cast", variant))
 	require.NotSame(t, gpu.NewKernel("test.cast", "cast", variant), gpu.NewKernel("test.widen", "cast", variant))
 	rec := gpu.Dry(gpu.Limits{}).Record("bad")

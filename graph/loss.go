@@ -64,7 +64,7 @@ func (CrossEntropyGrad) FLOPs(n *Node) int64 { return 3 * int64(n.Inputs[0].typ.
 
 // HeadLoss is the cross entropy of the logits z = x W^T, or with a Cap of Cap tanh(z/Cap), which it never holds whole: x [N,D], W [V,D], labels [N]
 // to the sum over the counted rows, and lse [N]. With Each it is not summed: [N], 0 in ignored rows. BF16: W, z and its gradient are rounded to
-// bfloat16 (see StoreBF16). F16: the operands of its products are rounded to f16 (see RoundProducts).
+// bfloat16 (see StoreBF16). F16: the operands of its products are rounded to f16 (see RoundProducts), and without BF16 z is.
 type HeadLoss struct {
 	Cap  float64 `json:"cap,omitempty"`
 	Each bool    `json:"each,omitempty"`
@@ -210,7 +210,7 @@ func (o HeadLoss) stored(a *Array) *Array {
 	if o.BF16 {
 		return roundBF16(a)
 	}
-	return a
+	return o.multiplied(a)
 }
 
 // multiplied is an operand of a product as it is multiplied.

@@ -1,6 +1,10 @@
 // cast: dst[i] = src[i] over one slab, by quads of four elements, four quads an invocation, and by integers alone: f32 to
 // bf16 to nearest even, bf16 to f32 without loss. Twins: array.EncodeBF16, DecodeBF16.
+#if HALF // f16 for bf16
+#import "shared/f16.wgsl"
+#else
 #import "shared/bf16.wgsl"
+#endif
 
 struct Params {
     quads: u32,
@@ -21,9 +25,17 @@ struct Params {
     let end = min(params.quads, first + 1024u);
     for (var i = first; i < end; i = i + 256u) {
 #if WIDEN
+#if HALF
+        dst[i] = f16_split(src[i]);
+#else
         dst[i] = bf16_split(src[i]);
+#endif
+#else
+#if HALF
+        dst[i] = f16_pack4(bitcast<vec4<f32>>(src[i]));
 #else
         dst[i] = bf16_join(bf16_round_bits(src[i]));
+#endif
 #endif
     }
 }

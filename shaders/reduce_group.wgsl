@@ -1,7 +1,8 @@
 // One level of a sum or maximum over the middle axis of [O, R, I], as reduce.wgsl, with LANES invocations a result, each of which
 // has UNROLL of its items under way; twin: graph.Reduce.Eval. Who adds up what, and in which order, is fixed: the result has the
 // same bits on every run.
-// COLUMNS (I > 1): result[o,p,i] = reduction of value(o,r,i) over r in [p CHUNK, (p+1) CHUNK), i in items of T; items are side by side.
+// COLUMNS (I > 1): result[o,p,i] = reduction over the lanes of theirs, value(o,r,i) over r in [l CHUNK, (l+1) CHUNK), l from p LANES on, in items of T.
+// Items are side by side. The order is that of CHUNK rows after each other, whether they come from here or from a level before.
 // else (I = 1): result[o,p] = reduction of value(o,r) over each LANES of r = p LANES, (p + PARTS) LANES, ...; lanes are side by side.
 
 {{BINDINGS}}
@@ -33,7 +34,6 @@ const lanes = {{LANES}}u;
 const results = {{RESULTS}}u; // of a workgroup
 #if COLUMNS
 const inner = {{INNER}}u; // I, in items
-const step = lanes;
 const beside = results; // from a lane to the next of its result
 #else
 const step = lanes * parts;
@@ -45,48 +45,49 @@ var<workgroup> wholes: array<{{OUT}}, {{GROUP}}>;
 #import "shared/main.wgsl" LANES={{GROUP}}
 {
     let group = workgroup.y * workgroups.x + workgroup.x;
+    var total0 = {{T}}({{START}});
 #if COLUMNS
     let own = lane / results;
     let item = group * results + lane % results;
-    let i = item % inner;
-    let part = (item / inner) % parts;
-    let first = item / (inner * parts) * length;
-    let end = min(length, (part + 1u) * {{CHUNK}}u);
-    var r = part * {{CHUNK}}u + own;
+    if (item < {{COUNT}}u) {
+        let i = item % inner;
+        let first = item / (inner * parts) * length;
+        var r = ((item / inner) % parts * lanes + own) * {{CHUNK}}u;
+        let end = min(length, r + {{CHUNK}}u);
+        for (; r + {{UNROLL}}u <= end; r += {{UNROLL}}u) {
+#for E in 0..UNROLL
+            let v{{E}} = value((first + r + {{E}}u) * inner + i);
+#end
+#for E in 0..UNROLL
+            total0 = join(total0, v{{E}});
+#end
+        }
+        for (; r < end; r++) {
+            total0 = join(total0, value((first + r) * inner + i));
+        }
+    }
+    wholes[lane] = total0;
 #else
     let own = lane % lanes;
     let item = group * results + lane / lanes;
-    let first = item / parts * length;
-    let end = length;
-    var r = item % parts * lanes + own;
-#endif
-#for E in 0..UNROLL
+#for E in 1..UNROLL
     var total{{E}} = {{T}}({{START}});
 #end
     if (item < {{COUNT}}u) {
-        for (; r + {{UNROLL}}u * step <= end; r += {{UNROLL}}u * step) {
+        let first = item / parts * length;
+        var r = item % parts * lanes + own;
+        for (; r + {{LAST}}u * step < length; r += {{UNROLL}}u * step) {
 #for E in 0..UNROLL
-#if COLUMNS
-            total{{E}} = join(total{{E}}, value((first + r + {{E}}u * step) * inner + i));
-#else
             total{{E}} = join(total{{E}}, value(first + r + {{E}}u * step));
-#endif
 #end
         }
-        for (; r < end; r += step) {
-#if COLUMNS
-            total0 = join(total0, value((first + r) * inner + i));
-#else
+        for (; r < length; r += step) {
             total0 = join(total0, value(first + r));
-#endif
         }
     }
 #for E in 1..UNROLL
     total0 = join(total0, total{{E}});
 #end
-#if COLUMNS
-    wholes[lane] = total0;
-#else
 #if VECTOR
 #if MAXIMUM
     wholes[lane] = max(max(total0.x, total0.y), max(total0.z, total0.w));

@@ -9,7 +9,7 @@ import (
 	"gputrain/graph"
 )
 
-// Values in BF16 (graph.StoreBF16) take half the memory. Lowering goes by elements and knows nothing of it; afterwards each kernel that reads or
+// Values in BF16 (graph.StoreBF16) take half the memory, and so do logits in f16 (graph.HeadLoss). Lowering goes by elements and knows nothing of it; afterwards each kernel that reads or
 // writes such a value is exchanged for its form that widens what it loads and rounds what it stores (shaders.BF16). What has no such form, since it
 // writes single numbers or goes on from what it has written, gets a copy in f32 for its unit, which is rounded at the unit's end: so a value is rounded once.
 
@@ -71,7 +71,7 @@ func (c *Compiler) unitBF16(commands []command) (out []command) {
 			}
 			if k := cmd.kernel; k != nil && copies[s.st] == nil {
 				at := cmd.binding(j)
-				if k.InBF16(1<<at, c.limits.Software) == nil || k.ReadsBack(at) && !c.taken[unitStorage{cmd.unit, s.st}] {
+				if k.InBF16(1<<at, s.st.halves(at), c.limits.Software) == nil || k.ReadsBack(at) && !c.taken[unitStorage{cmd.unit, s.st}] {
 					copies[s.st] = c.newStorage(transientStorage, s.st.label+".f32", 2*s.st.bytes)
 					copies[s.st].workspace = true
 				}
@@ -79,7 +79,7 @@ func (c *Compiler) unitBF16(commands []command) (out []command) {
 		}
 	}
 	for i, cmd := range commands {
-		bind, forms := slices.Clone(cmd.bind), uint64(0)
+		bind, forms, halves := slices.Clone(cmd.bind), uint64(0), uint64(0)
 		var after []command
 		for j, s := range cmd.bind {
 			to := copies[s.st]
@@ -88,6 +88,7 @@ func (c *Compiler) unitBF16(commands []command) (out []command) {
 				continue
 			case to == nil && s.st.bf16:
 				forms |= 1 << cmd.binding(j)
+				halves |= s.st.halves(cmd.binding(j))
 				continue
 			case to == nil:
 				continue
@@ -102,11 +103,19 @@ func (c *Compiler) unitBF16(commands []command) (out []command) {
 		}
 		cmd.bind = bind
 		if forms != 0 && cmd.kernel != nil {
-			cmd.kernel = cmd.kernel.InBF16(forms, c.limits.Software)
+			cmd.kernel = cmd.kernel.InBF16(forms, halves, c.limits.Software)
 		}
 		out = append(append(out, cmd), after...)
 	}
 	return out
+}
+
+// halves has the bit of a binding where the storage that is bound there is in f16.
+func (st *storage) halves(binding int) uint64 {
+	if st.f16 {
+		return 1 << binding
+	}
+	return 0
 }
 
 // inBF16 is a copy in BF16 of a matrix that a unit reads many times; the matrix itself where it is kept in fewer bytes than f32.
@@ -119,7 +128,7 @@ func (c *Compiler) inBF16(t Tensor) Tensor {
 		to := c.workspaceOf(buffers.BF16, fmt.Sprintf("copy.%d", i), p.Rows, t.width()).Parts[0].Span
 		quads := uint64(p.Rows*t.width()+3) / 4
 		t.Parts[i].Span, to.asKept = to, true
-		kernel, grid, params := c.cast(false, quads)
+		kernel, grid, params := c.cast(false, false, quads)
 		c.Dispatch(kernel, grid, params, p.Span, to)
 	}
 	return t
@@ -127,7 +136,7 @@ func (c *Compiler) inBF16(t Tensor) Tensor {
 
 // castStorage is the command that widens or rounds a whole storage for another.
 func (c *Compiler) castStorage(reader command, widen bool, from, to *storage) command {
-	kernel, grid, params := c.cast(widen, min(from.bytes, to.bytes)/8)
+	kernel, grid, params := c.cast(widen, from.f16 || to.f16, min(from.bytes, to.bytes)/8)
 	return command{
 		group: reader.group, unit: reader.unit, kernel: kernel, grid: grid, params: params,
 		bind: []Span{{st: from, Bytes: from.bytes}, {st: to, Bytes: to.bytes}},

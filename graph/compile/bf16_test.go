@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
@@ -12,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
+	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/internal/gputest"
 )
@@ -175,4 +178,57 @@ func TestBF16Head(t *testing.T) {
 			assert.Less(t, distance(got[name], want[i]), distance(plain[i], want[i])/4, "%s, hardware %v", name, hardware)
 		}
 	}
+}
+
+// Every number of f16 widens to itself, and numbers next to and between them round as array.EncodeF16 rounds, in cast.wgsl and with it in each form in f16.
+func TestHalvesRound(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		var halves []uint16
+		var numbers []float32
+		for h := range 1 << 16 {
+			if h&0x7c00 == 0x7c00 && h&0x3ff > 0 {
+				continue // NaN
+			}
+			x := array.DecodeF16(uint16(h))
+			halves = append(halves, uint16(h))
+			for _, to := range []float32{-math.MaxFloat32, math.MaxFloat32} {
+				next := math.Nextafter32(x, to)
+				numbers = append(numbers, x, next, (x+array.DecodeF16(uint16(h)^1))/2)
+			}
+		}
+		for len(halves)%4 > 0 {
+			halves = append(halves, 0)
+		}
+		for len(numbers)%4 > 0 {
+			numbers = append(numbers, float32(math.Inf(1)))
+		}
+		c := &Compiler{limits: d.Limits()}
+		run := func(widen bool, from, to any) {
+			raw, out := gpu.Bytes(from), gpu.Bytes(to)
+			var buffers []*gpu.Buffer
+			for _, n := range []int{len(raw), len(out)} {
+				b, err := d.NewBuffer("test.halves", uint64(n))
+				require.NoError(t, err)
+				defer b.Release()
+				buffers = append(buffers, b)
+			}
+			require.NoError(t, d.Write(buffers[0].All(), raw))
+			kernel, grid, params := c.cast(widen, true, uint64(min(len(raw), len(out))/8))
+			rec := d.Record("test.halves")
+			rec.Dispatch(kernel, grid, params, buffers[0].All(), buffers[1].All())
+			require.NoError(t, rec.Submit(t.Context()), rec.String())
+			require.NoError(t, d.Read(t.Context(), out, buffers[1].All()))
+			_, err := binary.Decode(out, binary.LittleEndian, to)
+			require.NoError(t, err)
+		}
+		wide, rounded := make([]float32, len(halves)), make([]uint16, len(numbers))
+		run(true, halves, wide)
+		run(false, numbers, rounded)
+		for i, h := range halves {
+			require.Equal(t, math.Float32bits(array.DecodeF16(h)), math.Float32bits(wide[i]), "%#x", h)
+		}
+		for i, x := range numbers {
+			require.Equal(t, array.EncodeF16(x), rounded[i], "%g", x)
+		}
+	})
 }

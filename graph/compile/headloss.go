@@ -321,7 +321,7 @@ func (h *head) makeRoom(c *Compiler) {
 		widest = max(widest, stride)
 	}
 	logit := buffers.F32
-	if h.op.BF16 {
+	if h.op.BF16 || h.op.F16 { // f16, where values are not in BF16, has the same size
 		logit = buffers.BF16
 	}
 	most := min(int(c.largest())/(4*widest), h.n)
@@ -334,7 +334,9 @@ func (h *head) makeRoom(c *Compiler) {
 		}
 	}
 	for i, stride := range h.strides {
-		h.logits = append(h.logits, c.workspaceOf(logit, fmt.Sprintf("logits.%d", i), h.rows, stride))
+		logits := c.workspaceOf(logit, fmt.Sprintf("logits.%d", i), h.rows, stride)
+		logits.Parts[0].Span.st.f16 = h.op.F16 && !h.op.BF16
+		h.logits = append(h.logits, logits)
 	}
 }
 

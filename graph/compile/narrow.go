@@ -110,18 +110,21 @@ func (c *Compiler) copyOf(reader command, slab *storage, part buffers.Part, to *
 		return cmd
 	}
 	quads := (count + 3) / 4
-	cmd.kernel, cmd.grid, cmd.params = c.cast(true, quads)
+	cmd.kernel, cmd.grid, cmd.params = c.cast(true, false, quads)
 	cmd.bind[0].Bytes = 8 * quads
 	return cmd
 }
 
-// cast is what widens so many quads of bf16 to f32, or rounds f32 to them.
-func (c *Compiler) cast(widen bool, quads uint64) (*gpu.Kernel, gpu.Grid, castParams) {
+// cast is what widens so many quads of bf16, or of f16, to f32, or rounds f32 to them.
+func (c *Compiler) cast(widen, half bool, quads uint64) (*gpu.Kernel, gpu.Grid, castParams) {
 	suffix := "_round"
 	if widen {
 		suffix = "_widen"
 	}
-	kernel := c.kernel("cast", suffix, shaders.Variant{Flags: map[string]bool{"WIDEN": widen}})
+	if half {
+		suffix += "_half"
+	}
+	kernel := c.kernel("cast", suffix, shaders.Variant{Flags: map[string]bool{"WIDEN": widen, "HALF": half}})
 	return kernel, gpu.Linear(quads, castQuads, c.limits), castParams{uint32(quads)}
 }
 

@@ -65,21 +65,30 @@ func (c *Compiler) invocations() int {
 	return 16384
 }
 
-// reduceSplit is the parts that a reduction of length items comes in, where that many results are reduced side by side, and the lanes of a part. Those of a
-// row read side by side, and are as many as it has work for; of columns it takes as many as fill the device.
-func (c *Compiler) reduceSplit(length, results int, columns bool) (parts, lanes int) {
-	lanes = 1
+// split is how the items of a reduction go to invocations: chunk after each other to one, lanes of which add up a part.
+type split struct{ parts, lanes, chunk int }
+
+// split is that of length items, where so many results are reduced side by side. Those of a row lie side by side, and it takes as many lanes as it has
+// work for; columns as many as fill the device.
+func (c *Compiler) split(length, results int, columns bool) split {
+	lanes := 1
 	for !c.limits.Software && 2*lanes <= reduceLanes && 2*lanes*reduceUnroll <= length && (!columns || results*lanes < c.invocations()) {
 		lanes *= 2
 	}
-	if lanes == 1 {
-		return c.reduceParts(length, results), 1
+	parts := 1
+	switch {
+	case lanes == 1:
+		parts = c.reduceParts(length, results)
+		return split{parts, 1, (length + parts - 1) / parts}
+	case length > lanes*reduceTurns:
+		want := c.invocations() / (results * lanes)
+		parts = max(1, min(want, length/(lanes*reduceShortest)), (length+lanes*reduceLongest-1)/(lanes*reduceLongest))
 	}
-	if length <= lanes*reduceTurns {
-		return 1, lanes
+	chunk := (length + parts*lanes - 1) / (parts * lanes)
+	if columns { // none of the parts is empty
+		parts = (length + chunk*lanes - 1) / (chunk * lanes)
 	}
-	want := c.invocations() / (results * lanes)
-	return max(1, min(want, length/(lanes*reduceShortest)), (length+lanes*reduceLongest-1)/(lanes*reduceLongest)), lanes
+	return split{parts, lanes, chunk}
 }
 
 // reduction is [O, R, I] to [O, I].
@@ -154,6 +163,7 @@ func plainLoad(t Tensor) func(f *fused) *ir {
 
 // reduce emits the levels of one reduction of the expression that build makes over a domain of the shape [O, R, I] in any division of axes.
 func (c *Compiler) reduce(r reduction, domain []int, build func(f *fused) *ir, out Tensor, scale float64) {
+	var joined *split // of what a level over operands in row parts has left
 	for {
 		f := newFused(c, domain)
 		root := f.reduced(r, build)
@@ -165,13 +175,18 @@ func (c *Compiler) reduce(r reduction, domain []int, build func(f *fused) *ir, o
 			length /= f.lanes()
 		}
 		runs := f.runs()
-		parts, lanes := c.reduceParts(length, r.outer*inner), 1
-		if len(runs) == 1 {
-			parts, lanes = c.reduceSplit(length, r.outer*inner, columns)
+		s := c.split(length, r.outer*inner, columns)
+		if joined != nil {
+			s = *joined
+		}
+		joined = nil
+		if len(runs) > 1 && s.lanes > 1 { // first what each invocation of a workgroup has, then those
+			joined = &split{s.parts, s.lanes, 1}
+			s = split{(length + s.chunk - 1) / s.chunk, 1, s.chunk}
 		}
 		to, level := out, scale
-		if parts > 1 || len(runs) > 1 {
-			to, level = c.workspace("partial", r.outer, parts, r.inner), 1
+		if s.parts > 1 || len(runs) > 1 {
+			to, level = c.workspace("partial", r.outer, s.parts, r.inner), 1
 		}
 		start, outType := "0.0", "f32"
 		if r.maximum {
@@ -183,32 +198,34 @@ func (c *Compiler) reduce(r reduction, domain []int, build func(f *fused) *ir, o
 		v := shaders.Variant{
 			Flags: map[string]bool{"COLUMNS": columns, "VECTOR": f.vec, "MAXIMUM": r.maximum, "ACCUMULATE": to.Accumulate},
 			Constants: map[string]string{
-				"PARTS": strconv.Itoa(parts), "LENGTH": strconv.Itoa(length), "START": start, "OUT": outType,
-				"SCALE": float32Text(level), "COUNT": strconv.Itoa(r.outer * parts * inner),
+				"PARTS": strconv.Itoa(s.parts), "LENGTH": strconv.Itoa(length), "START": start, "OUT": outType,
+				"SCALE": float32Text(level), "COUNT": strconv.Itoa(r.outer * s.parts * inner),
 			},
 		}
 		if columns {
-			v.Constants["INNER"], v.Constants["CHUNK"] = strconv.Itoa(inner), strconv.Itoa((length+parts-1)/parts)
+			v.Constants["INNER"], v.Constants["CHUNK"] = strconv.Itoa(inner), strconv.Itoa(s.chunk)
 		}
 		if len(runs) > 1 {
 			c.reduceRuns(r, domain, runs, build, c.One(to, "result"), v)
 		} else {
-			file, grid := "reduce", c.Linear(r.outer*parts*inner)
-			if lanes == 1 {
+			file, grid := "reduce", c.Linear(r.outer*s.parts*inner)
+			if s.lanes == 1 {
 				v.Flags["CUT"] = false
 			} else {
-				file, grid = "reduce_group", gpu.Linear(uint64(r.outer*parts*inner), reduceGroup/lanes, c.limits)
-				for name, n := range map[string]int{"LANES": lanes, "RESULTS": reduceGroup / lanes, "GROUP": reduceGroup, "UNROLL": reduceUnroll} {
+				file, grid = "reduce_group", gpu.Linear(uint64(r.outer*s.parts*inner), reduceGroup/s.lanes, c.limits)
+				for name, n := range map[string]int{
+					"LANES": s.lanes, "RESULTS": reduceGroup / s.lanes, "GROUP": reduceGroup, "UNROLL": reduceUnroll, "LAST": reduceUnroll - 1,
+				} {
 					v.Constants[name] = strconv.Itoa(n)
 				}
 			}
-			k, salts := f.kernel(file, "_"+r.name(parts), root, v)
+			k, salts := f.kernel(file, "_"+r.name(s.parts), root, v)
 			c.Dispatch(k, grid, salts, append(f.spans(), c.One(to, "result"))...)
 		}
-		if parts == 1 && len(runs) == 1 || c.err != nil {
+		if s.parts == 1 && len(runs) == 1 || c.err != nil {
 			return
 		}
-		r.length = parts
+		r.length = s.parts
 		domain, build = []int{to.elements()}, plainLoad(to)
 	}
 }

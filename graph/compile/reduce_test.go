@@ -51,8 +51,8 @@ func TestReduceSplits(t *testing.T) {
 	limits := gpu.DefaultLimits()
 	c := &Compiler{limits: limits}
 	split := func(length, results int) string {
-		parts, lanes := c.reduceSplit(length, results, true)
-		return fmt.Sprintf("%d parts of %d lanes", parts, lanes)
+		s := c.split(length, results, true)
+		return fmt.Sprintf("%d parts of %d lanes", s.parts, s.lanes)
 	}
 	require.Equal(t, "1 parts of 64 lanes", split(4096, 192))
 	c.limits.Multiprocessors, c.limits.MultiprocessorLanes = 132, 128
