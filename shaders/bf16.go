@@ -20,10 +20,14 @@ var (
 // them, stores round them to nearest even, both by the functions of shared/bf16.wgsl. It is false, and the source as it was, for what is another
 // array, is used otherwise than by loading and storing elements, or is written by single numbers, two of which share a word. wide: words are read
 // four at a time, as texels want them (see Texels).
-func BF16(source string, binding int, wide bool) (string, bool) { return bf16.store(source, binding, wide) }
+func BF16(source string, binding int, wide bool) (string, bool) {
+	return bf16.store(source, binding, wide)
+}
 
 // F16 is BF16 for elements in f16, by the functions of shared/f16.wgsl.
-func F16(source string, binding int, wide bool) (string, bool) { return f16.store(source, binding, wide) }
+func F16(source string, binding int, wide bool) (string, bool) {
+	return f16.store(source, binding, wide)
+}
 
 func (of sixteen) store(source string, binding int, wide bool) (string, bool) {
 	m := regexp.MustCompile(fmt.Sprintf(numbersForm, binding)).FindStringSubmatchIndex(source)
@@ -39,7 +43,9 @@ func (of sixteen) store(source string, binding int, wide bool) (string, bool) {
 		reads = true
 		return reader + "(u32(" + index + "))"
 	}
-	store := func(index, value string) string { return name + "[" + index + "] = " + of.name + "_pack4(" + value + ")" }
+	store := func(index, value string) string {
+		return name + "[" + index + "] = " + of.name + "_pack4(" + value + ")"
+	}
 	if access == "read" || element == "f32" {
 		store = nil
 	}
