@@ -62,8 +62,8 @@ func (r Registers) Holds(carried, others int) bool {
 }
 
 // productOthers are the registers that the innermost loop of a tiled product takes besides what it carries, of two quads a side: operands and their
-// addresses (make isa: 173 alive in an unrolled loop of 64 sums that count twice).
-const productOthers = 45
+// addresses (make isa: 173 alive in an unrolled loop of 64 sums that count twice; where C is stored one by one, a few more).
+const productOthers = 49
 
 // ProductTile is how a product's square tile of so many rows is made without a spill: unrolled, and with the next step's operands on their way, where
 // registers hold that. The tile of 64 then takes eight of K at a time, whose operands take half the registers of 16.

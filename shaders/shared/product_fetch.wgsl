@@ -6,9 +6,9 @@
 #endif
 #if TRANS_A
 #for I in 0..4
-            {{A}}{{I}} = a_raw(min(at_{{A}}0 + {{I}}u * p.lda, at_{{A}}1));
+            {{A}}{{I}} = a_raw(min(at_{{A}}0 + {{I}}u * lda, at_{{A}}1));
 #end
-            at_{{A}}0 += {{STEP}}u * p.lda;
+            at_{{A}}0 += {{STEP}}u * lda;
 #else
             let quad = min({{K}} + 4u * fast, last) / 4u;
 #for I in 0..4
@@ -28,8 +28,8 @@
 #end
 #else
 #for I in 0..4
-            {{B}}{{I}} = b_raw(min(at_{{B}}0 + {{I}}u * p.ldb, at_{{B}}1));
+            {{B}}{{I}} = b_raw(min(at_{{B}}0 + {{I}}u * ldb, at_{{B}}1));
 #end
-            at_{{B}}0 += {{STEP}}u * p.ldb;
+            at_{{B}}0 += {{STEP}}u * ldb;
 #endif
         }

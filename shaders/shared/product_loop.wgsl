@@ -6,6 +6,8 @@
     // ROLLED: one K a turn, where registers do not hold the sums of an unrolled loop.
     // Rows and columns past an edge read the last ones, so that loads need no branch and one wait serves them all.
     let last = max(end, 1u) - 1u;
+    let lda = p.lda;
+    let ldb = p.ldb;
     let loader = index % {{LOADERS}}u;
     let spot = loader % {{QUADS}}u; // contiguous along M or N: quad `spot` of the four `part` of K
     let part = loader / {{QUADS}}u;
@@ -26,11 +28,11 @@
 #endif
 #if TRANS_A
         let column = abase + min(row4 + spot, (m + 3u) / 4u - 1u);
-        at_{{A}}0 = column + (begin + 4u * part) * p.lda; // moves with k
-        at_{{A}}1 = column + last * p.lda;
+        at_{{A}}0 = column + (begin + 4u * part) * lda; // moves with k
+        at_{{A}}1 = column + last * lda;
 #else
 #for I in 0..4
-        at_{{A}}{{I}} = abase + min(4u * (row4 + slow) + {{I}}u, m - 1u) * p.lda;
+        at_{{A}}{{I}} = abase + min(4u * (row4 + slow) + {{I}}u, m - 1u) * lda;
 #end
 #endif
     }
@@ -41,12 +43,12 @@
 #endif
 #if TRANS_B
 #for I in 0..4
-        at_{{B}}{{I}} = bbase + min(4u * (col4 + slow) + {{I}}u, n - 1u) * p.ldb;
+        at_{{B}}{{I}} = bbase + min(4u * (col4 + slow) + {{I}}u, n - 1u) * ldb;
 #end
 #else
         let column = bbase + min(col4 + spot, (n + 3u) / 4u - 1u);
-        at_{{B}}0 = column + (begin + 4u * part) * p.ldb; // moves with k
-        at_{{B}}1 = column + last * p.ldb;
+        at_{{B}}0 = column + (begin + 4u * part) * ldb; // moves with k
+        at_{{B}}1 = column + last * ldb;
 #endif
     }
     let y0 = y4; // in even fours of K, and in odd ones
