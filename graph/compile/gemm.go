@@ -3,7 +3,6 @@ package compile
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"strconv"
 
 	"gputrain/buffers"
@@ -263,6 +262,7 @@ type gemmVariant struct {
 	rows, cols   int // of matmul.wgsl: rows, and quads of columns, an invocation
 	wx, wy       int // of matmul.wgsl: its workgroup
 	matrix       matrixTile
+	as           *tiledForm // in place of the one that the card asks for
 }
 
 // chooseGemm is the table of variants, a function of the kind of adapter and the shape.
@@ -305,33 +305,46 @@ func tiled(rows int) gemmVariant { return gemmVariant{file: "matmul_tiled", tile
 // every invocation busy with at least one load of an operand.
 func (v gemmVariant) step() int { return map[int]int{32: 32, 64: 16, 128: 8}[v.tileM] }
 
-// tile is the geometry of a tile for matmul_tiled.wgsl, see shared/product_loop.wgsl; wide: it has more invocations than an operand has
-// squares of 4x4 to transpose.
-func (v gemmVariant) tile() (constants map[string]string, wide bool) {
-	side, spots := 8, 2 // invocations along a side of the workgroup, quads of an invocation
-	switch v.tileM {
-	case 32:
-		spots = 1
-	case 128:
-		side = 16
-	}
-	quads, fours := v.tileM/4, v.step()/4
-	constants = map[string]string{}
-	for name, n := range map[string]int{
-		"SIDE": side, "SPOTS": spots, "QUADS": quads, "PITCH": quads + 1, "STEP": v.step(), "FOURS": fours,
-		"LOADS": quads * v.step() / (side * side),
-	} {
-		constants[name] = strconv.Itoa(n)
-	}
-	return constants, quads*fours < side*side
+// tiledForm is how a tile of matmul_tiled.wgsl is made.
+type tiledForm struct {
+	shaders.ProductTile
+	lines  bool // invocations lie line by line
+	before bool // shared/product_loop_before.wgsl
 }
 
-// sums is the number of elements of C that an invocation of matmul_tiled.wgsl adds up.
-func (v gemmVariant) sums() int {
-	if v.tileM == 32 {
-		return 16
+// form is how a tile is made on a card.
+func (v gemmVariant) form(g gemm, l gpu.Limits) tiledForm {
+	if v.as != nil {
+		return *v.as
 	}
-	return 64
+	t := l.Registers.ProductTile(v.tileM)
+	if g.b.kept().Packed() && t.Bytes()+levelBytes > l.WorkgroupBytes {
+		t.Step /= 2
+	}
+	return tiledForm{ProductTile: t}
+}
+
+const levelBytes = 4 * 16 // of what codes stand for, in workgroup memory beside a tile
+
+func (f tiledForm) specialise(variant shaders.Variant) {
+	variant.Flags["BEFORE"], variant.Flags["LINES"] = f.before, f.lines
+	f.Specialise(variant)
+	if f.before {
+		side, quads, fours := f.Side(), f.Rows/4, f.Step/4
+		for name, n := range map[string]int{
+			"SIDE": side, "SPOTS": f.Spots(), "QUADS": quads, "STEP": f.Step, "FOURS": fours, "PITCH": quads + 1, "LOADS": quads * f.Step / (side * side),
+		} {
+			variant.Constants[name] = strconv.Itoa(n)
+		}
+		for _, name := range []string{"LOADERS", "ROWS", "SWAP", "PAIRS", "FASTER", "A", "B", "IDLE", "ALONG_A", "ALONG_B"} {
+			delete(variant.Constants, name)
+		}
+		variant.Constants["A_LOAD"] = cmp.Or(variant.Constants["LOAD"], "vec4<f32>")
+		for _, name := range []string{"PARTED", "PREFETCH", "DOUBLE"} {
+			delete(variant.Flags, name)
+		}
+		variant.Flags["WIDE"] = quads*fours < side*side
+	}
 }
 
 // registerTile is the tile of matmul.wgsl with the least estimated time: on a software adapter (lanes 8) a vec4 load costs
@@ -419,10 +432,7 @@ func (v gemmVariant) kernel(c *Compiler, g gemm) (*gpu.Kernel, []Span) {
 	}
 	kept += g.rounds(variant, "half4")
 	if v.file == "matmul_tiled" {
-		constants, wide := v.tile()
-		variant.Constants["A_LOAD"] = cmp.Or(variant.Constants["LOAD"], "vec4<f32>")
-		variant.Flags["WIDE"], variant.Flags["ROLLED"] = wide, !c.limits.Registers.HoldsProduct(v.sums())
-		maps.Copy(variant.Constants, constants)
+		v.form(g, c.limits).specialise(variant)
 		suffix, spans := g.results(c, variant, reads...)
 		return c.kernel(v.file, fmt.Sprintf("%s_%d%s%s", form, v.tileM, kept, suffix), variant), spans
 	}
