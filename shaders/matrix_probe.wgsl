@@ -1,9 +1,11 @@
-// matrix_probe: of each subgroup C = A B and D = C + A B, with A [M,K] and B [N,K] rounded to f16, C and D [M,N]: what package gpu relies on where an
-// adapter's matrix units are on. Twin: gpu.matrixProbe.
+// matrix_probe: of each subgroup C = A B^T and D = C + A B^T, with A [M,K] and B [N,K] rounded to f16, C and D [M,N], E = A B with B's numbers as [K,N], and
+// F = E * 2^(0 E), of small numbers E that f16 holds, rounded to it: what package gpu relies on where an adapter's matrix units are on. Twin: gpu.matrixProbe.
 @bind var<storage, read> a: array<vec4<f32>>; // of one subgroup after the other
 @bind var<storage, read> b: array<vec4<f32>>;
 @bind var<storage, read_write> c: array<vec4<f32>>;
 @bind var<storage, read_write> d: array<vec4<f32>>;
+@bind var<storage, read_write> e: array<vec4<f32>>;
+@bind var<storage, read_write> f: array<vec4<f32>>;
 
 const quads_a = {{UNIT_M}}u * {{UNIT_K}}u / 4u; // of a subgroup
 const quads_b = {{UNIT_N}}u * {{UNIT_K}}u / 4u;
@@ -41,5 +43,24 @@ fn main(@builtin(local_invocation_index) index: u32) {
     workgroupBarrier();
     for (var i = index; i < {{SUBGROUPS}}u * quads_c; i += {{INVOCATIONS}}u) {
         d[i] = bitcast<vec4<f32>>(tile[begin_c + i]);
+    }
+    workgroupBarrier();
+    matrix_store(own, {{UNIT_N}}u / 4u, matrix_mul_add(ma, matrix_load_b_rows(begin_b + subgroup * quads_b / 2u, {{UNIT_N}}u / 8u), matrix_zero()));
+    workgroupBarrier();
+    for (var i = index; i < {{SUBGROUPS}}u * quads_c; i += {{INVOCATIONS}}u) {
+        e[i] = bitcast<vec4<f32>>(tile[begin_c + i]);
+    }
+    workgroupBarrier();
+    for (var i = index; i < {{SUBGROUPS}}u * quads_c; i += {{INVOCATIONS}}u) {
+        tile[begin_c + i] = bitcast<vec4<u32>>(vec4<f32>((4u * vec4<u32>(i) + vec4<u32>(0u, 1u, 2u, 3u)) * 7u % 1021u));
+    }
+    workgroupBarrier();
+    let small = matrix_load_c(own, {{UNIT_N}}u / 4u);
+    matrix_barrier();
+    matrix_store_half(own, {{UNIT_N}}u / 8u, matrix_mul(matrix_exp2(small, 0.0), small));
+    workgroupBarrier();
+    for (var i = index; i < {{SUBGROUPS}}u * quads_c; i += {{INVOCATIONS}}u) {
+        let eight = tile[begin_c + i / quads_c * quads_c + i % quads_c / 2u];
+        f[i] = vec4<f32>(unpack2x16float(eight[2u * (i % 2u)]), unpack2x16float(eight[2u * (i % 2u) + 1u]));
     }
 }
