@@ -37,6 +37,7 @@ type storage struct {
 	narrow    *buffers.Layout // of a slab that is not in f32, whose bytes are counted as if it were
 	kept      buffers.DType   // of such a slab: BF16 or a packed type
 	bf16      bool            // of a value in BF16, see bf16.go
+	half      bool            // of a copy in f16, which products by units read, see halves.go
 
 	first, last int // the first and last command that use it; -1 while there is none
 	buffer      int // of a transient: the planned buffer it lives in
