@@ -232,4 +232,3 @@ func (t matrixTile) String() string { return fmt.Sprintf("%s_%d", t.unit, t.lane
 
 // inHalves tells whether the elements of a span are kept in f16.
 func (s Span) inHalves() bool { return s.st != nil && s.st.half }
-
