@@ -191,7 +191,7 @@ func (t matrixTile) cPitch() int { return t.group*t.unit.N/4 + 2 }
 
 // keepsDirectly tells whether the matrices of C are stored as they are: there are no edges, and nothing else is done.
 func (v gemmVariant) keepsDirectly(g gemm) bool {
-	return g.m%v.tileM == 0 && g.n%v.tileN == 0 && g.epilogue == nil && !g.accumulate && !g.continues && g.block == 0 && g.storesVec4() && !g.c.span.st.bf16
+	return g.m%v.tileM == 0 && g.n%v.tileN == 0 && g.epilogue == nil && !g.accumulate && !g.continues && g.block == 0 && g.storesVec4() && !g.c.span.st.short()
 }
 
 // operandQuads are the vec4s of workgroup memory for the operands of a step; bQuads those before B's.
@@ -240,6 +240,3 @@ func (t matrixTile) specialise(v gemmVariant, g gemm, variant shaders.Variant) {
 
 // String is its part of a kernel's label.
 func (t matrixTile) String() string { return fmt.Sprintf("%s_%d", t.unit, t.lanes) }
-
-// inHalves tells whether the elements of a span are kept in f16.
-func (s Span) inHalves() bool { return s.st != nil && s.st.half }
