@@ -17,8 +17,19 @@ type operand struct {
 	copied             bool // read as f32, however it is kept
 }
 
+// vector is the elements of a vec4.
+func (o operand) vector() int {
+	if o.span.inHalves() {
+		return 8
+	}
+	return 4
+}
+
 // fitsVec4 is whether every row starts at a whole vec4.
-func (o operand) fitsVec4() bool { return o.offset%4 == 0 && o.row%4 == 0 && o.batch%4 == 0 }
+func (o operand) fitsVec4() bool {
+	n := o.vector()
+	return o.offset%n == 0 && o.row%n == 0 && o.batch%n == 0
+}
 
 // gemm is a batch of matrix products C = op(A) op(B), or C += it: C [m,n], op(A) [m,k], op(B) [k,n]. Nothing in it is
 // empty. A transposed lies as [k,m], B transposed as [n,k]; not both.
@@ -221,12 +232,13 @@ func (c *Compiler) gemmSlice(g gemm, v gemmVariant, depth int) {
 		if !g.storesVec4() {
 			unit = 1
 		}
+		ofA, ofB := g.a.vector(), g.b.vector()
 		k, spans := v.kernel(c, g)
 		c.Dispatch(k, grid, gemmParams{
 			M: uint32(g.m), N: uint32(g.n), K: uint32(g.k), Depth: uint32(step),
-			LDA: uint32(g.a.row / 4), LDB: uint32(g.b.row / 4), LDC: uint32(g.c.row / unit), Slices: sliced,
-			A0: uint32(g.a.offset / 4), B0: uint32(g.b.offset / 4), C0: uint32(g.c.offset / unit), Z0: uint32(z),
-			SA: uint32(g.a.batch / 4), SB: uint32(g.b.batch / 4), SC: uint32(g.c.batch / unit),
+			LDA: uint32(g.a.row / ofA), LDB: uint32(g.b.row / ofB), LDC: uint32(g.c.row / unit), Slices: sliced,
+			A0: uint32(g.a.offset / ofA), B0: uint32(g.b.offset / ofB), C0: uint32(g.c.offset / unit), Z0: uint32(z),
+			SA: uint32(g.a.batch / ofA), SB: uint32(g.b.batch / ofB), SC: uint32(g.c.batch / unit),
 		}, spans...)
 		c.multiplies(g.m, g.n, depth*int(grid.Z))
 	}
@@ -246,8 +258,15 @@ func (g gemm) loadsVec4() bool {
 	if !g.a.fitsVec4() || !g.b.fitsVec4() {
 		return false
 	}
-	if g.transB || !g.transA && !g.paddedA {
-		return g.k%4 == 0
+	along := 4
+	if !g.transA {
+		along = g.a.vector()
+	}
+	if g.transB {
+		along = max(along, g.b.vector())
+	}
+	if g.transB || along > 4 || !g.transA && !g.paddedA {
+		return g.k%along == 0
 	}
 	return true
 }
@@ -425,8 +444,7 @@ func (v gemmVariant) kernel(c *Compiler, g gemm) (*gpu.Kernel, []Span) {
 	reads := append([]Span{g.a.span}, b...)
 	if v.file == "matmul_matrix" {
 		gemm{}.rounds(variant, "") // what goes to the units is rounded there
-		v.matrix.specialise(v, variant)
-		variant.Flags["K_EDGE"] = g.k%v.matrix.step != 0 || g.block%v.matrix.step != 0
+		v.matrix.specialise(v, g, variant)
 		suffix, spans := g.results(c, variant, reads...)
 		return c.kernel(v.file, fmt.Sprintf("%s_%s%s%s", form, v.matrix, kept, suffix), variant), spans
 	}
