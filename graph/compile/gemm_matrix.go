@@ -65,14 +65,25 @@ func (c *Compiler) takesUnits(g gemm) bool {
 	return ok
 }
 
-// unitSlices are as many slices of K as let a product fill a device, each of 256 or more.
-func unitSlices(g gemm, v gemmVariant) int {
+// unitSlices are the slices of K, each of 256 or more, with the least time on the device's multiprocessors. Where nobody knows how many these are, as many
+// slices as give 128 workgroups.
+func unitSlices(l gpu.Limits, g gemm, v gemmVariant) int {
 	const full, shortest = 128, 256 // workgroups, K
-	groups := int(tiles(g.m, v.tileM)) * int(tiles(g.n, v.tileN)) * g.count
-	if g.count > 1 || groups >= full {
+	groups := int(v.groups(g, 1))
+	switch {
+	case g.count > 1:
 		return 1
+	case l.Multiprocessors == 0:
+		return max(1, min(g.k/shortest, (full+groups-1)/groups))
 	}
-	return max(1, min(g.k/shortest, (full+groups-1)/groups))
+	on, saves := devicesOf(l)
+	best := 1
+	for s := 2; s <= g.k/shortest; s++ {
+		if v.unitTime(g, s, on[0]) < (1-saves)*v.unitTime(g, best, on[0]) {
+			best = s
+		}
+	}
+	return best
 }
 
 // subgroups are those of a workgroup of matmul_matrix.wgsl.

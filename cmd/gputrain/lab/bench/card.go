@@ -80,7 +80,7 @@ func cardAdapter(a gpu.Adapter) CardAdapter {
 			"invocations_per_workgroup": uint64(l.Invocations), "workgroup_bytes": uint64(l.WorkgroupBytes), "workgroups_per_dimension": uint64(l.Workgroups),
 			"workgroup_size_x": uint64(l.WorkgroupSize[0]), "workgroup_size_y": uint64(l.WorkgroupSize[1]), "workgroup_size_z": uint64(l.WorkgroupSize[2]),
 			"storage_align_bytes": l.StorageAlign, "uniform_align_bytes": l.UniformAlign,
-			"registers": uint64(l.Registers.Budget),
+			"registers": uint64(l.Registers.Budget), "multiprocessors": uint64(l.Multiprocessors),
 		},
 	}
 }
@@ -134,7 +134,6 @@ var cardShapes = sizes{
 		{1024, 128, 128, "nn"},
 		{4096, 64, 64, "nn"}, // narrow
 	},
-	flops:     1e11, // 10 ms at 10 TFLOP/s
 	attention: []attentionShape{{4, 1024, 12, 64}, {1, 1024, 16, 128}, {8, 128, 4, 32}},
 	elements:  figureElements, side: 768, kron: 4096,
 }
@@ -166,8 +165,8 @@ func SmallScale() Scale {
 		Name: "small", Cases: true, limit: 4 * time.Minute, rest: 12 * time.Second,
 		budgets: map[string]time.Duration{"start": 30 * time.Second, "doctor": 40 * time.Second},
 		sizes: sizes{
-			products: append(benchShapes[:3:3], matmulShape{256, 256, 768, "nn"}, matmulShape{256, 768, 256, "nt"}, matmulShape{256, 256, 768, "tn"}, matmulShape{1024, 128, 128, "nn"}),
-			flops:    1e9, attention: []attentionShape{{8, 128, 4, 32}, {1, 256, 4, 64}}, elements: 1 << 22, side: 256, kron: 256,
+			products:  append(benchShapes[:3:3], matmulShape{256, 256, 768, "nn"}, matmulShape{256, 768, 256, "nt"}, matmulShape{256, 256, 768, "tn"}, matmulShape{1024, 128, 128, "nn"}),
+			attention: []attentionShape{{8, 128, 4, 32}, {1, 256, 4, 64}}, elements: 1 << 22, side: 256, kron: 256,
 		},
 		models: smallModels(2, 256, 4096, 128),
 	}
@@ -177,7 +176,7 @@ func SmallScale() Scale {
 func TestScale() Scale {
 	s := SmallScale()
 	s.Name, s.Cases, s.start = "test", false, []string{"model.layers=1", "model.width=32", "model.context=32"}
-	s.products, s.flops = []matmulShape{{64, 64, 64, "nn"}, {64, 64, 32, "tn"}}, 1e6
+	s.products = []matmulShape{{64, 64, 64, "nn"}, {64, 64, 32, "tn"}}
 	s.attention, s.elements, s.side, s.kron = []attentionShape{{1, 32, 2, 16}}, 1<<16, 128, 128
 	s.models = smallModels(1, 32, 64, 32)
 	return s
