@@ -8,7 +8,8 @@ type bf16Form struct {
 	wide             bool
 }
 
-// InBF16 is the kernel with the elements of its arrays at some bindings, a bit each, in bf16, or in f16 where halves has the bit too: see shaders.BF16. It is nil where there is no such form.
+// InBF16 is the kernel with the elements of its arrays at some bindings, a bit each, in bf16, and at others (halves) in f16: see shaders.BF16. It is nil where
+// there is no such form.
 func (k *Kernel) InBF16(bindings, halves uint64, wide bool) *Kernel {
 	key := bf16Form{bindings, halves, wide}
 	if known, ok := k.forms.Load(key); ok {
@@ -16,20 +17,20 @@ func (k *Kernel) InBF16(bindings, halves uint64, wide bool) *Kernel {
 	}
 	source, ok := k.Source, k.err == nil
 	for i := range k.Bindings {
-		if store := shaders.BF16; ok && bindings>>i&1 == 1 {
-			if halves>>i&1 == 1 {
-				store = shaders.F16
-			}
-			source, ok = store(source, i, wide)
+		if half := halves>>i&1 == 1; ok && (half || bindings>>i&1 == 1) {
+			source, ok = shaders.BF16(source, i, wide, half)
 		}
 	}
 	form := (*Kernel)(nil)
 	if ok {
-		suffix := "_bf16"
-		if bindings == halves {
-			suffix = "_half"
+		label := k.Label
+		if bindings != 0 {
+			label += "_bf16"
 		}
-		form = KernelOf(k.Label+suffix, source)
+		if halves != 0 {
+			label += "_halves"
+		}
+		form = KernelOf(label, source)
 		form.Reuse = k.Reuse
 	}
 	known, _ := k.forms.LoadOrStore(key, form)

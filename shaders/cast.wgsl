@@ -1,7 +1,8 @@
 // cast: dst[i] = src[i] over one slab, by quads of four elements, four quads an invocation, and by integers alone: f32 to
-// bf16 to nearest even, bf16 to f32 without loss. Twins: array.EncodeBF16, DecodeBF16.
-#if HALF // f16 for bf16
-#import "shared/f16.wgsl"
+// bf16 to nearest even, bf16 to f32 without loss; or f16 to f32 (HALF). Twins: array.EncodeBF16, DecodeBF16, DecodeF16.
+#if HALF
+#import "shared/half.wgsl"
+#import "shared/halves.wgsl"
 #else
 #import "shared/bf16.wgsl"
 #endif
@@ -24,15 +25,11 @@ struct Params {
     let first = grid_index(workgroup, workgroups, lane, 1024u);
     let end = min(params.quads, first + 1024u);
     for (var i = first; i < end; i = i + 256u) {
+#if HALF
+        dst[i] = bitcast<vec4<u32>>(half_unpack4(src[i]));
+#else
 #if WIDEN
-#if HALF
-        dst[i] = f16_split(src[i]);
-#else
         dst[i] = bf16_split(src[i]);
-#endif
-#else
-#if HALF
-        dst[i] = f16_pack4(bitcast<vec4<f32>>(src[i]));
 #else
         dst[i] = bf16_join(bf16_round_bits(src[i]));
 #endif

@@ -60,7 +60,7 @@ func (c *Compiler) unitBF16(commands []command) (out []command) {
 	copies, first, last := map[*storage]*storage{}, map[*storage]int{}, map[*storage]int{}
 	for i, cmd := range commands {
 		for j, s := range cmd.bind {
-			if !s.st.bf16 || s.asKept {
+			if !s.st.short() || s.asKept {
 				continue
 			}
 			if _, seen := first[s.st]; !seen {
@@ -71,7 +71,7 @@ func (c *Compiler) unitBF16(commands []command) (out []command) {
 			}
 			if k := cmd.kernel; k != nil && copies[s.st] == nil {
 				at := cmd.binding(j)
-				if k.InBF16(1<<at, s.st.halves(at), c.limits.Software) == nil || k.ReadsBack(at) && !c.taken[unitStorage{cmd.unit, s.st}] {
+				if k.InBF16(1<<at, s.st.halves(1<<at), c.limits.Software) == nil || k.ReadsBack(at) && !c.taken[unitStorage{cmd.unit, s.st}] {
 					copies[s.st] = c.newStorage(transientStorage, s.st.label+".f32", 2*s.st.bytes)
 					copies[s.st].workspace = true
 				}
@@ -86,9 +86,11 @@ func (c *Compiler) unitBF16(commands []command) (out []command) {
 			switch {
 			case s.asKept:
 				continue
+			case to == nil && s.st.half:
+				halves |= 1 << cmd.binding(j)
+				continue
 			case to == nil && s.st.bf16:
 				forms |= 1 << cmd.binding(j)
-				halves |= s.st.halves(cmd.binding(j))
 				continue
 			case to == nil:
 				continue
@@ -102,7 +104,7 @@ func (c *Compiler) unitBF16(commands []command) (out []command) {
 			bind[j] = Span{st: to, Offset: 2 * s.Offset, Bytes: 2 * s.Bytes}
 		}
 		cmd.bind = bind
-		if forms != 0 && cmd.kernel != nil {
+		if forms|halves != 0 && cmd.kernel != nil {
 			cmd.kernel = cmd.kernel.InBF16(forms, halves, c.limits.Software)
 		}
 		out = append(append(out, cmd), after...)
@@ -110,19 +112,11 @@ func (c *Compiler) unitBF16(commands []command) (out []command) {
 	return out
 }
 
-// halves has the bit of a binding where the storage that is bound there is in f16.
-func (st *storage) halves(binding int) uint64 {
-	if st.f16 {
-		return 1 << binding
-	}
-	return 0
-}
-
 // inBF16 is a copy in BF16 of a matrix that a unit reads many times; the matrix itself where it is kept in fewer bytes than f32.
 func (c *Compiler) inBF16(t Tensor) Tensor {
 	t.Parts = slices.Clone(t.Parts)
 	for i, p := range t.Parts {
-		if p.Span.kept() != buffers.F32 || p.Span.st.bf16 {
+		if p.Span.kept() != buffers.F32 || p.Span.st.short() {
 			continue
 		}
 		to := c.workspaceOf(buffers.BF16, fmt.Sprintf("copy.%d", i), p.Rows, t.width()).Parts[0].Span
@@ -136,11 +130,14 @@ func (c *Compiler) inBF16(t Tensor) Tensor {
 
 // castStorage is the command that widens or rounds a whole storage for another.
 func (c *Compiler) castStorage(reader command, widen bool, from, to *storage) command {
-	kernel, grid, params := c.cast(widen, from.f16 || to.f16, min(from.bytes, to.bytes)/8)
-	return command{
-		group: reader.group, unit: reader.unit, kernel: kernel, grid: grid, params: params,
-		bind: []Span{{st: from, Bytes: from.bytes}, {st: to, Bytes: to.bytes}},
+	cmd := command{group: reader.group, unit: reader.unit, bind: []Span{{st: from, Bytes: from.bytes}, {st: to, Bytes: to.bytes}}}
+	if to.half {
+		cmd.kernel, cmd.grid, cmd.params = c.castHalves(buffers.F32, to.bytes/16)
+		return cmd
 	}
+	kernel, grid, params := c.cast(widen, from.half, min(from.bytes, to.bytes)/8)
+	cmd.kernel, cmd.grid, cmd.params = kernel, grid, params
+	return cmd
 }
 
 // binding is the number of the binding that takes span i of the command.

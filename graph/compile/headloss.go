@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -205,8 +206,8 @@ func lowerCrossEntropyGrad(c *Compiler, n *graph.Node) {
 // head is the loss head of one program: x [N,D], W [V,D] in parts, the logits of a chunk of rows at a time in one workspace a
 // part of W.
 type head struct {
-	x       Tensor
-	w       Tensor
+	x, w    Tensor
+	halves  struct{ x, w Tensor } // copies in f16, where these pay
 	n, d    int
 	rows    int // a chunk: whole blocks
 	block   int // of rows
@@ -233,6 +234,7 @@ func lowerHead(c *Compiler, forward, gradient *graph.Node) {
 	if h.op.BF16 {
 		h.w = c.inBF16(h.w)
 	}
+	h.inHalves(c, node)
 	var r rowLosses
 	if forward != nil {
 		r = c.rowLosses(labels, forward.Outputs[0], forward.Outputs[1], h.op.Each)
@@ -315,7 +317,10 @@ func wholeTiles(rows, n, tile int) int {
 func (h *head) makeRoom(c *Compiler) {
 	width, widest := 0, 0
 	for _, p := range h.w.Parts {
-		stride := (p.Rows + 3) / 4 * 4
+		stride := (p.Rows + 7) / 8 * 8
+		if !h.op.F16 {
+			stride = (p.Rows + 3) / 4 * 4
+		}
 		h.strides = append(h.strides, stride)
 		width += stride
 		widest = max(widest, stride)
@@ -335,9 +340,49 @@ func (h *head) makeRoom(c *Compiler) {
 	}
 	for i, stride := range h.strides {
 		logits := c.workspaceOf(logit, fmt.Sprintf("logits.%d", i), h.rows, stride)
-		logits.Parts[0].Span.st.f16 = h.op.F16 && !h.op.BF16
+		if st := logits.Parts[0].Span.st; h.op.F16 && !h.op.BF16 {
+			st.bf16, st.half, c.halves = false, true, true
+		}
 		h.logits = append(h.logits, logits)
 	}
+}
+
+// headCopied is the bytes of a copy of W that are few beside those of its training.
+const headCopied = 128 << 20
+
+// inHalves makes the copies of x and W in f16 for products by units, which read each of them by several rows or columns of tiles.
+func (h *head) inHalves(c *Compiler, n *graph.Node) {
+	g := gemm{count: 1, m: h.rows, n: h.w.rows(), k: h.d, transB: true, f16: h.op.F16, a: operand{row: h.d}, b: operand{row: h.d}}
+	if h.op.BF16 || h.d%8 > 0 || len(h.x.Parts)*len(h.w.Parts) != 1 || !c.takesUnits(g) || typeBytes(h.w.Shape, buffers.BF16) > headCopied {
+		return
+	}
+	v, _ := c.gpuChoice(g)
+	copied := func(i int, t Tensor, reads uint32) Tensor {
+		st := c.copyInHalves(n.Inputs[i], t, int(reads))
+		if st == nil {
+			return Tensor{}
+		}
+		t.Parts = []Part{{Rows: t.rows(), Span: Span{st: st, Bytes: st.bytes, asKept: true}}}
+		return t
+	}
+	h.halves.x, h.halves.w = copied(0, h.x, tiles(g.n, v.tileN)), copied(1, h.w, tiles(g.m, v.tileM))
+}
+
+// operands are x, part i of W and its logits as a product reads them: in f16 where units make it.
+func (h *head) operands(c *Compiler, g gemm, i int) (x, w, logits Tensor) {
+	x, w, logits = h.x, h.part(i), h.logits[i]
+	if !c.takesUnits(g) {
+		return x, w, logits
+	}
+	if h.halves.x.Parts != nil {
+		x = h.halves.x
+	}
+	if h.halves.w.Parts != nil {
+		w = h.halves.w
+	}
+	logits.Parts = slices.Clone(logits.Parts)
+	logits.Parts[0].Span.asKept = logits.Parts[0].Span.st.half
+	return x, w, logits
 }
 
 // run is the logits of a chunk for part i of W.
@@ -386,15 +431,16 @@ func (h *head) product(c *Compiler, chunk run, i int) {
 	g := gemm{count: 1, transB: true, paddedC: true, f16: h.op.F16, a: operand{row: h.d}, b: operand{row: h.d}, c: operand{row: h.strides[i]}}
 	columns := h.w.Parts[i].Rows
 	h.products(c, g, chunk, columns, h.d, func(g gemm, rows run) {
-		c.product(g, rows.length, columns, h.d, matrix{h.x, rows.start}, h.part(i), matrix{h.logits[i], rows.start - chunk.start})
+		x, w, _ := h.operands(c, g, i)
+		c.product(g, rows.length, columns, h.d, matrix{x, rows.start}, matrix{w, 0}, matrix{h.logits[i], rows.start - chunk.start})
 	})
 }
 
 // part is part i of W alone.
-func (h *head) part(i int) matrix {
+func (h *head) part(i int) Tensor {
 	p := h.w.Parts[i]
 	p.Row = 0
-	return matrix{Tensor: Tensor{Shape: []int{p.Rows, h.d}, DType: h.w.DType, Parts: []Part{p}}}
+	return Tensor{Shape: []int{p.Rows, h.d}, DType: h.w.DType, Parts: []Part{p}}
 }
 
 // backward turns the logits of a chunk to their gradient, in place, and appends dx and what the chunk adds to dW.
@@ -406,7 +452,8 @@ func (h *head) backward(c *Compiler, gradient *graph.Node, chunk run, r rowLosse
 		if c.used(gradient.Outputs[0]) {
 			g := gemm{count: 1, paddedA: true, f16: h.op.F16, accumulate: dx.Accumulate && i == 0, continues: i > 0, a: operand{row: h.strides[i]}, b: operand{row: h.d}, c: operand{row: h.d}}
 			h.products(c, g, chunk, h.d, p.Rows, func(g gemm, rows run) {
-				c.product(g, rows.length, h.d, p.Rows, matrix{h.logits[i], rows.start - chunk.start}, h.part(i), matrix{dx, rows.start})
+				_, w, logits := h.operands(c, g, i)
+				c.product(g, rows.length, h.d, p.Rows, matrix{logits, rows.start - chunk.start}, matrix{w, 0}, matrix{dx, rows.start})
 			})
 		}
 		if !c.used(gradient.Outputs[1]) {
@@ -419,7 +466,9 @@ func (h *head) backward(c *Compiler, gradient *graph.Node, chunk run, r rowLosse
 			if g.accumulate = to.Accumulate; rows > h.block {
 				g.block = h.block
 			}
-			c.product(g, p.Rows, h.d, rows, matrix{h.logits[i], at - chunk.start}, matrix{h.x, at}, matrix{to, p.Row})
+			g.m, g.n, g.k = p.Rows, h.d, rows
+			x, _, logits := h.operands(c, g, i)
+			c.product(g, p.Rows, h.d, rows, matrix{logits, at - chunk.start}, matrix{x, at}, matrix{to, p.Row})
 			at += rows
 		}
 	}

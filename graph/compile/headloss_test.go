@@ -216,3 +216,21 @@ func TestHeadLossBlocks(t *testing.T) {
 	c.limits.Software = true
 	require.Equal(t, 320, block(4096, 50260, 4))
 }
+
+// TestHeadLossByUnits has products by units, whose plain bodies run here: logits in f16 that they read as they lie, chunks with copies of x and W in f16 and
+// without, and a last chunk of too few rows for units.
+func TestHeadLossByUnits(t *testing.T) {
+	bytes := cardBytes
+	t.Cleanup(func() { cardBytes = bytes })
+	d := gputest.Device(t)
+	units := gpu.MatrixUnits{Shapes: []gpu.MatrixShape{{M: 8, N: 8, K: 8}}, Lanes: 8, Subgroups: 16}
+	for _, s := range [][4]int{{300, 40, 203, 128}, {266, 36, 64, 128}, {40, 24, 65, 1024}} {
+		cardBytes = 2 * ((s[2] + 7) / 8 * 8) * s[3]
+		rng := rand.New(rand.NewPCG(63, 64))
+		w := headGraphOf(graph.HeadLoss{F16: true}, s[0], s[1], s[2], false)
+		w.feeds = map[string]*graph.Array{"labels": someLabels(rng, s[2], s[0])}
+		w.hardware, w.matrix = true, units
+		w.feed(rng)
+		w.check(t, d, 4096*eps)
+	}
+}

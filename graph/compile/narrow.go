@@ -115,7 +115,7 @@ func (c *Compiler) copyOf(reader command, slab *storage, part buffers.Part, to *
 	return cmd
 }
 
-// cast is what widens so many quads of bf16, or of f16, to f32, or rounds f32 to them.
+// cast is what widens so many quads of bf16, or of f16, to f32, or rounds f32 to bf16.
 func (c *Compiler) cast(widen, half bool, quads uint64) (*gpu.Kernel, gpu.Grid, castParams) {
 	suffix := "_round"
 	if widen {
