@@ -1,9 +1,22 @@
 // One level of a sum or maximum over the middle axis of [O, R, I]; twin: graph.Reduce.Eval. An invocation reduces a fixed part
 // of R, so the result has the same bits on every run; more levels follow until one part is left.
-// COLUMNS (I > 1): result[o,p,i] = reduction of value(o,r,i) over r in [p CHUNK, (p+1) CHUNK), i in items of T.
-//   CUT: of rows [FROM, TO) of R alone, which are all that value has; a part that FROM cuts goes on from result.
-// else (I = 1): result[o,p] = reduction of value(o,r) over r = p, p + PARTS, ..., r in items of T.
+// COLUMNS (I > 1): result[o,p,i] = reduction of value(o,r,i) over r in [p chunk, (p+1) chunk), i in items of T.
+//   CUT: of rows [begin, stop) of R alone, which are all that value has; a part that begin cuts goes on from result.
+// else (I = 1): result[o,p] = reduction of value(o,r) over r = p, p + parts, ..., r in items of T.
 
+struct Params {
+    count: u32, // of invocations
+    parts: u32,
+    length: u32, // R, in items where COLUMNS is not set
+    inner: u32,  // I, in items
+    chunk: u32,
+    part: u32,   // CUT: the first
+    begin: u32,
+    stop: u32,
+    scale: u32,  // of the result, the bits of an f32{{NUMBERS}}
+}
+
+@bind var<uniform> params: Params;
 {{BINDINGS}}
 @bind var<storage, read_write> result: array<{{OUT}}>;
 
@@ -13,6 +26,9 @@
 #endif
 #if DROPOUT
 #import "shared/dropout.wgsl"
+#endif
+#if DIVIDED
+#import "shared/divided.wgsl"
 #endif
 
 fn value(i: u32) -> {{T}} {
@@ -27,40 +43,34 @@ fn join(a: {{T}}, b: {{T}}) -> {{T}} {
 #endif
 }
 
-const parts = {{PARTS}}u;
-const length = {{LENGTH}}u; // R, in items where COLUMNS is not set
-#if COLUMNS
-const inner = {{INNER}}u; // I, in items
-#endif
-
 #import "shared/main.wgsl" LANES=64
 {
     let item = grid_index(workgroup, workgroups, lane, 64u);
-    if (item < {{COUNT}}u) {
+    if (item < params.count) {
         var total = {{T}}({{START}});
 #if COLUMNS
-        let i = item % inner;
+        let i = item % params.inner;
 #if CUT
-        let part = {{PART0}}u + item / inner;
-        let end = min({{TO}}u, (part + 1u) * {{CHUNK}}u);
-        if (part * {{CHUNK}}u < {{FROM}}u) {
-            total = result[part * inner + i];
+        let part = params.part + item / params.inner;
+        let end = min(params.stop, (part + 1u) * params.chunk);
+        if (part * params.chunk < params.begin) {
+            total = result[part * params.inner + i];
         }
-        for (var r = max({{FROM}}u, part * {{CHUNK}}u); r < end; r++) {
-            total = join(total, value((r - {{FROM}}u) * inner + i));
+        for (var r = max(params.begin, part * params.chunk); r < end; r++) {
+            total = join(total, value((r - params.begin) * params.inner + i));
 #else
-        let part = (item / inner) % parts;
-        let first = item / (inner * parts) * length;
-        let end = min(length, (part + 1u) * {{CHUNK}}u);
-        for (var r = part * {{CHUNK}}u; r < end; r++) {
-            total = join(total, value((first + r) * inner + i));
+        let part = (item / params.inner) % params.parts;
+        let first = item / (params.inner * params.parts) * params.length;
+        let end = min(params.length, (part + 1u) * params.chunk);
+        for (var r = part * params.chunk; r < end; r++) {
+            total = join(total, value((first + r) * params.inner + i));
 #endif
         }
         let whole = total;
 #else
-        let part = item % parts;
-        let first = item / parts * length;
-        for (var r = part; r < length; r += parts) {
+        let part = item % params.parts;
+        let first = item / params.parts * params.length;
+        for (var r = part; r < params.length; r += params.parts) {
             total = join(total, value(first + r));
         }
 #if VECTOR
@@ -74,12 +84,12 @@ const inner = {{INNER}}u; // I, in items
 #endif
 #endif
 #if CUT
-        result[{{PART0}}u * inner + item] = whole;
+        result[params.part * params.inner + item] = whole;
 #else
 #if ACCUMULATE
-        result[item] += whole * {{SCALE}};
+        result[item] += whole * bitcast<f32>(params.scale);
 #else
-        result[item] = whole * {{SCALE}};
+        result[item] = whole * bitcast<f32>(params.scale);
 #endif
 #endif
     }

@@ -1,10 +1,23 @@
 // One level of a sum or maximum over the middle axis of [O, R, I], as reduce.wgsl, with LANES invocations a result, each of which
 // has UNROLL of its items under way; twin: graph.Reduce.Eval. Who adds up what, and in which order, is fixed: the result has the
 // same bits on every run.
-// COLUMNS (I > 1): result[o,p,i] = reduction over the lanes of theirs, value(o,r,i) over r in [l CHUNK, (l+1) CHUNK), l from p LANES on, in items of T.
-// Items are side by side. The order is that of CHUNK rows after each other, whether they come from here or from a level before.
-// else (I = 1): result[o,p] = reduction of value(o,r) over each LANES of r = p LANES, (p + PARTS) LANES, ...; lanes are side by side.
+// COLUMNS (I > 1): result[o,p,i] = reduction over the lanes of theirs, value(o,r,i) over r in [l chunk, (l+1) chunk), l from p LANES on, in items of T.
+// Items are side by side. The order is that of chunk rows after each other, whether they come from here or from a level before.
+// else (I = 1): result[o,p] = reduction of value(o,r) over each LANES of r = p LANES, (p + parts) LANES, ...; lanes are side by side.
 
+struct Params {
+    count: u32,  // of results
+    parts: u32,
+    length: u32, // R, in items where COLUMNS is not set
+    inner: u32,  // I, in items
+    chunk: u32,
+    part: u32,   // here all of them, and all rows
+    begin: u32,
+    stop: u32,
+    scale: u32,  // of the result, the bits of an f32{{NUMBERS}}
+}
+
+@bind var<uniform> params: Params;
 {{BINDINGS}}
 @bind var<storage, read_write> result: array<{{OUT}}>;
 
@@ -14,6 +27,9 @@
 #endif
 #if DROPOUT
 #import "shared/dropout.wgsl"
+#endif
+#if DIVIDED
+#import "shared/divided.wgsl"
 #endif
 
 fn value(i: u32) -> {{T}} {
@@ -28,15 +44,11 @@ fn join(a: {{T}}, b: {{T}}) -> {{T}} {
 #endif
 }
 
-const parts = {{PARTS}}u;
-const length = {{LENGTH}}u; // R, in items where COLUMNS is not set
 const lanes = {{LANES}}u;
 const results = {{RESULTS}}u; // of a workgroup
 #if COLUMNS
-const inner = {{INNER}}u; // I, in items
 const beside = results; // from a lane to the next of its result
 #else
-const step = lanes * parts;
 const beside = 1u;
 #endif
 
@@ -49,21 +61,21 @@ var<workgroup> wholes: array<{{OUT}}, {{GROUP}}>;
 #if COLUMNS
     let own = lane / results;
     let item = group * results + lane % results;
-    if (item < {{COUNT}}u) {
-        let i = item % inner;
-        let first = item / (inner * parts) * length;
-        var r = ((item / inner) % parts * lanes + own) * {{CHUNK}}u;
-        let end = min(length, r + {{CHUNK}}u);
+    if (item < params.count) {
+        let i = item % params.inner;
+        let first = item / (params.inner * params.parts) * params.length;
+        var r = ((item / params.inner) % params.parts * lanes + own) * params.chunk;
+        let end = min(params.length, r + params.chunk);
         for (; r + {{UNROLL}}u <= end; r += {{UNROLL}}u) {
 #for E in 0..UNROLL
-            let v{{E}} = value((first + r + {{E}}u) * inner + i);
+            let v{{E}} = value((first + r + {{E}}u) * params.inner + i);
 #end
 #for E in 0..UNROLL
             total0 = join(total0, v{{E}});
 #end
         }
         for (; r < end; r++) {
-            total0 = join(total0, value((first + r) * inner + i));
+            total0 = join(total0, value((first + r) * params.inner + i));
         }
     }
     wholes[lane] = total0;
@@ -73,15 +85,16 @@ var<workgroup> wholes: array<{{OUT}}, {{GROUP}}>;
 #for E in 1..UNROLL
     var total{{E}} = {{T}}({{START}});
 #end
-    if (item < {{COUNT}}u) {
-        let first = item / parts * length;
-        var r = item % parts * lanes + own;
-        for (; r + {{LAST}}u * step < length; r += {{UNROLL}}u * step) {
+    if (item < params.count) {
+        let first = item / params.parts * params.length;
+        var r = item % params.parts * lanes + own;
+        let step = lanes * params.parts;
+        for (; r + {{LAST}}u * step < params.length; r += {{UNROLL}}u * step) {
 #for E in 0..UNROLL
             total{{E}} = join(total{{E}}, value(first + r + {{E}}u * step));
 #end
         }
-        for (; r < length; r += step) {
+        for (; r < params.length; r += step) {
             total0 = join(total0, value(first + r));
         }
     }
@@ -108,11 +121,11 @@ var<workgroup> wholes: array<{{OUT}}, {{GROUP}}>;
 #endif
         }
     }
-    if (own == 0u && item < {{COUNT}}u) {
+    if (own == 0u && item < params.count) {
 #if ACCUMULATE
-        result[item] += wholes[lane] * {{SCALE}};
+        result[item] += wholes[lane] * bitcast<f32>(params.scale);
 #else
-        result[item] = wholes[lane] * {{SCALE}};
+        result[item] = wholes[lane] * bitcast<f32>(params.scale);
 #endif
     }
 }

@@ -182,7 +182,7 @@ func (e *epilogue) finish(c *Compiler, v shaders.Variant, reads ...Span) (suffix
 	}
 	v.Flags["BF16"] = f.rounds
 	v.Constants["OPERANDS"] = declarations
-	v.Constants["FINISH"] = f.coordinates(b.used) + b.text.String() + strings.TrimSuffix(stores, "\n")
+	v.Constants["FINISH"] = b.coordinates() + b.text.String() + strings.TrimSuffix(stores, "\n")
 	return f.suffix(all), spans
 }
 

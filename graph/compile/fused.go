@@ -2,7 +2,6 @@ package compile
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"gputrain/buffers"
@@ -238,11 +237,9 @@ func (f *fused) dispatch(root *ir) {
 	f.vec = f.vec && start%4 == 0
 	f.chooseBindings(root, 1)
 	part = f.takeOver(f.result, f.out, part, "result")
-	k, salts := f.kernel("elementwise", f.suffix(root), root, shaders.Variant{
-		Flags:     map[string]bool{"ACCUMULATE": f.out.Accumulate},
-		Constants: map[string]string{"START": strconv.Itoa(start / f.lanes()), "COUNT": strconv.Itoa(f.items())},
-	})
-	c.Dispatch(k, c.Linear(f.items()), salts, append(f.spans(), part.Span)...)
+	v := shaders.Variant{Flags: map[string]bool{"ACCUMULATE": f.out.Accumulate}, Constants: map[string]string{}}
+	k, params := f.kernel("elementwise", f.suffix(root), root, v, uint32(f.items()), uint32(start/f.lanes()))
+	c.Dispatch(k, c.Linear(f.items()), params, append(f.spans(), part.Span)...)
 }
 
 // paddable is whether a last vec4 may run over the end: every storage is a multiple of 16 bytes, but the padding of a

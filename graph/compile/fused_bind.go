@@ -105,24 +105,20 @@ func (f *fused) spans() []Span {
 	return out
 }
 
-// kernel specialises a shader that calls value(i) for the i-th item of the domain; v has what else the shader wants. The salts of dropouts are its
-// params, nil where there are none, so that the layers of a model share kernels.
-func (f *fused) kernel(name, suffix string, root *ir, v shaders.Variant) (k *gpu.Kernel, salts any) {
+// kernel specialises a shader that calls value(i) for the i-th item of the domain; v has what else the shader wants. Its params are own, which the shader
+// names, and the numbers of the expression, so that layers of a model, and models, share kernels.
+func (f *fused) kernel(name, suffix string, root *ir, v shaders.Variant, own ...uint32) (k *gpu.Kernel, params []uint32) {
 	b := body{f: f, used: map[int]bool{}}
 	value := b.emit(root, &scope{names: map[*ir]string{}})
-	uniform := ""
-	if v.Flags["DROPOUT"] = b.salts != nil; b.salts != nil {
-		salts = b.salts
-		for i := range b.salts {
-			uniform += fmt.Sprintf(" s%d: u32,", i)
-		}
-		uniform = "struct Salts {" + uniform + " }\n@bind var<uniform> salts: Salts;\n"
+	text := b.coordinates() + b.text.String() + "    return " + value + ";"
+	numbers := ""
+	for i := range b.words {
+		numbers += fmt.Sprintf("\n    n%d: u32,", i)
 	}
-	v.Flags["BF16"] = f.rounds
+	v.Flags["BF16"], v.Flags["DROPOUT"], v.Flags["DIVIDED"] = f.rounds, b.drops, b.divides
 	v.Constants["T"] = f.typeName(f.vec)
-	v.Constants["BINDINGS"] = uniform + f.declarations()
-	v.Constants["BODY"] = f.coordinates(b.used) + b.text.String() + "    return " + value + ";"
-	return f.c.kernel(name, suffix, v), salts
+	v.Constants["BINDINGS"], v.Constants["NUMBERS"], v.Constants["BODY"] = f.declarations(), numbers, text
+	return f.c.kernel(name, suffix, v), append(own, b.words...)
 }
 
 // declarations are those of the operands.

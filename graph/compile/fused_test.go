@@ -84,3 +84,17 @@ func TestFunctionsAtExtremes(t *testing.T) {
 		}
 	})
 }
+
+// TestDivided divides by the reciprocals that kernels have in their params, as they do.
+func TestDivided(t *testing.T) {
+	for d := 1; d <= maxQuickItems; d += 1 + d/64 {
+		reciprocal := float32(1 / float64(d))
+		for i := range maxQuickItems / d {
+			for _, n := range []int{i * d, i*d + d - 1} {
+				if got := int32((float32(n) + 0.5) * reciprocal); int(got) != n/d {
+					t.Fatalf("%d / %d: found %d, wanted %d", n, d, got, n/d)
+				}
+			}
+		}
+	}
+}

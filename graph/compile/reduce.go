@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 
@@ -196,31 +197,26 @@ func (c *Compiler) reduce(r reduction, domain []int, build func(f *fused) *ir, o
 			outType = f.typeName(f.vec)
 		}
 		v := shaders.Variant{
-			Flags: map[string]bool{"COLUMNS": columns, "VECTOR": f.vec, "MAXIMUM": r.maximum, "ACCUMULATE": to.Accumulate},
-			Constants: map[string]string{
-				"PARTS": strconv.Itoa(s.parts), "LENGTH": strconv.Itoa(length), "START": start, "OUT": outType,
-				"SCALE": float32Text(level), "COUNT": strconv.Itoa(r.outer * s.parts * inner),
-			},
+			Flags:     map[string]bool{"COLUMNS": columns, "VECTOR": f.vec, "MAXIMUM": r.maximum, "ACCUMULATE": to.Accumulate},
+			Constants: map[string]string{"START": start, "OUT": outType},
 		}
-		if columns {
-			v.Constants["INNER"], v.Constants["CHUNK"] = strconv.Itoa(inner), strconv.Itoa(s.chunk)
-		}
+		p := reduceParams{count: r.outer * s.parts * inner, parts: s.parts, length: length, inner: inner, chunk: s.chunk, scale: level}
 		if len(runs) > 1 {
-			c.reduceRuns(r, domain, runs, build, c.One(to, "result"), v)
+			c.reduceRuns(r, domain, runs, build, c.One(to, "result"), v, p)
 		} else {
-			file, grid := "reduce", c.Linear(r.outer*s.parts*inner)
+			file, grid := "reduce", c.Linear(p.count)
 			if s.lanes == 1 {
 				v.Flags["CUT"] = false
 			} else {
-				file, grid = "reduce_group", gpu.Linear(uint64(r.outer*s.parts*inner), reduceGroup/s.lanes, c.limits)
+				file, grid = "reduce_group", gpu.Linear(uint64(p.count), reduceGroup/s.lanes, c.limits)
 				for name, n := range map[string]int{
 					"LANES": s.lanes, "RESULTS": reduceGroup / s.lanes, "GROUP": reduceGroup, "UNROLL": reduceUnroll, "LAST": reduceUnroll - 1,
 				} {
 					v.Constants[name] = strconv.Itoa(n)
 				}
 			}
-			k, salts := f.kernel(file, "_"+r.name(s.parts), root, v)
-			c.Dispatch(k, grid, salts, append(f.spans(), c.One(to, "result"))...)
+			k, params := f.kernel(file, "_"+r.name(s.parts), root, v, p.words()...)
+			c.Dispatch(k, grid, params, append(f.spans(), c.One(to, "result"))...)
 		}
 		if s.parts == 1 && len(runs) == 1 || c.err != nil {
 			return
@@ -244,13 +240,11 @@ func (f *fused) reduced(r reduction, build func(f *fused) *ir) *ir {
 }
 
 // reduceRuns is a level over operands in row parts: a dispatch for each run of rows, which takes every part of the reduction that has some of them on.
-func (c *Compiler) reduceRuns(r reduction, domain []int, runs []run, build func(f *fused) *ir, to Span, v shaders.Variant) {
+func (c *Compiler) reduceRuns(r reduction, domain []int, runs []run, build func(f *fused) *ir, to Span, v shaders.Variant, p reduceParams) {
 	if r.outer > 1 || r.inner == 1 {
 		c.tooLarge(fmt.Sprintf("%s %v, of which not the leading axis alone is reduced", c.group, domain), typeBytes(domain, buffers.F32), c.largest(), "BindingBytes", "the batch or the context")
 		return
 	}
-	chunk, _ := strconv.Atoi(v.Constants["CHUNK"])
-	inner, _ := strconv.Atoi(v.Constants["INNER"])
 	rows := r.length / domain[0] // of the reduction, for one of the domain's
 	for _, rr := range runs {
 		f := newFused(c, append([]int{rr.length}, domain[1:]...))
@@ -261,16 +255,26 @@ func (c *Compiler) reduceRuns(r reduction, domain []int, runs []run, build func(
 			return
 		}
 		from, end := rr.start*rows, (rr.start+rr.length)*rows
-		first := from / chunk
-		count := ((end-1)/chunk + 1 - first) * inner
+		p.part, p.from, p.to = from/p.chunk, from, end
+		p.count = ((end-1)/p.chunk + 1 - p.part) * p.inner
 		run := shaders.Variant{Flags: maps.Clone(v.Flags), Constants: maps.Clone(v.Constants)}
 		run.Flags["CUT"] = true
-		for name, n := range map[string]int{"PART0": first, "FROM": from, "TO": end, "COUNT": count} {
-			run.Constants[name] = strconv.Itoa(n)
-		}
-		k, salts := f.kernel("reduce", "_"+r.name(2), root, run)
-		c.Dispatch(k, c.Linear(count), salts, append(f.spans(), to)...)
+		k, params := f.kernel("reduce", "_"+r.name(2), root, run, p.words()...)
+		c.Dispatch(k, c.Linear(p.count), params, append(f.spans(), to)...)
 	}
+}
+
+// reduceParams is what Params of reduce.wgsl and of reduce_group.wgsl begins with.
+type reduceParams struct {
+	count, parts, length, inner, chunk, part, from, to int
+	scale                                              float64
+}
+
+func (p reduceParams) words() (words []uint32) {
+	for _, n := range []int{p.count, p.parts, p.length, p.inner, p.chunk, p.part, p.from, p.to} {
+		words = append(words, uint32(n))
+	}
+	return append(words, math.Float32bits(float32(p.scale)))
 }
 
 func (r reduction) name(parts int) string {
