@@ -220,10 +220,21 @@ func TestHeadLossBlocks(t *testing.T) {
 // TestHeadLossByUnits has products by units, whose plain bodies run here: logits in f16 that they read as they lie, chunks with copies of x and W in f16 and
 // without, and a last chunk of too few rows for units.
 func TestHeadLossByUnits(t *testing.T) {
+	headLossByUnits(t, gputest.Device(t), gpu.MatrixUnits{Shapes: []gpu.MatrixShape{{M: 8, N: 8, K: 8}}, Lanes: 8, Subgroups: 16})
+}
+
+// The same with the units of an adapter that has them.
+func TestMatrixHeadLossOfUnits(t *testing.T) {
+	d := gputest.Device(t, func(o *gpu.Options) { o.Matrix = true })
+	if len(d.Limits().Matrix.Shapes) == 0 {
+		t.Skip("skipped, needs an adapter with matrix units")
+	}
+	headLossByUnits(t, d, d.Limits().Matrix)
+}
+
+func headLossByUnits(t *testing.T, d *gpu.Device, units gpu.MatrixUnits) {
 	bytes := cardBytes
 	t.Cleanup(func() { cardBytes = bytes })
-	d := gputest.Device(t)
-	units := gpu.MatrixUnits{Shapes: []gpu.MatrixShape{{M: 8, N: 8, K: 8}}, Lanes: 8, Subgroups: 16}
 	for _, s := range [][4]int{{300, 40, 203, 128}, {266, 36, 64, 128}, {40, 24, 65, 1024}} {
 		cardBytes = 2 * ((s[2] + 7) / 8 * 8) * s[3]
 		rng := rand.New(rand.NewPCG(63, 64))
