@@ -54,6 +54,12 @@ func BenchmarkMatMul(b *testing.B) {
 // compiled is the program of a graph's values on the device, with inputs as fed and params zero.
 func (w *twin) compiled(b *testing.B, d *gpu.Device) *Program {
 	b.Helper()
+	return w.compiledFor(b, d, d.Limits())
+}
+
+// compiledFor has the kernels of an adapter of those limits.
+func (w *twin) compiledFor(b *testing.B, d *gpu.Device, limits gpu.Limits) *Program {
+	b.Helper()
 	o := Options{}
 	for i, v := range w.values {
 		o.Targets = append(o.Targets, Target{Name: fmt.Sprint(i), Value: v})
@@ -70,7 +76,7 @@ func (w *twin) compiled(b *testing.B, d *gpu.Device) *Program {
 			b.Cleanup((*tree).Release)
 		}
 	}
-	p, err := New(context.Background(), d, w.graph, o)
+	p, err := newFor(context.Background(), d, w.graph, o, limits)
 	require.NoError(b, err)
 	b.Cleanup(p.Release)
 	return p
@@ -121,7 +127,7 @@ func BenchmarkReduce(b *testing.B) {
 				w := &twin{graph: graph.New()}
 				w.values = []*graph.Value{w.graph.Sum(w.graph.Input("a", graph.F32(s[0], s[1])), 0)}
 				p := w.compiled(b, d)
-				benchmarkRepeated(b, d, p)
+				benchmarkRepeated(b, d, p, repeats)
 				b.ReportMetric(float64(4*s[0]*s[1]*repeats)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
 			})
 		}
@@ -131,12 +137,12 @@ func BenchmarkReduce(b *testing.B) {
 // repeats are the times that a small program is recorded in one submit, which takes longer than it does.
 const repeats = 64
 
-// benchmarkRepeated submits a program repeats times at once.
-func benchmarkRepeated(b *testing.B, d *gpu.Device, p *Program) {
+// benchmarkRepeated submits a program several times at once.
+func benchmarkRepeated(b *testing.B, d *gpu.Device, p *Program, times int) {
 	b.Helper()
 	ctx := context.Background()
 	rec := d.Record("bench")
-	for range repeats {
+	for range times {
 		p.Record(rec)
 	}
 	program, err := rec.Program(ctx)
@@ -150,6 +156,50 @@ func benchmarkRepeated(b *testing.B, d *gpu.Device, p *Program) {
 	for b.Loop() {
 		run()
 	}
-	b.ReportMetric(1e6*b.Elapsed().Seconds()/float64(b.N*repeats), "us/program")
-	b.ReportMetric(float64(program.Dispatches())/repeats, "dispatches")
+	b.ReportMetric(1e6*b.Elapsed().Seconds()/float64(b.N*times), "us/program")
+	b.ReportMetric(float64(program.Dispatches()/times), "dispatches")
+}
+
+// BenchmarkMultiprocessors makes the products of GPT-2's layers in f32 with the tiles and slices for a card that nobody knows and for the device's.
+func BenchmarkMultiprocessors(b *testing.B) {
+	d := gputest.Device(b)
+	for _, s := range modelShapes["GPT-2 124M, 4 x 1,024"] {
+		for name, known := range map[string]int{"unknown": 0, "known": d.Limits().Multiprocessors} {
+			b.Run(fmt.Sprintf("%dx_%s_%dx%dx%d_%s", s.count, s.form, s.m, s.k, s.n, name), func(b *testing.B) {
+				limits := d.Limits()
+				limits.Multiprocessors = known
+				at, bt := s.form == "tn", s.form == "nt"
+				shape := func(rows, cols int, turned bool) graph.Type {
+					if turned {
+						rows, cols = cols, rows
+					}
+					return graph.F32(rows, cols)
+				}
+				w := &twin{graph: graph.New()}
+				w.values = []*graph.Value{w.graph.MatMul(w.graph.Input("a", shape(s.m, s.k, at)), w.graph.Input("b", shape(s.k, s.n, bt)), at, bt)}
+				const times = 8
+				benchmarkRepeated(b, d, w.compiledFor(b, d, limits), times)
+				b.ReportMetric(2*float64(s.m)*float64(s.k)*float64(s.n)*times*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			})
+		}
+	}
+}
+
+// BenchmarkHeadChunks is GPT-2's head, 4 x 1,024, in chunks of 320 rows as they were and as they are, in f32 and in f16 by the device's units, where it has some.
+func BenchmarkHeadChunks(b *testing.B) {
+	d := gputest.Device(b, func(o *gpu.Options) { o.Matrix = true })
+	rows, bytes, tile := cardRows, cardBytes, cardTile
+	b.Cleanup(func() { cardRows, cardBytes, cardTile = rows, bytes, tile })
+	for _, f16 := range []bool{false, true} {
+		for name, n := range map[string][3]int{"before": {1 << 20, 64 << 20, 16}, "now": {rows, bytes, tile}} {
+			b.Run(fmt.Sprintf("f16_%v_%s", f16, name), func(b *testing.B) {
+				cardRows, cardBytes, cardTile = n[0], n[1], n[2]
+				w := headGraphOf(graph.HeadLoss{F16: f16}, 4096, 768, 50257, false)
+				f, g := w.values[0].Node(), w.values[2].Node()
+				p := w.compiled(b, d)
+				benchmarkRepeated(b, d, p, 1)
+				b.ReportMetric(float64(f.FLOPs()+g.FLOPs())*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			})
+		}
+	}
 }
