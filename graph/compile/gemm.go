@@ -44,7 +44,7 @@ type gemm struct {
 	block int  // C is the sum of the sums over so much of K each, added up in order; 0: one sum along K
 	alike int  // K is cut into slices as for so many rows; 0: m
 
-	// paddedA: the rows of A (not transposed) are followed by zeros up to a multiple of four.
+	// paddedA: the rows of A (not transposed) are followed by zeros up to a multiple of four, in f16 of eight.
 	// paddedC: the rows of C may be written up to a multiple of four.
 	paddedA, paddedC bool
 
@@ -259,13 +259,13 @@ func (g gemm) loadsVec4() bool {
 		return false
 	}
 	along := 4
-	if !g.transA {
+	if !g.transA && !g.paddedA {
 		along = g.a.vector()
 	}
 	if g.transB {
 		along = max(along, g.b.vector())
 	}
-	if g.transB || along > 4 || !g.transA && !g.paddedA {
+	if g.transB || !g.transA && !g.paddedA {
 		return g.k%along == 0
 	}
 	return true

@@ -124,10 +124,17 @@ func (c *Compiler) copyInHalves(v *graph.Value, t Tensor, reads int) *storage {
 
 // keepsHalves tells whether copies of all params that products read are small.
 func (c *Compiler) keepsHalves() bool {
+	multiplies := func(n *graph.Node) bool {
+		switch n.Op.(type) {
+		case graph.MatMul, graph.HeadLoss, graph.HeadLossGrad:
+			return true
+		}
+		return false
+	}
 	if c.halfParams == 0 {
 		c.halfParams = 1
 		for _, n := range c.live {
-			if _, ok := n.Op.(graph.Param); ok && slices.ContainsFunc(c.readers[n.Outputs[0]], func(r *graph.Node) bool { return r.Op.Kind() == graph.MatMul{}.Kind() }) {
+			if _, ok := n.Op.(graph.Param); ok && slices.ContainsFunc(c.readers[n.Outputs[0]], multiplies) {
 				c.halfParams += typeBytes(n.Outputs[0].Shape(), buffers.BF16)
 			}
 		}

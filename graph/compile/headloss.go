@@ -176,7 +176,7 @@ func (c *Compiler) rowLossGrad(l logitsRun, labels, lse, dloss, dlogits Span) {
 	if l.limit > 0 {
 		params = cappedLossGradParams{l.params(), float32(l.limit)}
 	}
-	c.Dispatch(k, c.Linear(l.rows*((l.columns+3)/4)), params, bind...)
+	c.Dispatch(k, c.Linear(l.rows*((l.stride+3)/4)), params, bind...)
 }
 
 func lowerCrossEntropy(c *Compiler, n *graph.Node) {
@@ -211,6 +211,7 @@ type head struct {
 	rows    int // a chunk: whole blocks
 	block   int // of rows
 	logits  []Tensor
+	dlogits []Tensor // the logits, unless they are in f16
 	strides []int
 	op      graph.HeadLoss
 }
@@ -232,6 +233,8 @@ func lowerHead(c *Compiler, forward, gradient *graph.Node) {
 	h.makeRoom(c)
 	if h.op.BF16 {
 		h.w = c.inBF16(h.w)
+	} else if h.takesHalves(c) {
+		h.inHalves(c, node.Inputs[0], node.Inputs[1], gradient != nil)
 	}
 	var r rowLosses
 	if forward != nil {
@@ -313,9 +316,12 @@ func wholeTiles(rows, n, tile int) int {
 
 // makeRoom takes the workspaces. Each part's logits of a block fit a binding; a chunk has as few blocks as come to chunkRows, if a binding has them.
 func (h *head) makeRoom(c *Compiler) {
-	width, widest := 0, 0
+	width, widest, eight := 0, 0, 4
+	if len(c.limits.Matrix.Shapes) > 0 && h.op.F16 {
+		eight = 8 // which rows in f16 begin at
+	}
 	for _, p := range h.w.Parts {
-		stride := (p.Rows + 3) / 4 * 4
+		stride := (p.Rows + eight - 1) / eight * eight
 		h.strides = append(h.strides, stride)
 		width += stride
 		widest = max(widest, stride)
@@ -335,6 +341,32 @@ func (h *head) makeRoom(c *Compiler) {
 	}
 	for i, stride := range h.strides {
 		h.logits = append(h.logits, c.workspaceOf(logit, fmt.Sprintf("logits.%d", i), h.rows, stride))
+	}
+	h.dlogits = h.logits
+}
+
+// takesHalves tells whether units make all products of the head, of operands in f16: see halves.go.
+func (h *head) takesHalves(c *Compiler) bool {
+	for _, rows := range []int{h.block, h.n % h.block} {
+		g := gemm{m: rows, n: h.w.rows(), k: h.d, count: 1, transB: true, f16: h.op.F16, a: operand{row: h.d}, b: operand{row: h.d}}
+		if rows > 0 && (!c.takesUnits(g) || g.k < 32) {
+			return false
+		}
+	}
+	return len(h.x.Parts) == 1 && len(h.w.Parts) == 1 && h.d%8 == 0
+}
+
+// inHalves has the products read copies of x and W in f16, and the gradient of the logits stored so.
+func (h *head) inHalves(c *Compiler, x, w *graph.Value, gradient bool) {
+	for i, t := range []*Tensor{&h.x, &h.w} {
+		if st := c.copyInHalves([]*graph.Value{x, w}[i], *t, halfReads); st != nil {
+			t.Parts = []Part{{Rows: t.rows(), Span: Span{st: st, Bytes: st.bytes, asKept: true}}}
+		}
+	}
+	if gradient {
+		d := c.workspaceOf(buffers.BF16, "dlogits", h.rows, h.strides[0])
+		d.Parts[0].Span.st.bf16, d.Parts[0].Span.st.half, c.halves = false, true, true
+		h.dlogits = []Tensor{d}
 	}
 }
 
@@ -400,11 +432,18 @@ func (h *head) backward(c *Compiler, gradient *graph.Node, chunk run, r rowLosse
 	dx, dw := c.Out(gradient.Outputs[0]), c.Out(gradient.Outputs[1])
 	dloss := c.One(c.In(gradient.Inputs[4]), "dloss")
 	for i, p := range h.w.Parts {
-		c.rowLossGrad(h.run(chunk, i), r.labels, r.lse, dloss, Span{})
+		d := Span{}
+		if s := h.dlogits[i].Parts[0].Span; s.st.half {
+			d, d.asKept = s, false
+		}
+		c.rowLossGrad(h.run(chunk, i), r.labels, r.lse, dloss, d)
+		if d.st != nil {
+			h.dlogits[i].Parts[0].Span.asKept = true
+		}
 		if c.used(gradient.Outputs[0]) {
 			g := gemm{count: 1, paddedA: true, f16: h.op.F16, accumulate: dx.Accumulate && i == 0, continues: i > 0, a: operand{row: h.strides[i]}, b: operand{row: h.d}, c: operand{row: h.d}}
 			h.products(c, g, chunk, h.d, p.Rows, func(g gemm, rows run) {
-				c.product(g, rows.length, h.d, p.Rows, matrix{h.logits[i], rows.start - chunk.start}, h.part(i), matrix{dx, rows.start})
+				c.product(g, rows.length, h.d, p.Rows, matrix{h.dlogits[i], rows.start - chunk.start}, h.part(i), matrix{dx, rows.start})
 			})
 		}
 		if !c.used(gradient.Outputs[1]) {
@@ -417,7 +456,7 @@ func (h *head) backward(c *Compiler, gradient *graph.Node, chunk run, r rowLosse
 			if g.accumulate = to.Accumulate; rows > h.block {
 				g.block = h.block
 			}
-			c.product(g, p.Rows, h.d, rows, matrix{h.logits[i], at - chunk.start}, matrix{h.x, at}, matrix{to, p.Row})
+			c.product(g, p.Rows, h.d, rows, matrix{h.dlogits[i], at - chunk.start}, matrix{h.x, at}, matrix{to, p.Row})
 			at += rows
 		}
 	}
