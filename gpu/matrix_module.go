@@ -25,7 +25,8 @@ const (
 	matrixExp2
 	matrixStoreHalf
 	matrixBarrier
-	_
+	matrixLoadAColumns
+	matrixKeep
 	matrixFunctions
 )
 
@@ -42,7 +43,7 @@ const (
 type markedFunction struct {
 	number                 int
 	result                 uint32 // type
-	memory, memoryPointers uint32 // of loads and stores: the variable that it reads or writes, and the type of pointers to its elements
+	memory, memoryPointers uint32 // of loads and stores: the array that it reads or writes, and the type of pointers to its elements
 	semantics              uint32 // of a barrier
 }
 
@@ -59,7 +60,8 @@ type matrixWriter struct {
 	matrices  map[uint32]matrixKind // by the struct's type
 	nulls     map[uint32]bool       // of matrices
 	barriers  map[uint32]uint32     // semantics: without and with memory made available and visible
-	elements  map[uint32]uint32     // types of pointers to elements, by the variable
+	elements  map[uint32]uint32     // types of pointers to elements, by the array
+	buffers   map[uint32][]uint32   // arrays in storage buffers: the variable and the index of its member
 	integer   uint32                // the types u32 and f32
 	real      uint32
 	functions uint32 // the set of GLSL's
@@ -84,7 +86,7 @@ func matrixModule(code []uint32, shape MatrixShape) ([]uint32, error) {
 	w := &matrixWriter{
 		shape: shape, instructions: all, bound: code[3], constants: map[uint32]uint32{}, classes: map[uint32]uint32{}, pointers: map[uint32]uint32{},
 		marked: map[uint32]*markedFunction{}, matrices: map[uint32]matrixKind{}, nulls: map[uint32]bool{}, barriers: map[uint32]uint32{},
-		elements: map[uint32]uint32{}, declared: map[uint32]bool{},
+		elements: map[uint32]uint32{}, buffers: map[uint32][]uint32{}, declared: map[uint32]bool{},
 	}
 	w.look()
 	if err := w.complete(); err != nil {
@@ -127,7 +129,11 @@ func (w *matrixWriter) look() {
 			function = i
 		case opAccessChain:
 			w.pointers[i[2]] = i[1]
-			if f := w.marked[function[2]]; f != nil && w.classes[w.pointers[i[3]]] == storageWorkgroup {
+			class := w.classes[w.pointers[i[3]]]
+			if class == storageBuffer && w.buffers[i[3]] == nil {
+				w.buffers[i[2]] = i[3:]
+			}
+			if f := w.marked[function[2]]; f != nil && (class == storageWorkgroup || w.buffers[i[3]] != nil) {
 				f.memory = i[3]
 			}
 			if len(i) == 5 {
@@ -150,7 +156,7 @@ func (w *matrixWriter) look() {
 	for _, f := range w.marked {
 		f.memoryPointers = w.elements[f.memory]
 		switch f.number {
-		case matrixLoadA:
+		case matrixLoadA, matrixLoadAColumns:
 			w.matrices[f.result] = matrixA
 		case matrixLoadB, matrixLoadBRows:
 			w.matrices[f.result] = matrixB
@@ -179,7 +185,7 @@ func (w *matrixWriter) complete() error {
 		there[f.number] = true
 		touches := !slices.Contains([]int{matrixZero, matrixMulAdd, matrixMul, matrixExp2, matrixBarrier}, f.number)
 		if touches && f.memoryPointers == 0 {
-			return fmt.Errorf("function of mark %d: found no workgroup memory, wanted what it reads or writes", f.number)
+			return fmt.Errorf("function of mark %d: found no memory, wanted what it reads or writes", f.number)
 		}
 	}
 	for _, n := range []int{matrixLoadA, matrixLoadB, matrixZero, matrixMulAdd, matrixStore} {
@@ -315,7 +321,7 @@ func (w *matrixWriter) constant(value uint32) uint32 {
 // call writes the instruction that a marked function stands for. The words of a call are type, id, function and arguments.
 func (w *matrixWriter) call(i instruction, f *markedFunction) {
 	layout := w.rows
-	if f.number == matrixLoadB {
+	if f.number == matrixLoadB || f.number == matrixLoadAColumns {
 		layout = w.columns
 	}
 	switch f.number {
@@ -329,7 +335,7 @@ func (w *matrixWriter) call(i instruction, f *markedFunction) {
 		w.exp2(i)
 	case matrixBarrier:
 		w.put(opControlBarrier, w.scope, w.scope, w.barriers[f.semantics])
-	case matrixStore, matrixStoreHalf:
+	case matrixStore, matrixStoreHalf, matrixKeep:
 		c := i[6]
 		if f.number == matrixStoreHalf {
 			c = w.id()
@@ -360,7 +366,11 @@ func (w *matrixWriter) exp2(i instruction) {
 // element is a pointer to an element of what a function reads or writes.
 func (w *matrixWriter) element(f *markedFunction, at uint32) uint32 {
 	pointer := w.id()
-	w.put(opAccessChain, f.memoryPointers, pointer, f.memory, at)
+	words := []uint32{f.memoryPointers, pointer, f.memory, at}
+	if of := w.buffers[f.memory]; of != nil {
+		words = slices.Concat(words[:2], of, words[3:])
+	}
+	w.put(opAccessChain, words...)
 	return pointer
 }
 

@@ -103,7 +103,7 @@ func matrixProbe(s MatrixShape) (a, b []float32, results [4][]float32) {
 				along, across := float32(0), float32(0)
 				for k := range s.K {
 					along += rounded[(g*s.M+i)*s.K+k] * b[(g*s.N+j)*s.K+k]
-					across += rounded[(g*s.M+i)*s.K+k] * b[g*s.N*s.K+k*s.N+j]
+					across += b[g*s.N*s.K+k*s.M+i] * b[g*s.N*s.K+k*s.N+j]
 				}
 				for n, x := range []float32{along, 2 * along, across, float32(len(results[0]) * 7 % 1021)} {
 					results[n] = append(results[n], x)

@@ -44,7 +44,7 @@ const (
 	capabilityMatrix      = 6022 // CooperativeMatrixKHR
 
 	memoryModelLogical, memoryModelVulkan = 0, 3
-	storageWorkgroup                      = 4
+	storageWorkgroup, storageBuffer       = 4, 12
 	scopeSubgroup                         = 3
 	nonPrivatePointer                     = 0x20
 	makeAvailableAndVisible               = 0x6000

@@ -29,7 +29,7 @@ fn matrix_eight(v: vec4<f32>, w: vec4<f32>) -> vec4<u32> {
     return vec4<u32>(pack2x16float(v.xy), pack2x16float(v.zw), pack2x16float(w.xy), pack2x16float(w.zw));
 }
 
-// Eight elements of a column of B from row 8 k on, where rows lie next to each other.
+// Eight elements along K, from 8 k on, of a column of B whose rows lie next to each other, or of a row of A whose columns do.
 fn matrix_turned(at: u32, stride: u32, column: u32, k: u32) -> vec4<u32> {
     var eight: vec4<u32>;
 #for H in 0..4
@@ -147,4 +147,15 @@ fn matrix_store_half(at: u32, stride: u32, c: MatrixC) {
 fn matrix_barrier() {
     var mark = 0x6d78a00bu;
     workgroupBarrier();
+}
+
+// Columns of A begin at `at`, their elements next to each other.
+fn matrix_load_a_columns(at: u32, stride: u32) -> MatrixA {
+    var mark = 0x6d78a00cu;
+    let first = tile[at];
+    var a: MatrixA;
+#for K in 0..UNIT_EIGHTS
+    a.k{{K}} = matrix_turned(at, stride, matrix_row(0u), {{K}}u);
+#end
+    return a;
 }

@@ -62,7 +62,7 @@ var benchShapes = []matmulShape{
 
 // Names are what can be measured alone.
 func Names() []string {
-	return slices.Concat([]string{"copy", "matmul", "kron", "train", "pipeline", "texels"}, optim.Names())
+	return slices.Concat([]string{"copy", "matmul", "kron", "train", "pipeline", "texels", "lora"}, optim.Names())
 }
 
 // measurement is a run of the figures of one adapter.
@@ -92,6 +92,7 @@ func Adapter(ctx context.Context, a gpu.Adapter, dev *gpu.Device, only string, r
 		{r.wants("train"), func() error { return trainingFigures(ctx, dev, r.report) }},
 		{r.wants("pipeline"), func() error { return pipelineFigures(ctx, a, r.report) }},
 		{r.wants("texels"), func() error { return texelFigures(ctx, a, r.report) }},
+		{only == "lora", func() error { return tuningFigures(ctx, a, r.report) }},
 	} {
 		if !part.wanted {
 			continue

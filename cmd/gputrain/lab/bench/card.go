@@ -95,6 +95,7 @@ type Scale struct {
 	models  []cardModel
 	budgets map[string]time.Duration // of parts
 	rest    time.Duration            // of each part that has none there
+	step    time.Duration            // of each model; 0: rest
 	limit   time.Duration            // of all
 }
 
@@ -106,11 +107,27 @@ type cardModel struct {
 	name  string
 	set   []string
 	batch int
+	rank  int // of adapters on all linear layers, around a base in bf16; 0: all is trained
 }
 
 // inF16 is the model with products of f16, by the adapter's matrix units.
 func (c cardModel) inF16() cardModel {
-	return cardModel{c.name + ", products of f16", append(slices.Clip(c.set), "train.products=f16", "device.matrix=auto"), c.batch}
+	c.name, c.set = c.name+", products of f16", append(slices.Clip(c.set), "train.products=f16", "device.matrix=auto")
+	return c
+}
+
+// tunedModels are those that rates of tuning on small devices are published of: adapters of rank 8 and 512 tokens.
+var tunedModels = []cardModel{
+	{"SmolLM2-135M, adapters", append(slices.Clone(smolLM2), "model.context=512"), 1, 8},
+	{"TinyLlama 1.1B, adapters", []string{
+		"model.kind=llama", "model.layers=22", "model.heads=32", "model.kv_heads=4", "model.width=2048", "model.intermediate=5632", "model.vocab=32000",
+		"model.context=512",
+	}, 1, 8},
+}
+
+var smolLM2 = []string{
+	"model.kind=llama", "model.layers=30", "model.heads=9", "model.kv_heads=3", "model.width=576", "model.intermediate=1536", "model.vocab=49152",
+	"model.tie_head=true",
 }
 
 var cardShapes = sizes{
@@ -142,20 +159,17 @@ var cardShapes = sizes{
 func FullScale() Scale {
 	return Scale{
 		Name: "full", Cases: true, sizes: cardShapes, limit: 10 * time.Minute, rest: 35 * time.Second,
-		budgets: map[string]time.Duration{"start": time.Minute, "doctor": 150 * time.Second, "GPT-2 124M": 70 * time.Second, "GPT-2 124M, products of f16": 70 * time.Second, "SmolLM2-135M": 70 * time.Second, "Qwen3-0.6B": 70 * time.Second},
-		models: []cardModel{
+		budgets: map[string]time.Duration{"start": 40 * time.Second, "doctor": 110 * time.Second},
+		step:    55 * time.Second, models: append([]cardModel{
 			{"GPT-2 124M", []string{
 				"model.kind=gpt2", "model.layers=12", "model.heads=12", "model.width=768", "model.vocab=50257", "model.context=1024",
-			}, 4},
-			{"SmolLM2-135M", []string{
-				"model.kind=llama", "model.layers=30", "model.heads=9", "model.kv_heads=3", "model.width=576", "model.intermediate=1536",
-				"model.vocab=49152", "model.tie_head=true", "model.context=1024",
-			}, 4},
+			}, 4, 0},
+			{"SmolLM2-135M", append(slices.Clone(smolLM2), "model.context=1024"), 4, 0},
 			{"Qwen3-0.6B", []string{
 				"model.kind=qwen3", "model.layers=28", "model.heads=16", "model.kv_heads=8", "model.head_dim=128", "model.width=1024", "model.intermediate=3072",
 				"model.vocab=151936", "model.tie_head=true", "model.context=1024",
-			}, 1},
-		},
+			}, 1, 0},
+		}, tunedModels...),
 	}
 }
 
@@ -189,11 +203,14 @@ func smallModels(layers, width, vocab, context int) []cardModel {
 			"model.kind=" + kind, fmt.Sprintf("model.layers=%d", layers), "model.heads=4", fmt.Sprintf("model.width=%d", width),
 			fmt.Sprintf("model.vocab=%d", vocab), fmt.Sprintf("model.context=%d", context),
 		}
-		return cardModel{"small " + kind, append(set, more...), 2}
+		return cardModel{"small " + kind, append(set, more...), 2, 0}
 	}
+	tuned := small("llama", "model.kv_heads=2")
+	tuned.name, tuned.rank = "small llama, adapters", 8
 	return []cardModel{
 		small("gpt2"),
 		small("llama", "model.kv_heads=2", "model.tie_head=true"),
 		small("qwen3", "model.kv_heads=2", "model.tie_head=true"),
+		tuned,
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph/compile"
 	"gputrain/internal/system"
@@ -72,13 +73,19 @@ const updating = "update and sums"
 // cardSteps are the most steps that are timed.
 const cardSteps = 10
 
-// settings are all of the run file's.
+// settings are all of the run file's. A run file with adapters has model.from too.
 func (c cardModel) settings() []string {
-	return append(slices.Clip(c.set), fmt.Sprintf("train.batch=%d", c.batch))
+	set := append(slices.Clip(c.set), fmt.Sprintf("train.batch=%d", c.batch))
+	if c.rank > 0 {
+		set = append(set, fmt.Sprintf("lora.rank=%d", c.rank), "lora.target=all-linear", "model.base=bf16")
+	}
+	return set
 }
 
 // config is how a model is trained.
 func (c cardModel) config() (st state.Config, err error) {
+	rank := c.rank
+	c.rank = 0
 	cfg := runfile.New()
 	for _, set := range append([]string{"data.text=none.txt"}, c.settings()...) {
 		if err := cfg.Set(set); err != nil {
@@ -89,10 +96,15 @@ func (c cardModel) config() (st state.Config, err error) {
 		return st, err
 	}
 	p, err := setup.Plan(cfg, io.Discard)
-	if err != nil {
+	if err != nil || rank == 0 {
+		return p.State, err
+	}
+	st = p.State
+	if st.Definition, err = model.WithLoRA(st.Definition, model.LoRA{Rank: rank, Target: []string{model.AllLinear}}); err != nil {
 		return st, err
 	}
-	return p.State, nil
+	st.Frozen, st.FrozenDType = state.Frozen(st.Definition, nil), buffers.BF16
+	return st, nil
 }
 
 // model measures steps of a model, with what passes are made of on another device, as timing them lengthens a step.

@@ -21,8 +21,8 @@ import (
 // The models of a card are of the published sizes.
 func TestCardModels(t *testing.T) {
 	sizes := map[string]int64{"GPT-2 124M": 124_439_808, "SmolLM2-135M": 134_515_008, "Qwen3-0.6B": 596_049_920}
-	require.Len(t, FullScale().models, len(sizes))
-	for _, m := range FullScale().models {
+	require.Len(t, FullScale().models, len(sizes)+len(tunedModels))
+	for _, m := range FullScale().models[:len(sizes)] {
 		st, err := m.config()
 		require.NoError(t, err, m.name)
 		assert.Equal(t, sizes[m.name], model.Parameters(st.Definition), m.name)
@@ -32,13 +32,25 @@ func TestCardModels(t *testing.T) {
 	full := FullScale()
 	all := time.Duration(0)
 	for _, p := range (&Meter{Scale: full}).list() {
-		if b, ok := full.budgets[p.name]; ok {
-			all += b
-		} else {
-			all += full.rest
-		}
+		all += full.budget(p)
 	}
 	assert.LessOrEqual(t, all, 10*time.Minute)
+}
+
+// Models with adapters train these alone: on all seven projections, eight by each side of a matrix.
+func TestTunedModels(t *testing.T) {
+	for i, want := range []int64{30 * 8 * (6*576 + 2*192 + 3*(576+1536)), 22 * 8 * (6*2048 + 2*256 + 3*(2048+5632))} {
+		st, err := tunedModels[i].config()
+		require.NoError(t, err)
+		assert.Equal(t, []int{1, 512}, []int{st.Batch, st.Sequence})
+		trained := int64(0)
+		for _, p := range model.Specs(st.Definition) {
+			if !slices.Contains(st.Frozen, p.Path) {
+				trained += int64(p.Shape[0] * p.Shape[1])
+			}
+		}
+		assert.Equal(t, want, trained, tunedModels[i].name)
+	}
 }
 
 // Where memory is too small for a model's batch, half of it is measured.
