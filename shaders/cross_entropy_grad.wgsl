@@ -34,7 +34,11 @@ struct Params {
 #import "shared/main.wgsl" LANES=64
 {
     let i = grid_index(workgroup, workgroups, lane, 64u);
+#if SCALAR
     let quads = (p.columns + 3u) / 4u;
+#else
+    let quads = p.stride;
+#endif
     if (i >= p.rows * quads) {
         return;
     }

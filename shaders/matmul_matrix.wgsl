@@ -80,7 +80,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) i
     workgroupBarrier();
 #endif
 #if A_TURNED
-#import "shared/matrix_turned.wgsl" X=a WIDTH={{A_WIDTH}} EDGE=m FIRST=row0 BLOCKS={{A_BLOCKS}} AT=0u PITCH={{A_PITCH}}
+#import "shared/matrix_turned.wgsl" X=a PIECES={{A_PIECES}} WIDTH={{A_WIDTH}} EDGE=m FIRST=row0 BLOCKS={{A_BLOCKS}} AT=0u PITCH={{A_PITCH}}
 #else
 #if TRANS_A
 #import "shared/matrix_across.wgsl" X=a PIECES={{A_PIECES}} EDGE=m FIRST=row0 BLOCKS={{A_BLOCKS}} AT=0u PITCH={{A_PITCH}} SIDE={{TILE_M}}
@@ -89,7 +89,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) i
 #endif
 #endif
 #if B_TURNED
-#import "shared/matrix_turned.wgsl" X=b WIDTH={{B_WIDTH}} EDGE=n FIRST=col0 BLOCKS={{B_BLOCKS}} AT={{B_AT}}u PITCH={{B_PITCH}}
+#import "shared/matrix_turned.wgsl" X=b PIECES={{B_PIECES}} WIDTH={{B_WIDTH}} EDGE=n FIRST=col0 BLOCKS={{B_BLOCKS}} AT={{B_AT}}u PITCH={{B_PITCH}}
 #else
 #if TRANS_B
 #import "shared/matrix_along.wgsl" X=b PIECES={{B_PIECES}} EDGE=n FIRST=col0 BLOCKS={{B_BLOCKS}} AT={{B_AT}}u PITCH={{B_PITCH}}

@@ -172,7 +172,14 @@ func (e *epilogue) finish(c *Compiler, v shaders.Variant, reads ...Span) (suffix
 		if e.outputs[i].DType() == buffers.BF16 {
 			x = unrounded(x)
 		}
-		stores += fmt.Sprintf("    result%d[i] = %s;\n", i, b.emit(x, names))
+		text := b.emit(x, names)
+		stores += fmt.Sprintf("    result%d[i] = %s;\n", i, text)
+		if len(reads)+len(f.bound)+len(results)+1 <= min(maxEpilogueBuffers, c.limits.StorageBuffers) {
+			if copied := c.bornInHalves(e.outputs[i]); copied != nil {
+				stores += fmt.Sprintf("    result%d[i] = %s;\n", len(results), text)
+				results = append(results, Span{st: copied, Bytes: copied.bytes})
+			}
+		}
 	}
 	declarations := f.declarations()
 	spans = append(slices.Clone(reads), f.spans()...)

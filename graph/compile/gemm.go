@@ -259,7 +259,7 @@ func (g gemm) loadsVec4() bool {
 		return false
 	}
 	along := 4
-	if !g.transA {
+	if !g.transA && !g.paddedA {
 		along = g.a.vector()
 	}
 	if g.transB {

@@ -105,6 +105,27 @@ func unitSlices(l gpu.Limits, g gemm, v gemmVariant) int {
 	return best
 }
 
+// tileByUnits is the tile of a product by units with the least time on the device's multiprocessors: where its registers hold 64 x 64 a subgroup, six or eight of
+// these may be a workgroup. The bits of C do not depend on it.
+func tileByUnits(l gpu.Limits, g gemm, v gemmVariant, slices int) gemmVariant {
+	if v.matrix.turns {
+		return v
+	}
+	v.matrix.prefetch = g.a.span.inHalves() && g.b.span.inHalves() // of f32, registers would not hold a step
+	if l.Multiprocessors == 0 || v.tileM != 128 {
+		return v
+	}
+	on, saves := devicesOf(l)
+	best := v
+	for _, columns := range []int{192, 256} {
+		w := v
+		if w.tileN = columns; w.fits(l) && w.unitTime(g, slices, on[0]) < (1-saves)*best.unitTime(g, slices, on[0]) {
+			best = w
+		}
+	}
+	return best
+}
+
 // subgroups are those of a workgroup of matmul_matrix.wgsl.
 func (v gemmVariant) subgroups() int {
 	return v.tileM / (v.matrix.down * v.matrix.unit.M) * (v.tileN / (v.matrix.across * v.matrix.unit.N))
@@ -142,12 +163,12 @@ func (o matrixOperand) pitch() int { return o.eights + 1 }
 // pieces are the vec4s that an invocation brings at once.
 func (o matrixOperand) pieces() int {
 	switch {
-	case o.turned:
+	case o.turned && !o.halves:
 		return 4
-	case o.halves:
-		return 1
+	case o.turned || !o.halves:
+		return 2
 	}
-	return 2
+	return 1
 }
 
 // specialise gives the shader an operand, which so many invocations bring.
@@ -160,7 +181,7 @@ func (o matrixOperand) specialise(invocations int, variant shaders.Variant) {
 		width = 8
 	}
 	if o.turned {
-		next, reach, items = "p.ld"+strings.ToLower(o.name), 1, o.rows/width*o.eights*2
+		next, reach, items = "p.ld"+strings.ToLower(o.name), 1, o.rows/width*o.eights*8/o.pieces()
 	}
 	texts := map[string]string{
 		"TYPE": "vec4<f32>", "EIGHT": "matrix_eight(v,w)", "PAIR": "pack2x16float(vec2<f32>(v[e],w[e]))", "ALONG": "k*p.ld" + strings.ToLower(o.name), "NEXT": next,

@@ -88,10 +88,13 @@ func sumTime(g gemm, slices int, d modelDevice) float64 {
 
 // unitTime is time for a product by matrix units. Two workgroups of a multiprocessor wait for memory in turns, so that one alone takes three quarters of the
 // time of both: an H100 takes 1.25 us for a step of 32 of one tile of 128 x 128 and 1.6 for two, 2,800 clocks; 1,600 are taken here, for operands that come
-// in f16.
+// in f16. Of a tile of more than four subgroups a multiprocessor has one: it takes what two have in its place.
 func (v gemmVariant) unitTime(g gemm, slices int, d modelDevice) float64 {
 	turns := math.Ceil(v.groups(g, slices) / d.multiprocessors)
 	pairs, alone := math.Floor(turns/2), math.Mod(turns, 2)
+	if v.subgroups() > 4 {
+		pairs, alone = turns/2, 0
+	}
 	step := 1600 * float64(v.tileM*v.tileN*v.matrix.step) / (128 * 128 * 32)
 	depth := (g.k + slices - 1) / slices
 	return (pairs+0.75*alone)*step*float64(tiles(depth, v.matrix.step)) + sumTime(g, slices, d)
@@ -100,7 +103,10 @@ func (v gemmVariant) unitTime(g gemm, slices int, d modelDevice) float64 {
 // gpuChoice is the variant and the slices with the least time among the variants that suit the form of g; what comes later in the list, or
 // takes more slices, has to save a share of it. The products of all slices fit one binding.
 func (c *Compiler) gpuChoice(g gemm) (gemmVariant, int) {
-	of := gemmForm{m: g.m, n: g.n, k: g.k, count: g.count, transA: g.transA, transB: g.transB, vec4: g.loadsVec4(), units: c.takesUnits(g)}
+	of := gemmForm{
+		m: g.m, n: g.n, k: g.k, count: g.count, transA: g.transA, transB: g.transB, vec4: g.loadsVec4(), units: c.takesUnits(g),
+		halves: g.a.span.inHalves() && g.b.span.inHalves(),
+	}
 	chosen, known := c.chosen[of]
 	if !known {
 		chosen.variant, chosen.slices = c.chooseGPU(g)
@@ -116,7 +122,7 @@ func (c *Compiler) gpuChoice(g gemm) (gemmVariant, int) {
 type gemmForm struct {
 	m, n, k, count       int
 	transA, transB, vec4 bool
-	units                bool
+	units, halves        bool
 }
 
 type gemmChoice struct {
@@ -128,7 +134,8 @@ type gemmChoice struct {
 func (c *Compiler) chooseGPU(g gemm) (best gemmVariant, slices int) {
 	if c.takesUnits(g) {
 		v, _ := units(c.limits)
-		return v, min(unitSlices(c.limits, g, v), c.mostSlices(g))
+		slices = min(unitSlices(c.limits, g, v), c.mostSlices(g))
+		return tileByUnits(c.limits, g, v, slices), slices
 	}
 	shortest := 256 // of K a slice; of the tiles' less, as what they wait for is counted
 	var variants []gemmVariant

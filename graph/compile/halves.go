@@ -81,12 +81,7 @@ func (c *Compiler) halvesOf(n *graph.Node, g gemm, i int, t Tensor) Tensor {
 	}
 	p := t.Parts[0]
 	if !p.Span.st.half {
-		v, _ := c.gpuChoice(g)
-		reads := tiles(g.n, v.tileN)
-		if i == 1 {
-			reads = tiles(g.m, v.tileM)
-		}
-		copied := c.copyInHalves(n.Inputs[i], t, int(reads)*g.count)
+		copied := c.copyInHalves(n.Inputs[i], t, c.tilesReading(g, i))
 		if copied == nil {
 			return t
 		}
@@ -95,6 +90,41 @@ func (c *Compiler) halvesOf(n *graph.Node, g gemm, i int, t Tensor) Tensor {
 	p.Span.asKept = true
 	t.Parts = []Part{p}
 	return t
+}
+
+// bornInHalves is memory for a copy in f16 that who makes a value makes of it, too; nil where no product will read one.
+func (c *Compiler) bornInHalves(v *graph.Value) *storage {
+	if v.DType() != buffers.F32 || c.inHalves(v) || !c.whole(v) || v.Type().Elements()%8 != 0 || !c.halfPays(v) {
+		return nil
+	}
+	to := c.newStorage(transientStorage, c.valueLabel(v)+".f16", typeBytes(v.Shape(), buffers.BF16))
+	to.half, c.halves = true, true
+	c.halfCopy[halfCopy{v, 0, -1}] = to
+	return to
+}
+
+// halfPays tells whether a product will read a copy of a value, or of what reshapes it.
+func (c *Compiler) halfPays(v *graph.Value) bool {
+	return slices.ContainsFunc(c.readers[v], func(n *graph.Node) bool {
+		if _, ok := n.Op.(graph.Reshape); ok {
+			return c.halfPays(n.Outputs[0])
+		}
+		for i, in := range n.Inputs {
+			if in == v && c.takesHalf(n, i) && c.tilesReading(productOf(n), i) >= halfReads {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// tilesReading are the rows or columns of tiles that read operand i of a product.
+func (c *Compiler) tilesReading(g gemm, i int) int {
+	v, _ := c.gpuChoice(g)
+	if i == 1 {
+		return int(tiles(g.m, v.tileM)) * g.count
+	}
+	return int(tiles(g.n, v.tileN)) * g.count
 }
 
 // copyInHalves is a copy in f16 of a value that is read so many times; nil where none pays.
@@ -124,10 +154,17 @@ func (c *Compiler) copyInHalves(v *graph.Value, t Tensor, reads int) *storage {
 
 // keepsHalves tells whether copies of all params that products read are small.
 func (c *Compiler) keepsHalves() bool {
+	multiplies := func(n *graph.Node) bool {
+		switch n.Op.(type) {
+		case graph.MatMul, graph.HeadLoss, graph.HeadLossGrad:
+			return true
+		}
+		return false
+	}
 	if c.halfParams == 0 {
 		c.halfParams = 1
 		for _, n := range c.live {
-			if _, ok := n.Op.(graph.Param); ok && slices.ContainsFunc(c.readers[n.Outputs[0]], func(r *graph.Node) bool { return r.Op.Kind() == graph.MatMul{}.Kind() }) {
+			if _, ok := n.Op.(graph.Param); ok && slices.ContainsFunc(c.readers[n.Outputs[0]], multiplies) {
 				c.halfParams += typeBytes(n.Outputs[0].Shape(), buffers.BF16)
 			}
 		}

@@ -177,7 +177,7 @@ func (c *Compiler) rowLossGrad(l logitsRun, labels, lse, dloss, dlogits Span) {
 	if l.limit > 0 {
 		params = cappedLossGradParams{l.params(), float32(l.limit)}
 	}
-	c.Dispatch(k, c.Linear(l.rows*((l.columns+3)/4)), params, bind...)
+	c.Dispatch(k, c.Linear(l.rows*((l.stride+3)/4)), params, bind...)
 }
 
 func lowerCrossEntropy(c *Compiler, n *graph.Node) {
@@ -315,12 +315,12 @@ func wholeTiles(rows, n, tile int) int {
 
 // makeRoom takes the workspaces. Each part's logits of a block fit a binding; a chunk has as few blocks as come to chunkRows, if a binding has them.
 func (h *head) makeRoom(c *Compiler) {
-	width, widest := 0, 0
+	width, widest, whole := 0, 0, 4
+	if h.op.F16 {
+		whole = 8 // which rows in f16 begin at
+	}
 	for _, p := range h.w.Parts {
-		stride := (p.Rows + 7) / 8 * 8
-		if !h.op.F16 {
-			stride = (p.Rows + 3) / 4 * 4
-		}
+		stride := (p.Rows + whole - 1) / whole * whole
 		h.strides = append(h.strides, stride)
 		width += stride
 		widest = max(widest, stride)
@@ -347,13 +347,11 @@ func (h *head) makeRoom(c *Compiler) {
 	}
 }
 
-// headCopied is the bytes of a copy of W that are few beside those of its training.
-const headCopied = 128 << 20
-
-// inHalves makes the copies of x and W in f16 for products by units, which read each of them by several rows or columns of tiles.
+// inHalves makes the copies of x and W in f16 for products by units, which read each of them by several rows or columns of tiles; of a W that takes more
+// memory than a chunk's logits may, none.
 func (h *head) inHalves(c *Compiler, n *graph.Node) {
 	g := gemm{count: 1, m: h.rows, n: h.w.rows(), k: h.d, transB: true, f16: h.op.F16, a: operand{row: h.d}, b: operand{row: h.d}}
-	if h.op.BF16 || h.d%8 > 0 || len(h.x.Parts)*len(h.w.Parts) != 1 || !c.takesUnits(g) || typeBytes(h.w.Shape, buffers.BF16) > headCopied {
+	if h.op.BF16 || h.d%8 > 0 || len(h.x.Parts)*len(h.w.Parts) != 1 || !c.takesUnits(g) || typeBytes(h.w.Shape, buffers.BF16) > uint64(cardBytes) {
 		return
 	}
 	v, _ := c.gpuChoice(g)

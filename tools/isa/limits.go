@@ -66,7 +66,7 @@ var unitLimits = []limit{
 	{kernel: `graph\.matmul_matrix_nt_.*_nf4(_.*)?`, waves: [2]int{12}, narrow: 9, share: 75},
 	{kernel: `graph\.matmul_matrix_tn_.*_bf16`, waves: [2]int{12}, share: 72},
 	{kernel: `graph\.matmul_matrix_.*_bf16(_.*)?`, waves: [2]int{12}, narrow: 4, share: 75}, // a quad of it is 8 bytes
-	{kernel: `graph\.matmul_matrix_.*`, waves: [2]int{12}, share: 75},
+	{kernel: `graph\.matmul_matrix_.*`, waves: [2]int{12}, share: 80},
 }
 
 // intelLimits: no kernel spills, and what waits for memory runs 16 wide. Shares are of all instructions, addresses and spills included; they are those of
