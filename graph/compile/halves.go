@@ -130,9 +130,6 @@ func (c *Compiler) tilesReading(g gemm, i int) int {
 // copyInHalves is a copy in f16 of a value that is read so many times; nil where none pays.
 func (c *Compiler) copyInHalves(v *graph.Value, t Tensor, reads int) *storage {
 	from, root := t.Parts[0].Span, c.root(v)
-	if from.st.bf16 {
-		return nil // as short as that
-	}
 	key := halfCopy{root, from.Offset, -1}
 	if _, param := root.Node().Op.(graph.Param); param && (from.kept() != buffers.F32 || !c.keepsHalves()) {
 		key.unit = c.current
@@ -142,11 +139,14 @@ func (c *Compiler) copyInHalves(v *graph.Value, t Tensor, reads int) *storage {
 	}
 	to := c.newStorage(transientStorage, c.valueLabel(v)+".f16", typeBytes(t.Shape, buffers.BF16))
 	to.half, to.workspace = true, key.unit >= 0
-	spans := []Span{from}
-	if from.kept() != buffers.F32 {
+	kept, spans := from.kept(), []Span{from}
+	switch {
+	case from.st.bf16:
+		kept, spans[0].asKept = buffers.BF16, true
+	case kept != buffers.F32:
 		spans = from.stored()
 	}
-	kernel, grid, params := c.castHalves(from.kept(), uint64(t.elements())/8)
+	kernel, grid, params := c.castHalves(kept, uint64(t.elements())/8)
 	c.Dispatch(kernel, grid, params, append(spans, Span{st: to, Bytes: to.bytes, asKept: true})...)
 	c.halfCopy[key] = to
 	return to
