@@ -1,9 +1,9 @@
 // attention_dkv_matrix: attention_dkv_tiled with operands rounded to f16, by matrix units. Rows are keys, columns positions: S^T = k q^T starts from -lse / scale
 // and dP^T = v dout^T from -delta, P^T = 2^(scale log2(e) S^T), dS^T = P^T dP^T element by element; both go through workgroup memory as f16 into
 // dv += P^T dout and dk += dS^T q. Where scores are capped, plain code makes P of S. Twin: graph.AttentionGrad.Eval.
-#import "shared/attention_operands.wgsl"
+#import "shared/attention_matrix_operands.wgsl"
 @bind var<storage, read> lse: array<f32>;
-@bind var<storage, read> dout: array<{{ELEMENT}}>;
+@bind var<storage, read> dout: array<{{DOUT_ELEMENT}}>;
 @bind var<storage, read> delta: array<f32>;
 @bind var<storage, read_write> {{DK}}: array<{{ELEMENT}}>;
 #if !PACKED
@@ -11,10 +11,10 @@
 #endif
 #import "shared/attention_limits.wgsl"
 #import "shared/attention_matrix.wgsl"
-#import "shared/attention_eight.wgsl" FN=eight_q FROM={{Q}}
-#import "shared/attention_eight.wgsl" FN=eight_k FROM={{K}}
-#import "shared/attention_eight.wgsl" FN=eight_v FROM={{V}}
-#import "shared/attention_eight.wgsl" FN=eight_dout FROM=dout
+#import "shared/attention_eight.wgsl" FN=eight_q LOAD={{Q_EIGHT}}
+#import "shared/attention_eight.wgsl" FN=eight_k LOAD={{K_EIGHT}}
+#import "shared/attention_eight.wgsl" FN=eight_v LOAD={{V_EIGHT}}
+#import "shared/attention_eight.wgsl" FN=eight_dout LOAD={{DOUT_EIGHT}}
 
 @compute @workgroup_size({{INVOCATIONS}}, 1, 1)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) index: u32) {

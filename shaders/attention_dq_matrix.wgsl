@@ -1,18 +1,18 @@
 // attention_dq_matrix: attention_dq_tiled with operands rounded to f16, by matrix units. Rows are positions, columns keys: S = q k^T starts from -lse / scale and
 // dP = dout v^T from -delta, P = 2^(scale log2(e) S), dS = P dP element by element, which goes through workgroup memory as f16 into dq += dS k. Where scores
 // are capped, plain code makes P of S. Twin: graph.AttentionGrad.Eval.
-#import "shared/attention_operands.wgsl"
+#import "shared/attention_matrix_operands.wgsl"
 @bind var<storage, read> o: array<{{ELEMENT}}>;
 @bind var<storage, read> lse: array<f32>;
-@bind var<storage, read> dout: array<{{ELEMENT}}>;
+@bind var<storage, read> dout: array<{{DOUT_ELEMENT}}>;
 @bind var<storage, read_write> {{DQ}}: array<{{ELEMENT}}>;
 @bind var<storage, read_write> delta: array<f32>;
 #import "shared/attention_limits.wgsl"
 #import "shared/attention_matrix.wgsl"
-#import "shared/attention_eight.wgsl" FN=eight_q FROM={{Q}}
-#import "shared/attention_eight.wgsl" FN=eight_k FROM={{K}}
-#import "shared/attention_eight.wgsl" FN=eight_v FROM={{V}}
-#import "shared/attention_eight.wgsl" FN=eight_dout FROM=dout
+#import "shared/attention_eight.wgsl" FN=eight_q LOAD={{Q_EIGHT}}
+#import "shared/attention_eight.wgsl" FN=eight_k LOAD={{K_EIGHT}}
+#import "shared/attention_eight.wgsl" FN=eight_v LOAD={{V_EIGHT}}
+#import "shared/attention_eight.wgsl" FN=eight_dout LOAD={{DOUT_EIGHT}}
 
 var<workgroup> starts: array<vec2<f32>, {{ROWS}}>; // -lse, times 1 / scale where scores are not capped, and -delta of each row
 

@@ -1,14 +1,14 @@
 // attention_matrix: attention_tiled with operands rounded to f16, by matrix units: o = softmax(scale q k^T) v head by head, and lse. Rows are positions, columns
 // keys. Plain code makes weights of a subgroup's scores, SHARES invocations a row, by online softmax; o is multiplied element by element with a matrix of
 // how much each row shrinks. Twin: graph.Attention.Eval.
-#import "shared/attention_operands.wgsl"
+#import "shared/attention_matrix_operands.wgsl"
 @bind var<storage, read_write> o: array<{{ELEMENT}}>;
 @bind var<storage, read_write> lse: array<f32>;
 #import "shared/attention_limits.wgsl"
 #import "shared/attention_matrix.wgsl"
-#import "shared/attention_eight.wgsl" FN=eight_q FROM={{Q}}
-#import "shared/attention_eight.wgsl" FN=eight_k FROM={{K}}
-#import "shared/attention_eight.wgsl" FN=eight_v FROM={{V}}
+#import "shared/attention_eight.wgsl" FN=eight_q LOAD={{Q_EIGHT}}
+#import "shared/attention_eight.wgsl" FN=eight_k LOAD={{K_EIGHT}}
+#import "shared/attention_eight.wgsl" FN=eight_v LOAD={{V_EIGHT}}
 
 const SHARES = {{LANES}}u / MINE;
 const QUADS = COLUMNS / 4u / SHARES; // of scores, an invocation

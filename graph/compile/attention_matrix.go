@@ -3,9 +3,11 @@ package compile
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 
 	"gputrain/gpu"
+	"gputrain/graph"
 	"gputrain/shaders"
 )
 
@@ -32,12 +34,13 @@ type attentionPass struct {
 	scores   int // matrices of scores
 	halves   int // of scores, in f16, that it keeps in workgroup memory at once
 	byRow    bool
+	rest     []string // what it reads besides
 }
 
 var attentionPasses = map[string]attentionPass{
 	"attention":     {operands: 1, sums: 1, scores: 1, halves: 1, byRow: true},
-	"attention_dq":  {operands: 2, sums: 1, scores: 2, halves: 1, byRow: true},
-	"attention_dkv": {operands: 2, sums: 2, scores: 2, halves: 2},
+	"attention_dq":  {operands: 2, sums: 1, scores: 2, halves: 1, byRow: true, rest: []string{"o", "lse", "dout"}},
+	"attention_dkv": {operands: 2, sums: 2, scores: 2, halves: 2, rest: []string{"lse", "dout"}},
 }
 
 // rows are those of a workgroup, mine those of a subgroup.
@@ -148,12 +151,45 @@ func (c *Compiler) byUnits(name string, a attentionKernel, names map[string]stri
 		numbers["EIGHTHS"] = u.columns / 8 * u.mine() / u.lanes
 	}
 	variant := shaders.Variant{Flags: flags, Constants: maps.Clone(names)}
+	bind, suffix := slices.Clone(bind), ""
+	operands := map[string]int{"Q": 0, "K": 1, "V": 2}
+	if p.operands > 1 {
+		operands["DOUT"], variant.Constants["DOUT"] = slices.Index(p.rest, "dout")+3, "dout"
+	}
+	for operand, at := range operands {
+		if a.op.Packed {
+			at = max(0, at-2)
+		}
+		from := variant.Constants[operand]
+		load, element := fmt.Sprintf("matrix_eight(%[1]s[at+2u*eight],%[1]s[at+2u*eight+1u])", from), a.element()
+		if bind[at].inHalves() {
+			load, element, bind[at].asKept = from+"[at/2u+eight]", "vec4<u32>", true
+			suffix = "_halves"
+		}
+		variant.Constants[operand+"_EIGHT"] = load
+		if operand == "Q" || operand == "DOUT" || !a.op.Packed {
+			variant.Constants[operand+"_ELEMENT"] = element
+		}
+	}
+	for _, name := range []string{"K", "V", "DOUT"} {
+		delete(variant.Constants, name)
+	}
 	variant.Constants["ELEMENT"] = a.element()
 	for constant, n := range numbers {
 		variant.Constants[constant] = strconv.Itoa(n)
 	}
 	u.unit.Specialise(u.lanes, variant)
-	k := c.kernel(name+"_matrix", fmt.Sprintf("_%d_%s_%d", a.op.HeadDim, u.unit, u.lanes)+a.suffix(), variant)
+	k := c.kernel(name+"_matrix", fmt.Sprintf("_%d_%s_%d", a.op.HeadDim, u.unit, u.lanes)+a.suffix()+suffix, variant)
 	c.Dispatch(k, gpu.Grid{X: uint32(a.batch * a.heads), Y: tiles(a.t, u.rows()), Z: 1}, a.uniform(), bind...)
 	return true
+}
+
+// allByUnits tells whether units make an attention and its gradient: then operands may lie in f16.
+func (c *Compiler) allByUnits(op graph.Attention) bool {
+	for name := range attentionPasses {
+		if _, ok := unitsFor(c.limits, name, op.HeadDim, op.Cap > 0); !ok {
+			return false
+		}
+	}
+	return op.F16
 }

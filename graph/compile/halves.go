@@ -57,8 +57,15 @@ func (c *Compiler) halfReaders(v *graph.Value) bool {
 	})
 }
 
-// takesHalf tells whether a node is a product by units that takes its operand i in f16: rows of it begin at whole eights.
+// takesHalf tells whether a node is a product, or attention, by units that takes its operand i in f16: rows of it begin at whole eights.
 func (c *Compiler) takesHalf(n *graph.Node, i int) bool {
+	switch op := n.Op.(type) {
+	case graph.Attention:
+		return i < op.Operands() && c.allWhole(n) && c.allByUnits(op)
+	case graph.AttentionGrad:
+		a := graph.Attention(op)
+		return (i < a.Operands() || i == len(n.Inputs)-1) && c.allWhole(n) && c.allByUnits(a)
+	}
 	op, ok := n.Op.(graph.MatMul)
 	if !ok || !op.F16 || len(c.limits.Matrix.Shapes) == 0 || n.Outputs[0].Type().Elements() == 0 || !c.allWhole(n) {
 		return false
