@@ -62,30 +62,51 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
 #else
     let end = p.t;
 #endif
-    for (var g = 0u; g < p.group; g++) {
-        let h = kv * p.group + g;
-        let lat = (b * p.heads + h) * p.t;
-        for (var begin = positions_begin(first); begin < end; begin += COLUMNS) {
+    // Blocks of positions of one query head after the other.
+    let start_position = positions_begin(first);
+    let blocks = (end - start_position + COLUMNS - 1u) / COLUMNS;
+    let all = p.group * blocks;
+    let column = index % COLUMNS;
+#for L in 0..BLOCKS
+    var q_{{L}}: vec4<u32>;
+    var dout_{{L}}: vec4<u32>;
+#end
+    var lse_next = 0.0;
+    var delta_next = 0.0;
+#if AHEAD
+    let qat = b * p.t * p.qs + kv * p.group * p.head;
+    let oat = b * p.t * p.os + kv * p.group * p.head;
+#import "shared/attention_fetch.wgsl" X=q AT=start_position BASE=qat STRIDE=p.qs
+#import "shared/attention_fetch.wgsl" X=dout AT=start_position BASE=oat STRIDE=p.os
+    lse_next = lse[(b * p.heads + kv * p.group) * p.t + min(start_position + column, p.t - 1u)];
+    delta_next = delta[(b * p.heads + kv * p.group) * p.t + min(start_position + column, p.t - 1u)];
+#endif
+    for (var n = 0u; n < all; n++) {
+        {
+            let begin = start_position + n % blocks * COLUMNS;
+            let lat = (b * p.heads + kv * p.group + n / blocks) * p.t;
+#if !AHEAD
+            let qat = b * p.t * p.qs + (kv * p.group + n / blocks) * p.head;
+            let oat = b * p.t * p.os + (kv * p.group + n / blocks) * p.head;
+#import "shared/attention_fetch.wgsl" X=q AT=begin BASE=qat STRIDE=p.qs
+#import "shared/attention_fetch.wgsl" X=dout AT=begin BASE=oat STRIDE=p.os
+            lse_next = lse[lat + min(begin + column, p.t - 1u)];
+            delta_next = delta[lat + min(begin + column, p.t - 1u)];
+#endif
             workgroupBarrier();
-            for (var i = index; i < COLUMNS * EIGHTS; i += {{INVOCATIONS}}u) {
-                let position = b * p.t + min(begin + i / EIGHTS, p.t - 1u);
-                tile[i / EIGHTS * PITCH + i % EIGHTS] = eight_q(position * p.qs + h * p.head, i % EIGHTS);
-                tile[COLUMNS * PITCH + i / EIGHTS * PITCH + i % EIGHTS] = eight_dout(position * p.os + h * p.head, i % EIGHTS);
-            }
+#import "shared/attention_put.wgsl" X=q AT=0u
+#import "shared/attention_put.wgsl" X=dout AT=COLUMNS*PITCH
             // Equal rows of what each column starts from, for all; those of the subgroup, where not all of its keys are seen.
-            let column = index % COLUMNS;
-            let at = lat + min(begin + column, p.t - 1u);
 #if CAPPED
-            let start = -lse[at];
+            let start = -lse_next;
             let whole = true;
 #else
-            let start = lse[at] / -p.scale;
+            let start = lse_next / -p.scale;
             let whole = all_seen(b, begin, COLUMNS, first + mine, MINE);
 #endif
-            let minus_delta = -delta[at];
             for (var r = index / COLUMNS; r < {{UNIT_M}}u; r += {{INVOCATIONS}}u / COLUMNS) {
-                tile[{{START}}u + r * OWN_PITCH + column / 4u][column % 4u] = bitcast<u32>(start);
-                tile[{{START}}u + ({{UNIT_M}}u + r) * OWN_PITCH + column / 4u][column % 4u] = bitcast<u32>(minus_delta);
+                tile[{{START}}u + r * {{START_PITCH}}u + column / 4u][column % 4u] = bitcast<u32>(start);
+                tile[{{START}}u + ({{UNIT_M}}u + r) * {{START_PITCH}}u + column / 4u][column % 4u] = bitcast<u32>(-delta_next);
             }
 #if !CAPPED
             if (!whole) {
@@ -98,14 +119,26 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
             }
 #endif
             workgroupBarrier();
+#if AHEAD
+            let next = min(n + 1u, all - 1u);
+            let next_begin = start_position + next % blocks * COLUMNS;
+            let next_head = kv * p.group + next / blocks;
+            let next_qat = b * p.t * p.qs + next_head * p.head;
+            let next_oat = b * p.t * p.os + next_head * p.head;
+#import "shared/attention_fetch.wgsl" X=q AT=next_begin BASE=next_qat STRIDE=p.qs
+#import "shared/attention_fetch.wgsl" X=dout AT=next_begin BASE=next_oat STRIDE=p.os
+            lse_next = lse[(b * p.heads + next_head) * p.t + min(next_begin + column, p.t - 1u)];
+            delta_next = delta[(b * p.heads + next_head) * p.t + min(next_begin + column, p.t - 1u)];
+#endif
 #for I in 0..DOWN
 #for J in 0..ACROSS
 #if CAPPED
             var s{{I}}_{{J}} = matrix_zero();
 #else
-            var s{{I}}_{{J}} = matrix_load_c(select(own + {{I}}u * {{UNIT_M}}u * OWN_PITCH, {{START}}u, whole) + {{J}}u * {{UNIT_N}}u / 4u, OWN_PITCH);
+            var s{{I}}_{{J}} = matrix_load_c(select(own + {{I}}u * {{UNIT_M}}u * OWN_PITCH, {{START}}u, whole) + {{J}}u * {{UNIT_N}}u / 4u,
+                select(OWN_PITCH, {{START_PITCH}}u, whole));
 #endif
-            var e{{I}}_{{J}} = matrix_load_c({{START}}u + {{UNIT_M}}u * OWN_PITCH + {{J}}u * {{UNIT_N}}u / 4u, OWN_PITCH);
+            var e{{I}}_{{J}} = matrix_load_c({{START}}u + {{UNIT_M}}u * {{START_PITCH}}u + {{J}}u * {{UNIT_N}}u / 4u, {{START_PITCH}}u);
 #end
 #end
 #for S in 0..DEPTH

@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"gputrain/gpu"
-	"gputrain/graph"
 	"gputrain/shaders"
 )
 
@@ -20,12 +19,16 @@ type attentionUnits struct {
 	down      int
 	columns   int
 	held      int
+	ahead     bool // a block of columns is loaded while the one before is multiplied
 }
 
 // unitTiles are geometries, the best first: subgroups, and matrices of the unit's shape that a subgroup has of rows, and meets of columns.
-var unitTiles = []unitTile{{4, 1, 2}, {4, 1, 1}}
+var unitTiles = []unitTile{{4, 1, 2, true}, {4, 1, 2, false}, {4, 1, 1, false}}
 
-type unitTile struct{ subgroups, down, across int }
+type unitTile struct {
+	subgroups, down, across int
+	ahead                   bool
+}
 
 // attentionPass is what sets the three kernels apart.
 type attentionPass struct {
@@ -75,13 +78,12 @@ func (u attentionUnits) layout(p attentionPass, headDim int, capped bool) (l att
 		}
 	}
 	l.start = at
-	switch {
-	case !p.byRow: // equal rows, of lse and of delta
-		l.startPitch = l.ownPitch
-		at += 2 * u.unit.M * l.startPitch
-	default: // equal columns
-		l.startPitch = u.unit.N/4 + 1
+	if p.byRow { // equal columns
+		l.startPitch = u.unit.N/4 + 2
 		at += p.operands * u.rows() * l.startPitch
+	} else { // equal rows
+		l.startPitch = u.columns/4 + 2
+		at += p.operands * u.unit.M * l.startPitch
 	}
 	l.own = at
 	l.end = at + u.rows()*max(l.ownPitch, u.unit.N/4)
@@ -95,7 +97,16 @@ func (u attentionUnits) registers(p attentionPass, headDim int, of gpu.Registers
 	if of.Budget == 256 {
 		a *= 2
 	}
-	return u.down * (p.sums*headDim/u.unit.N*c + u.held*headDim/u.unit.K*a + p.scores*u.columns/u.unit.N*c)
+	n := u.down * (p.sums*headDim/u.unit.N*c + u.held*headDim/u.unit.K*a + p.scores*u.columns/u.unit.N*c)
+	if u.ahead {
+		n += 8 * u.blocks(headDim)
+	}
+	return n
+}
+
+// blocks are the eights of a block of columns that an invocation brings of an operand.
+func (u attentionUnits) blocks(headDim int) int {
+	return (u.columns*headDim/8 + u.subgroups*u.lanes - 1) / (u.subgroups * u.lanes)
 }
 
 // unitsFor is the geometry of a pass on an adapter, false where heads are not of whole matrices, or no geometry fits registers and workgroup memory.
@@ -107,7 +118,7 @@ func unitsFor(l gpu.Limits, name string, headDim int, capped bool) (attentionUni
 	p := attentionPasses[name]
 	most := 4 * l.Registers.OrLeast().Budget / 5
 	for _, tile := range unitTiles {
-		u := attentionUnits{unit: v.matrix.unit, lanes: v.matrix.lanes, subgroups: tile.subgroups, down: tile.down}
+		u := attentionUnits{unit: v.matrix.unit, lanes: v.matrix.lanes, subgroups: tile.subgroups, down: tile.down, ahead: tile.ahead}
 		u.columns = tile.across * max(u.unit.N, u.unit.K)
 		if u.subgroups > l.Matrix.Subgroups || u.subgroups*u.lanes > l.Invocations || u.lanes%u.mine() != 0 || u.columns/8*u.mine()%u.lanes != 0 {
 			continue
@@ -134,17 +145,16 @@ func (c *Compiler) byUnits(name string, a attentionKernel, names map[string]stri
 	l := u.layout(p, a.op.HeadDim, a.op.Cap > 0)
 	flags := a.flags()
 	flags["PACKED"], flags["CAUSAL"], flags["F16"], flags["FIRST_HELD"] = a.op.Packed, a.op.Causal, false, u.held > 0 // all is rounded as it comes
+	flags["AHEAD"], flags["UNEVEN"] = u.ahead, u.columns*a.op.HeadDim/8%(u.subgroups*u.lanes) != 0
 	numbers := map[string]int{
 		"HEAD_DIM": a.op.HeadDim, "EIGHTS": a.op.HeadDim / 8, "ROWS": u.rows(), "MINE": u.mine(), "COLUMNS": u.columns, "INVOCATIONS": u.subgroups * u.lanes,
 		"DOWN": u.down, "ACROSS": u.columns / u.unit.N, "DEPTH": a.op.HeadDim / u.unit.K, "WIDE": a.op.HeadDim / u.unit.N, "STEPS": u.columns / u.unit.K,
-		"PITCH": l.pitch, "OWN_PITCH": l.ownPitch, "FIRST": l.first, "START": l.start, "OWN": l.own, "TILE": l.end,
+		"PITCH": l.pitch, "OWN_PITCH": l.ownPitch, "FIRST": l.first, "START": l.start, "START_PITCH": l.startPitch, "BLOCKS": u.blocks(a.op.HeadDim), "OWN": l.own, "TILE": l.end,
 	}
 	if p.operands > 1 {
 		flags["SECOND_HELD"], numbers["SECOND"] = u.held > 1, l.second
 	}
-	if p.byRow {
-		numbers["START_PITCH"] = l.startPitch
-	} else {
+	if !p.byRow {
 		numbers["WEIGHTS"], numbers["DSCORES"] = l.weights, l.dscores
 	}
 	if p.scores == 1 {
@@ -184,12 +194,14 @@ func (c *Compiler) byUnits(name string, a attentionKernel, names map[string]stri
 	return true
 }
 
-// allByUnits tells whether units make an attention and its gradient: then operands may lie in f16.
-func (c *Compiler) allByUnits(op graph.Attention) bool {
+// UnitsAttend tells whether matrix units make attention, and its gradient, of heads of a width.
+func UnitsAttend(l gpu.Limits, headDim int) bool { return allByUnits(l, headDim, false) }
+
+func allByUnits(l gpu.Limits, headDim int, capped bool) bool {
 	for name := range attentionPasses {
-		if _, ok := unitsFor(c.limits, name, op.HeadDim, op.Cap > 0); !ok {
+		if _, ok := unitsFor(l, name, headDim, capped); !ok {
 			return false
 		}
 	}
-	return op.F16
+	return true
 }

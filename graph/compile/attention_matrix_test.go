@@ -131,7 +131,7 @@ func BenchmarkAttentionOfUnits(b *testing.B) {
 		b.Run(s.String(), func(b *testing.B) { benchmarkAttention(b, d, s, s.graph()) })
 		s.f16 = true
 		b.Run(s.String()+"_halves", func(b *testing.B) { benchmarkAttention(b, d, s, s.computed()) })
-		for _, tile := range []unitTile{{4, 1, 2}, {4, 1, 4}, {4, 2, 2}, {8, 1, 2}, {2, 2, 2}, {4, 1, 1}} {
+		for _, tile := range []unitTile{{4, 1, 2, true}, {4, 1, 2, false}, {4, 1, 4, false}, {4, 2, 2, false}, {8, 1, 2, true}, {4, 1, 1, true}} {
 			if s.cap > 0 && tile != best[0] {
 				break
 			}

@@ -61,10 +61,10 @@ func (c *Compiler) halfReaders(v *graph.Value) bool {
 func (c *Compiler) takesHalf(n *graph.Node, i int) bool {
 	switch op := n.Op.(type) {
 	case graph.Attention:
-		return i < op.Operands() && c.allWhole(n) && c.allByUnits(op)
+		return i < op.Operands() && c.allWhole(n) && op.F16 && allByUnits(c.limits, op.HeadDim, op.Cap > 0)
 	case graph.AttentionGrad:
 		a := graph.Attention(op)
-		return (i < a.Operands() || i == len(n.Inputs)-1) && c.allWhole(n) && c.allByUnits(a)
+		return (i < a.Operands() || i == len(n.Inputs)-1) && c.allWhole(n) && a.F16 && allByUnits(c.limits, a.HeadDim, a.Cap > 0)
 	}
 	op, ok := n.Op.(graph.MatMul)
 	if !ok || !op.F16 || len(c.limits.Matrix.Shapes) == 0 || n.Outputs[0].Type().Elements() == 0 || !c.allWhole(n) {
