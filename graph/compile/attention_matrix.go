@@ -116,7 +116,10 @@ func unitsFor(l gpu.Limits, name string, headDim int, capped bool) (attentionUni
 		return attentionUnits{}, false
 	}
 	p := attentionPasses[name]
-	most := 4 * l.Registers.OrLeast().Budget / 5
+	most := l.Registers.OrLeast().Budget * 4 / 5
+	if l.Registers.Budget == 256 { // of AMD's, rows of B take many on their way (make isa)
+		most = 112 + 16*p.sums
+	}
 	for _, tile := range unitTiles {
 		u := attentionUnits{unit: v.matrix.unit, lanes: v.matrix.lanes, subgroups: tile.subgroups, down: tile.down, ahead: tile.ahead}
 		u.columns = tile.across * max(u.unit.N, u.unit.K)
