@@ -22,9 +22,7 @@ type attentionUnits struct {
 	ahead     bool // a block of columns is loaded while the one before is multiplied
 }
 
-// unitTiles are geometries, the best first: subgroups, and matrices of the unit's shape that a subgroup has of rows, and meets of columns.
-var unitTiles = []unitTile{{4, 1, 2, true}, {4, 1, 2, false}, {4, 1, 1, false}}
-
+// unitTile is a geometry: subgroups, and matrices of the unit's shape that a subgroup has of rows, and meets of columns.
 type unitTile struct {
 	subgroups, down, across int
 	ahead                   bool
@@ -37,13 +35,16 @@ type attentionPass struct {
 	scores   int // matrices of scores
 	halves   int // of scores, in f16, that it keeps in workgroup memory at once
 	byRow    bool
-	rest     []string // what it reads besides
+	rest     []string   // what it reads besides
+	tiles    []unitTile // the best first
 }
 
+var unitTiles = []unitTile{{4, 1, 2, true}, {4, 1, 2, false}, {4, 1, 1, false}}
+
 var attentionPasses = map[string]attentionPass{
-	"attention":     {operands: 1, sums: 1, scores: 1, halves: 1, byRow: true},
-	"attention_dq":  {operands: 2, sums: 1, scores: 2, halves: 1, byRow: true, rest: []string{"o", "lse", "dout"}},
-	"attention_dkv": {operands: 2, sums: 2, scores: 2, halves: 2, rest: []string{"lse", "dout"}},
+	"attention":     {operands: 1, sums: 1, scores: 1, halves: 1, byRow: true, tiles: unitTiles},
+	"attention_dq":  {operands: 2, sums: 1, scores: 2, halves: 1, byRow: true, rest: []string{"o", "lse", "dout"}, tiles: unitTiles},
+	"attention_dkv": {operands: 2, sums: 2, scores: 2, halves: 2, rest: []string{"lse", "dout"}, tiles: unitTiles},
 }
 
 // rows are those of a workgroup, mine those of a subgroup.
@@ -120,7 +121,7 @@ func unitsFor(l gpu.Limits, name string, headDim int, capped bool) (attentionUni
 	if l.Registers.Budget == 256 { // of AMD's, rows of B take many on their way (make isa)
 		most = 112 + 16*p.sums
 	}
-	for _, tile := range unitTiles {
+	for _, tile := range p.tiles {
 		u := attentionUnits{unit: v.matrix.unit, lanes: v.matrix.lanes, subgroups: tile.subgroups, down: tile.down, ahead: tile.ahead}
 		u.columns = tile.across * max(u.unit.N, u.unit.K)
 		if u.subgroups > l.Matrix.Subgroups || u.subgroups*u.lanes > l.Invocations || u.lanes%u.mine() != 0 || u.columns/8*u.mine()%u.lanes != 0 {

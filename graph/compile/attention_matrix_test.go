@@ -122,33 +122,42 @@ func TestAttentionOfUnits(t *testing.T) {
 	}
 }
 
-// BenchmarkAttentionOfUnits is by units, in geometries of which each has the largest number of operands held that fits, and by f32 kernels. TFLOP/s are of the
-// products that are executed. "halves" has operands in f16 in memory, and what makes them so (0.02 ms on an H100).
+// BenchmarkAttentionOfUnits is by f32 kernels and by units, also with other geometries of one kernel at a time. TFLOP/s are of the products that are
+// executed. "halves" has operands in f16 in memory, and what makes them so (0.02 ms on an H100).
 func BenchmarkAttentionOfUnits(b *testing.B) {
 	d := gputest.Device(b, func(o *gpu.Options) { o.Matrix = true })
-	best := unitTiles
-	defer func() { unitTiles = best }()
 	for _, s := range []attentionCase{
 		{b: 4, t: 1024, heads: 12, kvHeads: 12, headDim: 64, packed: true, causal: true},
 		{b: 1, t: 1024, heads: 16, kvHeads: 8, headDim: 128, causal: true},
-		{b: 4, t: 1024, heads: 12, kvHeads: 12, headDim: 64, packed: true, causal: true, cap: 50},
 	} {
-		b.Run(s.String(), func(b *testing.B) { benchmarkAttention(b, d, s, s.graph()) })
+		forward, both := []string{"forward"}, []string{"both"}
+		b.Run(s.String(), func(b *testing.B) { benchmarkAttention(b, d, s, s.graph(), append(forward, both...)) })
 		s.f16 = true
-		b.Run(s.String()+"_halves", func(b *testing.B) { benchmarkAttention(b, d, s, s.computed()) })
-		for _, tile := range []unitTile{{4, 1, 2, true}, {4, 1, 2, false}, {4, 1, 4, false}, {4, 2, 2, false}, {8, 1, 2, true}, {4, 1, 1, true}} {
-			if s.cap > 0 && tile != best[0] {
-				break
+		b.Run(s.String(), func(b *testing.B) { benchmarkAttention(b, d, s, s.graph(), append(forward, both...)) })
+		b.Run(s.String()+"_halves", func(b *testing.B) { benchmarkAttention(b, d, s, s.computed(), append(forward, both...)) })
+		capped := s
+		capped.cap = 50
+		b.Run(capped.String(), func(b *testing.B) { benchmarkAttention(b, d, capped, capped.graph(), both) })
+		for _, name := range []string{"attention", "attention_dq", "attention_dkv"} {
+			pass, what := attentionPasses[name], both
+			if name == "attention" {
+				what = forward
 			}
-			unitTiles = []unitTile{tile}
-			b.Run(fmt.Sprintf("%s_%v", s, tile), func(b *testing.B) { benchmarkAttention(b, d, s, s.graph()) })
+			for _, tile := range []unitTile{{4, 1, 2, false}, {4, 1, 4, false}, {4, 1, 4, true}, {4, 2, 2, false}, {4, 2, 1, true}, {8, 1, 2, true}, {2, 1, 2, true}} {
+				other := pass
+				other.tiles = []unitTile{tile}
+				attentionPasses[name] = other
+				b.Run(fmt.Sprintf("%s_%s_%v", s, name, tile), func(b *testing.B) { benchmarkAttention(b, d, s, s.graph(), what) })
+			}
+			attentionPasses[name] = pass
 		}
 	}
 }
 
-func benchmarkAttention(b *testing.B, d *gpu.Device, s attentionCase, w *twin) {
+func benchmarkAttention(b *testing.B, d *gpu.Device, s attentionCase, w *twin, parts []string) {
 	product := float64(s.headDim*s.b*s.heads*s.t) * float64(s.t+1) // multiplications and additions
-	for name, products := range map[string]float64{"forward": 2, "both": 9} {
+	for _, name := range parts {
+		products := map[string]float64{"forward": 2, "both": 9}[name]
 		b.Run(name, func(b *testing.B) {
 			part := *w
 			if name == "forward" {
