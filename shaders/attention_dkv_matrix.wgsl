@@ -6,8 +6,12 @@
 @bind var<storage, read> dout: array<{{DOUT_ELEMENT}}>;
 @bind var<storage, read> delta: array<f32>;
 @bind var<storage, read_write> {{DK}}: array<{{ELEMENT}}>;
+#if PARTS
+@bind var<storage, read_write> dv: array<{{ELEMENT}}>;
+#else
 #if !PACKED
 @bind var<storage, read_write> dv: array<{{ELEMENT}}>;
+#endif
 #endif
 #import "shared/attention_limits.wgsl"
 #import "shared/attention_matrix.wgsl"
@@ -17,7 +21,7 @@
 #import "shared/attention_eight.wgsl" FN=eight_dout LOAD={{DOUT_EIGHT}}
 
 @compute @workgroup_size({{INVOCATIONS}}, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) index: u32) {
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>, @builtin(local_invocation_index) index: u32) {
     matrix_lane = index % {{LANES}}u;
     let kvheads = p.heads / p.group;
     let b = workgroup.x / kvheads;
@@ -65,7 +69,9 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     // Blocks of positions of one query head after the other.
     let start_position = positions_begin(first);
     let blocks = (end - start_position + COLUMNS - 1u) / COLUMNS;
-    let all = p.group * blocks;
+    let heads = p.group / workgroups.z; // PARTS: each part of a key head's query heads has sums of its own
+    let head = kv * p.group + workgroup.z * heads;
+    let all = heads * blocks;
     let column = index % COLUMNS;
 #for L in 0..BLOCKS
     var q_{{L}}: vec4<u32>;
@@ -74,20 +80,20 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     var lse_next = 0.0;
     var delta_next = 0.0;
 #if AHEAD
-    let qat = b * p.t * p.qs + kv * p.group * p.head;
-    let oat = b * p.t * p.os + kv * p.group * p.head;
+    let qat = b * p.t * p.qs + head * p.head;
+    let oat = b * p.t * p.os + head * p.head;
 #import "shared/attention_fetch.wgsl" X=q AT=start_position BASE=qat STRIDE=p.qs
 #import "shared/attention_fetch.wgsl" X=dout AT=start_position BASE=oat STRIDE=p.os
-    lse_next = lse[(b * p.heads + kv * p.group) * p.t + min(start_position + column, p.t - 1u)];
-    delta_next = delta[(b * p.heads + kv * p.group) * p.t + min(start_position + column, p.t - 1u)];
+    lse_next = lse[(b * p.heads + head) * p.t + min(start_position + column, p.t - 1u)];
+    delta_next = delta[(b * p.heads + head) * p.t + min(start_position + column, p.t - 1u)];
 #endif
     for (var n = 0u; n < all; n++) {
         {
             let begin = start_position + n % blocks * COLUMNS;
-            let lat = (b * p.heads + kv * p.group + n / blocks) * p.t;
+            let lat = (b * p.heads + head + n / blocks) * p.t;
 #if !AHEAD
-            let qat = b * p.t * p.qs + (kv * p.group + n / blocks) * p.head;
-            let oat = b * p.t * p.os + (kv * p.group + n / blocks) * p.head;
+            let qat = b * p.t * p.qs + (head + n / blocks) * p.head;
+            let oat = b * p.t * p.os + (head + n / blocks) * p.head;
 #import "shared/attention_fetch.wgsl" X=q AT=begin BASE=qat STRIDE=p.qs
 #import "shared/attention_fetch.wgsl" X=dout AT=begin BASE=oat STRIDE=p.os
             lse_next = lse[lat + min(begin + column, p.t - 1u)];
@@ -122,7 +128,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
 #if AHEAD
             let next = min(n + 1u, all - 1u);
             let next_begin = start_position + next % blocks * COLUMNS;
-            let next_head = kv * p.group + next / blocks;
+            let next_head = head + next / blocks;
             let next_qat = b * p.t * p.qs + next_head * p.head;
             let next_oat = b * p.t * p.os + next_head * p.head;
 #import "shared/attention_fetch.wgsl" X=q AT=next_begin BASE=next_qat STRIDE=p.qs
@@ -223,6 +229,12 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
 #end
         }
     }
+#if PARTS
+    let to = (workgroup.z * workgroups.x * p.t + b * p.t * kvheads + kv) * p.head;
+#import "shared/attention_matrix_store.wgsl" X=dk TO=dk AT=to STRIDE=kvheads*p.head SCALE=p.scale
+#import "shared/attention_matrix_store.wgsl" X=dv TO=dv AT=to STRIDE=kvheads*p.head SCALE=1.0
+#else
 #import "shared/attention_matrix_store.wgsl" X=dk TO={{DK}} AT=kat STRIDE=p.ks SCALE=p.scale
 #import "shared/attention_matrix_store.wgsl" X=dv TO={{DV}} AT=vat STRIDE=p.vs SCALE=1.0
+#endif
 }

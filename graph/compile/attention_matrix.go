@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -36,14 +37,15 @@ type attentionPass struct {
 	halves   int // of scores, in f16, that it keeps in workgroup memory at once
 	byRow    bool
 	rest     []string   // what it reads besides
+	more     int        // bytes of workgroup memory besides, a row
 	tiles    []unitTile // the best first
 }
 
-var unitTiles = []unitTile{{4, 1, 2, true}, {4, 1, 2, false}, {4, 1, 1, false}}
+var unitTiles = []unitTile{{4, 1, 2, true}, {4, 1, 1, true}, {4, 1, 2, false}, {4, 1, 1, false}}
 
 var attentionPasses = map[string]attentionPass{
-	"attention":     {operands: 1, sums: 1, scores: 1, halves: 1, byRow: true, tiles: unitTiles},
-	"attention_dq":  {operands: 2, sums: 1, scores: 2, halves: 1, byRow: true, rest: []string{"o", "lse", "dout"}, tiles: unitTiles},
+	"attention":     {operands: 1, sums: 1, scores: 1, halves: 1, byRow: true, more: 16, tiles: unitTiles},
+	"attention_dq":  {operands: 2, sums: 1, scores: 2, halves: 1, byRow: true, rest: []string{"o", "lse", "dout"}, more: 8, tiles: unitTiles},
 	"attention_dkv": {operands: 2, sums: 2, scores: 2, halves: 2, rest: []string{"lse", "dout"}, tiles: unitTiles},
 }
 
@@ -128,7 +130,7 @@ func unitsFor(l gpu.Limits, name string, headDim int, capped bool) (attentionUni
 			continue
 		}
 		for u.held = p.operands; u.held >= 0; u.held-- {
-			if u.registers(p, headDim, l.Registers) <= most && 16*u.layout(p, headDim, capped).end+16*u.rows() <= l.WorkgroupBytes {
+			if u.registers(p, headDim, l.Registers) <= most && 16*u.layout(p, headDim, capped).end+p.more*u.rows() <= l.WorkgroupBytes {
 				return u, true
 			}
 		}
@@ -193,9 +195,52 @@ func (c *Compiler) byUnits(name string, a attentionKernel, names map[string]stri
 		variant.Constants[constant] = strconv.Itoa(n)
 	}
 	u.unit.Specialise(u.lanes, variant)
+	grid, finish := gpu.Grid{X: uint32(a.batch * a.heads), Y: tiles(a.t, u.rows()), Z: 1}, func() {}
+	if name == "attention_dkv" {
+		grid.Z = headParts(c.limits, a.op.Heads/a.op.KVHeads, int(grid.X*grid.Y))
+		if flags["PARTS"] = grid.Z > 1; grid.Z > 1 {
+			suffix += fmt.Sprintf("_by%d", grid.Z)
+			variant.Constants["DK"], variant.Constants["DV"] = "dk", "dv"
+			bind, finish = c.inParts(a, int(grid.Z), bind)
+		}
+	}
 	k := c.kernel(name+"_matrix", fmt.Sprintf("_%d_%s_%d", a.op.HeadDim, u.unit, u.lanes)+a.suffix()+suffix, variant)
-	c.Dispatch(k, gpu.Grid{X: uint32(a.batch * a.heads), Y: tiles(a.t, u.rows()), Z: 1}, a.uniform(), bind...)
+	c.Dispatch(k, grid, a.uniform(), bind...)
+	finish()
 	return true
+}
+
+// headParts are the parts of the query heads of a key head that have sums of their own, as many as give each multiprocessor a workgroup.
+func headParts(l gpu.Limits, group, workgroups int) uint32 {
+	parts := 1
+	for parts < group && (parts*workgroups < cmp.Or(l.Multiprocessors, 128) || group%parts != 0) {
+		parts++
+	}
+	return uint32(parts)
+}
+
+// inParts has dkv write sums of parts of the heads, which finish adds up in order.
+func (c *Compiler) inParts(a attentionKernel, parts int, bind []Span) (to []Span, finish func()) {
+	_, width, _ := a.op.Widths()
+	p, at := a.params(), a.op.Operands()+3
+	results, seen, begin := bind[at:at+2], bind[at+2:], [2]uint32{}
+	if a.op.Packed {
+		results, seen, begin = []Span{bind[at], bind[at]}, bind[at+1:], [2]uint32{p.K0, p.V0}
+	}
+	var sums [2]Span
+	for i, of := range []string{"dk", "dv"} {
+		sums[i] = c.One(c.workspace(of+".parts", parts, a.batch, a.t, width), of)
+	}
+	return slices.Concat(bind[:at], sums[:], seen), func() {
+		for i, sum := range sums {
+			variant := shaders.Variant{Flags: map[string]bool{"ACCUMULATE": false, "STORE_SCALAR": false}, Constants: map[string]string{}}
+			suffix, spans := gemm{c: operand{span: results[i]}}.results(c, variant, sum)
+			rows := a.batch * a.t
+			c.Dispatch(c.kernel("matmul_slices", suffix, variant), c.Linear(rows*width/4), slicesParams{
+				M: uint32(rows), N4: uint32(width / 4), N: uint32(width), Slices: uint32(parts), C0: begin[i], LDC: p.KS,
+			}, spans...)
+		}
+	}
 }
 
 // UnitsAttend tells whether matrix units make attention, and its gradient, of heads of a width.
