@@ -10,9 +10,9 @@ import (
 )
 
 // Products of f16 round their operands, so matrix units may as well find them in f16: half the bytes from every level of memory, eight elements a load, nothing
-// to convert. A value that products by units alone read is stored so by who makes it, through the forms of bf16.go. What others read too, and params, get
-// copies, made before the first product that reads one and kept until the last: copies of params in f32 for the whole program where all of them together are
-// small, else, and of params that are kept in fewer bytes, for one unit. All round to nearest even, so results have the bits that they had.
+// to convert. A value that products and attention by units alone read is stored so by who makes it, through the forms of bf16.go. What others read too, and
+// params, get copies, made before the first product that reads one and kept until the last: copies of params in f32 for the whole program where all of them
+// together are small, else, and of params that are kept in fewer bytes, for one unit. All round to nearest even, so results have the bits that they had.
 
 const (
 	halfReads = 4         // of an operand by rows or columns of tiles, that pay for a copy
@@ -57,8 +57,15 @@ func (c *Compiler) halfReaders(v *graph.Value) bool {
 	})
 }
 
-// takesHalf tells whether a node is a product by units that takes its operand i in f16: rows of it begin at whole eights.
+// takesHalf tells whether a node is a product, or attention, by units that takes its operand i in f16: rows of it begin at whole eights.
 func (c *Compiler) takesHalf(n *graph.Node, i int) bool {
+	switch op := n.Op.(type) {
+	case graph.Attention:
+		return i < op.Operands() && c.allWhole(n) && op.F16 && allByUnits(c.limits, op.HeadDim, op.Cap > 0)
+	case graph.AttentionGrad:
+		a := graph.Attention(op)
+		return (i < a.Operands() || i == len(n.Inputs)-1) && c.allWhole(n) && a.F16 && allByUnits(c.limits, a.HeadDim, a.Cap > 0)
+	}
 	op, ok := n.Op.(graph.MatMul)
 	if !ok || !op.F16 || len(c.limits.Matrix.Shapes) == 0 || n.Outputs[0].Type().Elements() == 0 || !c.allWhole(n) {
 		return false
