@@ -19,7 +19,7 @@ run "$folder/gputrain" devices | tee "$folder/devices"
 grep -q '8x8x8 by 8 invocations' "$folder/devices" || { echo "matrix: devices shows no units of 8x8x8" >&2; exit 1; }
 for package in gpu graph/compile; do
 	"${GO:-go}" test -c -o "$folder/${package##*/}.test" "./$package"
-	(cd "$package" && run "$folder/${package##*/}.test" -test.short -test.v -test.run '^Test(Matrix(Functions|Modules|Units|ProductsOfUnits)|AttentionOfUnits)$')
+	(cd "$package" && run "$folder/${package##*/}.test" -test.short -test.v -test.run '^Test(Matrix(Functions|Modules|Units|ProductsOfUnits|TilesOfUnits)|AttentionOfUnits)$')
 done
 
 run "$folder/gputrain" doctor --adapter vulkan: 2>"$folder/errors" | tee "$folder/doctor" | grep ' f16\|failed'

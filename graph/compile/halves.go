@@ -29,7 +29,7 @@ type halfCopy struct {
 // inHalves tells whether the elements of a span are kept in f16.
 func (s Span) inHalves() bool { return s.st != nil && s.st.half }
 
-// inHalves tells whether a value is stored in f16: it lies in one binding, and all that read it are products that take it so.
+// inHalves tells whether a value is stored in f16: it lies in one binding, and all that read it take it so.
 func (c *Compiler) inHalves(v *graph.Value) bool {
 	known, ok := c.halved[v]
 	if !ok {
@@ -116,8 +116,9 @@ func (c *Compiler) halfPays(v *graph.Value) bool {
 		if _, ok := n.Op.(graph.Reshape); ok {
 			return c.halfPays(n.Outputs[0])
 		}
+		_, product := n.Op.(graph.MatMul)
 		for i, in := range n.Inputs {
-			if in == v && c.takesHalf(n, i) && c.tilesReading(productOf(n), i) >= halfReads {
+			if product && in == v && c.takesHalf(n, i) && c.tilesReading(productOf(n), i) >= halfReads {
 				return true
 			}
 		}
