@@ -1,23 +1,27 @@
 // attention_dkv_matrix: attention_dkv_tiled with operands rounded to f16, by matrix units. Rows are keys, columns positions: S^T = k q^T starts from -lse / scale
 // and dP^T = v dout^T from -delta, P^T = 2^(scale log2(e) S^T), dS^T = P^T dP^T element by element; both go through workgroup memory as f16 into
 // dv += P^T dout and dk += dS^T q. Where scores are capped, plain code makes P of S. Twin: graph.AttentionGrad.Eval.
-#import "shared/attention_operands.wgsl"
+#import "shared/attention_matrix_operands.wgsl"
 @bind var<storage, read> lse: array<f32>;
-@bind var<storage, read> dout: array<{{ELEMENT}}>;
+@bind var<storage, read> dout: array<{{DOUT_ELEMENT}}>;
 @bind var<storage, read> delta: array<f32>;
 @bind var<storage, read_write> {{DK}}: array<{{ELEMENT}}>;
+#if PARTS
+@bind var<storage, read_write> dv: array<{{ELEMENT}}>;
+#else
 #if !PACKED
 @bind var<storage, read_write> dv: array<{{ELEMENT}}>;
 #endif
+#endif
 #import "shared/attention_limits.wgsl"
 #import "shared/attention_matrix.wgsl"
-#import "shared/attention_eight.wgsl" FN=eight_q FROM={{Q}}
-#import "shared/attention_eight.wgsl" FN=eight_k FROM={{K}}
-#import "shared/attention_eight.wgsl" FN=eight_v FROM={{V}}
-#import "shared/attention_eight.wgsl" FN=eight_dout FROM=dout
+#import "shared/attention_eight.wgsl" FN=eight_q LOAD={{Q_EIGHT}}
+#import "shared/attention_eight.wgsl" FN=eight_k LOAD={{K_EIGHT}}
+#import "shared/attention_eight.wgsl" FN=eight_v LOAD={{V_EIGHT}}
+#import "shared/attention_eight.wgsl" FN=eight_dout LOAD={{DOUT_EIGHT}}
 
 @compute @workgroup_size({{INVOCATIONS}}, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) index: u32) {
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>, @builtin(local_invocation_index) index: u32) {
     matrix_lane = index % {{LANES}}u;
     let kvheads = p.heads / p.group;
     let b = workgroup.x / kvheads;
@@ -62,30 +66,53 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
 #else
     let end = p.t;
 #endif
-    for (var g = 0u; g < p.group; g++) {
-        let h = kv * p.group + g;
-        let lat = (b * p.heads + h) * p.t;
-        for (var begin = positions_begin(first); begin < end; begin += COLUMNS) {
+    // Blocks of positions of one query head after the other.
+    let start_position = positions_begin(first);
+    let blocks = (end - start_position + COLUMNS - 1u) / COLUMNS;
+    let heads = p.group / workgroups.z; // PARTS: each part of a key head's query heads has sums of its own
+    let head = kv * p.group + workgroup.z * heads;
+    let all = heads * blocks;
+    let column = index % COLUMNS;
+#for L in 0..BLOCKS
+    var q_{{L}}: vec4<u32>;
+    var dout_{{L}}: vec4<u32>;
+#end
+    var lse_next = 0.0;
+    var delta_next = 0.0;
+#if AHEAD
+    let qat = b * p.t * p.qs + head * p.head;
+    let oat = b * p.t * p.os + head * p.head;
+#import "shared/attention_fetch.wgsl" X=q AT=start_position BASE=qat STRIDE=p.qs
+#import "shared/attention_fetch.wgsl" X=dout AT=start_position BASE=oat STRIDE=p.os
+    lse_next = lse[(b * p.heads + head) * p.t + min(start_position + column, p.t - 1u)];
+    delta_next = delta[(b * p.heads + head) * p.t + min(start_position + column, p.t - 1u)];
+#endif
+    for (var n = 0u; n < all; n++) {
+        {
+            let begin = start_position + n % blocks * COLUMNS;
+            let lat = (b * p.heads + head + n / blocks) * p.t;
+#if !AHEAD
+            let qat = b * p.t * p.qs + (head + n / blocks) * p.head;
+            let oat = b * p.t * p.os + (head + n / blocks) * p.head;
+#import "shared/attention_fetch.wgsl" X=q AT=begin BASE=qat STRIDE=p.qs
+#import "shared/attention_fetch.wgsl" X=dout AT=begin BASE=oat STRIDE=p.os
+            lse_next = lse[lat + min(begin + column, p.t - 1u)];
+            delta_next = delta[lat + min(begin + column, p.t - 1u)];
+#endif
             workgroupBarrier();
-            for (var i = index; i < COLUMNS * EIGHTS; i += {{INVOCATIONS}}u) {
-                let position = b * p.t + min(begin + i / EIGHTS, p.t - 1u);
-                tile[i / EIGHTS * PITCH + i % EIGHTS] = eight_q(position * p.qs + h * p.head, i % EIGHTS);
-                tile[COLUMNS * PITCH + i / EIGHTS * PITCH + i % EIGHTS] = eight_dout(position * p.os + h * p.head, i % EIGHTS);
-            }
+#import "shared/attention_put.wgsl" X=q AT=0u
+#import "shared/attention_put.wgsl" X=dout AT=COLUMNS*PITCH
             // Equal rows of what each column starts from, for all; those of the subgroup, where not all of its keys are seen.
-            let column = index % COLUMNS;
-            let at = lat + min(begin + column, p.t - 1u);
 #if CAPPED
-            let start = -lse[at];
+            let start = -lse_next;
             let whole = true;
 #else
-            let start = lse[at] / -p.scale;
+            let start = lse_next / -p.scale;
             let whole = all_seen(b, begin, COLUMNS, first + mine, MINE);
 #endif
-            let minus_delta = -delta[at];
             for (var r = index / COLUMNS; r < {{UNIT_M}}u; r += {{INVOCATIONS}}u / COLUMNS) {
-                tile[{{START}}u + r * OWN_PITCH + column / 4u][column % 4u] = bitcast<u32>(start);
-                tile[{{START}}u + ({{UNIT_M}}u + r) * OWN_PITCH + column / 4u][column % 4u] = bitcast<u32>(minus_delta);
+                tile[{{START}}u + r * {{START_PITCH}}u + column / 4u][column % 4u] = bitcast<u32>(start);
+                tile[{{START}}u + ({{UNIT_M}}u + r) * {{START_PITCH}}u + column / 4u][column % 4u] = bitcast<u32>(-delta_next);
             }
 #if !CAPPED
             if (!whole) {
@@ -98,14 +125,26 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
             }
 #endif
             workgroupBarrier();
+#if AHEAD
+            let next = min(n + 1u, all - 1u);
+            let next_begin = start_position + next % blocks * COLUMNS;
+            let next_head = head + next / blocks;
+            let next_qat = b * p.t * p.qs + next_head * p.head;
+            let next_oat = b * p.t * p.os + next_head * p.head;
+#import "shared/attention_fetch.wgsl" X=q AT=next_begin BASE=next_qat STRIDE=p.qs
+#import "shared/attention_fetch.wgsl" X=dout AT=next_begin BASE=next_oat STRIDE=p.os
+            lse_next = lse[(b * p.heads + next_head) * p.t + min(next_begin + column, p.t - 1u)];
+            delta_next = delta[(b * p.heads + next_head) * p.t + min(next_begin + column, p.t - 1u)];
+#endif
 #for I in 0..DOWN
 #for J in 0..ACROSS
 #if CAPPED
             var s{{I}}_{{J}} = matrix_zero();
 #else
-            var s{{I}}_{{J}} = matrix_load_c(select(own + {{I}}u * {{UNIT_M}}u * OWN_PITCH, {{START}}u, whole) + {{J}}u * {{UNIT_N}}u / 4u, OWN_PITCH);
+            var s{{I}}_{{J}} = matrix_load_c(select(own + {{I}}u * {{UNIT_M}}u * OWN_PITCH, {{START}}u, whole) + {{J}}u * {{UNIT_N}}u / 4u,
+                select(OWN_PITCH, {{START_PITCH}}u, whole));
 #endif
-            var e{{I}}_{{J}} = matrix_load_c({{START}}u + {{UNIT_M}}u * OWN_PITCH + {{J}}u * {{UNIT_N}}u / 4u, OWN_PITCH);
+            var e{{I}}_{{J}} = matrix_load_c({{START}}u + {{UNIT_M}}u * {{START_PITCH}}u + {{J}}u * {{UNIT_N}}u / 4u, {{START_PITCH}}u);
 #end
 #end
 #for S in 0..DEPTH
@@ -190,6 +229,12 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
 #end
         }
     }
+#if PARTS
+    let to = (workgroup.z * workgroups.x * p.t + b * p.t * kvheads + kv) * p.head;
+#import "shared/attention_matrix_store.wgsl" X=dk TO=dk AT=to STRIDE=kvheads*p.head SCALE=p.scale
+#import "shared/attention_matrix_store.wgsl" X=dv TO=dv AT=to STRIDE=kvheads*p.head SCALE=1.0
+#else
 #import "shared/attention_matrix_store.wgsl" X=dk TO={{DK}} AT=kat STRIDE=p.ks SCALE=p.scale
 #import "shared/attention_matrix_store.wgsl" X=dv TO={{DV}} AT=vat STRIDE=p.vs SCALE=1.0
+#endif
 }

@@ -1,18 +1,18 @@
 // attention_dq_matrix: attention_dq_tiled with operands rounded to f16, by matrix units. Rows are positions, columns keys: S = q k^T starts from -lse / scale and
 // dP = dout v^T from -delta, P = 2^(scale log2(e) S), dS = P dP element by element, which goes through workgroup memory as f16 into dq += dS k. Where scores
 // are capped, plain code makes P of S. Twin: graph.AttentionGrad.Eval.
-#import "shared/attention_operands.wgsl"
+#import "shared/attention_matrix_operands.wgsl"
 @bind var<storage, read> o: array<{{ELEMENT}}>;
 @bind var<storage, read> lse: array<f32>;
-@bind var<storage, read> dout: array<{{ELEMENT}}>;
+@bind var<storage, read> dout: array<{{DOUT_ELEMENT}}>;
 @bind var<storage, read_write> {{DQ}}: array<{{ELEMENT}}>;
 @bind var<storage, read_write> delta: array<f32>;
 #import "shared/attention_limits.wgsl"
 #import "shared/attention_matrix.wgsl"
-#import "shared/attention_eight.wgsl" FN=eight_q FROM={{Q}}
-#import "shared/attention_eight.wgsl" FN=eight_k FROM={{K}}
-#import "shared/attention_eight.wgsl" FN=eight_v FROM={{V}}
-#import "shared/attention_eight.wgsl" FN=eight_dout FROM=dout
+#import "shared/attention_eight.wgsl" FN=eight_q LOAD={{Q_EIGHT}}
+#import "shared/attention_eight.wgsl" FN=eight_k LOAD={{K_EIGHT}}
+#import "shared/attention_eight.wgsl" FN=eight_v LOAD={{V_EIGHT}}
+#import "shared/attention_eight.wgsl" FN=eight_dout LOAD={{DOUT_EIGHT}}
 
 var<workgroup> starts: array<vec2<f32>, {{ROWS}}>; // -lse, times 1 / scale where scores are not capped, and -delta of each row
 
@@ -86,16 +86,26 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
 #end
     let end = keys_end(min(first + ROWS, p.t) - 1u);
 #if LOCAL
-    for (var begin = keys_first(b, first); begin < end; begin += COLUMNS) {
+    let start_key = keys_first(b, first);
 #else
-    for (var begin = 0u; begin < end; begin += COLUMNS) {
+    let start_key = 0u;
+#endif
+#for L in 0..BLOCKS
+    var k_{{L}}: vec4<u32>;
+    var v_{{L}}: vec4<u32>;
+#end
+#if AHEAD
+#import "shared/attention_fetch.wgsl" X=k AT=start_key BASE=kat STRIDE=p.ks
+#import "shared/attention_fetch.wgsl" X=v AT=start_key BASE=vat STRIDE=p.vs
+#endif
+    for (var begin = start_key; begin < end; begin += COLUMNS) {
+#if !AHEAD
+#import "shared/attention_fetch.wgsl" X=k AT=begin BASE=kat STRIDE=p.ks
+#import "shared/attention_fetch.wgsl" X=v AT=begin BASE=vat STRIDE=p.vs
 #endif
         workgroupBarrier();
-        for (var i = index; i < COLUMNS * EIGHTS; i += {{INVOCATIONS}}u) {
-            let key = min(begin + i / EIGHTS, p.t - 1u);
-            tile[i / EIGHTS * PITCH + i % EIGHTS] = eight_k(kat + key * p.ks, i % EIGHTS);
-            tile[COLUMNS * PITCH + i / EIGHTS * PITCH + i % EIGHTS] = eight_v(vat + key * p.vs, i % EIGHTS);
-        }
+#import "shared/attention_put.wgsl" X=k AT=0u
+#import "shared/attention_put.wgsl" X=v AT=COLUMNS*PITCH
 #if !CAPPED
         let whole = all_seen(b, first + mine, MINE, begin, COLUMNS);
         if (!whole) {
@@ -108,6 +118,10 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
         }
 #endif
         workgroupBarrier();
+#if AHEAD
+#import "shared/attention_fetch.wgsl" X=k AT=begin+COLUMNS BASE=kat STRIDE=p.ks
+#import "shared/attention_fetch.wgsl" X=v AT=begin+COLUMNS BASE=vat STRIDE=p.vs
+#endif
 #for I in 0..DOWN
         let start{{I}} = {{START}}u + (mine + {{I}}u * {{UNIT_M}}u) * {{START_PITCH}}u;
 #for J in 0..ACROSS

@@ -1,14 +1,14 @@
 // attention_matrix: attention_tiled with operands rounded to f16, by matrix units: o = softmax(scale q k^T) v head by head, and lse. Rows are positions, columns
 // keys. Plain code makes weights of a subgroup's scores, SHARES invocations a row, by online softmax; o is multiplied element by element with a matrix of
 // how much each row shrinks. Twin: graph.Attention.Eval.
-#import "shared/attention_operands.wgsl"
+#import "shared/attention_matrix_operands.wgsl"
 @bind var<storage, read_write> o: array<{{ELEMENT}}>;
 @bind var<storage, read_write> lse: array<f32>;
 #import "shared/attention_limits.wgsl"
 #import "shared/attention_matrix.wgsl"
-#import "shared/attention_eight.wgsl" FN=eight_q FROM={{Q}}
-#import "shared/attention_eight.wgsl" FN=eight_k FROM={{K}}
-#import "shared/attention_eight.wgsl" FN=eight_v FROM={{V}}
+#import "shared/attention_eight.wgsl" FN=eight_q LOAD={{Q_EIGHT}}
+#import "shared/attention_eight.wgsl" FN=eight_k LOAD={{K_EIGHT}}
+#import "shared/attention_eight.wgsl" FN=eight_v LOAD={{V_EIGHT}}
 
 const SHARES = {{LANES}}u / MINE;
 const QUADS = COLUMNS / 4u / SHARES; // of scores, an invocation
@@ -66,17 +66,31 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     var l = 0.0;
     let end = keys_end(min(first + ROWS, p.t) - 1u);
 #if LOCAL
-    for (var begin = keys_first(b, first); begin < end; begin += COLUMNS) {
+    let start_key = keys_first(b, first);
 #else
-    for (var begin = 0u; begin < end; begin += COLUMNS) {
+    let start_key = 0u;
+#endif
+#for L in 0..BLOCKS
+    var k_{{L}}: vec4<u32>;
+    var v_{{L}}: vec4<u32>;
+#end
+#if AHEAD
+#import "shared/attention_fetch.wgsl" X=k AT=start_key BASE=kat STRIDE=p.ks
+#import "shared/attention_fetch.wgsl" X=v AT=start_key BASE=vat STRIDE=p.vs
+#endif
+    for (var begin = start_key; begin < end; begin += COLUMNS) {
+#if !AHEAD
+#import "shared/attention_fetch.wgsl" X=k AT=begin BASE=kat STRIDE=p.ks
+#import "shared/attention_fetch.wgsl" X=v AT=begin BASE=vat STRIDE=p.vs
 #endif
         workgroupBarrier();
-        for (var i = index; i < COLUMNS * EIGHTS; i += {{INVOCATIONS}}u) {
-            let key = min(begin + i / EIGHTS, p.t - 1u);
-            tile[i / EIGHTS * PITCH + i % EIGHTS] = eight_k(kat + key * p.ks, i % EIGHTS);
-            tile[COLUMNS * PITCH + i / EIGHTS * PITCH + i % EIGHTS] = eight_v(vat + key * p.vs, i % EIGHTS);
-        }
+#import "shared/attention_put.wgsl" X=k AT=0u
+#import "shared/attention_put.wgsl" X=v AT=COLUMNS*PITCH
         workgroupBarrier();
+#if AHEAD
+#import "shared/attention_fetch.wgsl" X=k AT=begin+COLUMNS BASE=kat STRIDE=p.ks
+#import "shared/attention_fetch.wgsl" X=v AT=begin+COLUMNS BASE=vat STRIDE=p.vs
+#endif
 #for I in 0..DOWN
 #for J in 0..ACROSS
         var s{{I}}_{{J}} = matrix_zero();

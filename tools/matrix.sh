@@ -12,19 +12,20 @@ cat >"$folder/lvp.json" <<END
 END
 export VK_ICD_FILENAMES="$folder/lvp.json" VK_DRIVER_FILES="$folder/lvp.json" NODEVICE_SELECT=1 GPUTRAIN_ADAPTER=vulkan: GPUTRAIN_CACHE="$folder"
 export GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_REQUIRE_MATRIX=1
+export GALLIVM_PERF="${GALLIVM_PERF:-nopt}" # kernels of attention take minutes to compile otherwise
 run() { "$tree/lib64/ld-linux-x86-64.so.2" --library-path "$libraries" "$@"; }
 "${GO:-go}" build -o "$folder/gputrain" ./cmd/gputrain
 run "$folder/gputrain" devices | tee "$folder/devices"
 grep -q '8x8x8 by 8 invocations' "$folder/devices" || { echo "matrix: devices shows no units of 8x8x8" >&2; exit 1; }
 for package in gpu graph/compile; do
 	"${GO:-go}" test -c -o "$folder/${package##*/}.test" "./$package"
-	(cd "$package" && run "$folder/${package##*/}.test" -test.short -test.v -test.run '^TestMatrix(Functions|Modules|Units|ProductsOfUnits)$')
+	(cd "$package" && run "$folder/${package##*/}.test" -test.short -test.v -test.run '^Test(Matrix(Functions|Modules|Units|ProductsOfUnits|TilesOfUnits)|AttentionOfUnits)$')
 done
 
 run "$folder/gputrain" doctor --adapter vulkan: 2>"$folder/errors" | tee "$folder/doctor" | grep ' f16\|failed'
 grep -q 'ok  kernel/graph matmul f16 by matrix units' "$folder/doctor" || { echo "matrix: doctor shows no check of products by units" >&2; exit 1; }
 
-# Products of 64 and more are by units. Once whole; once killed after its first checkpoint, and resumed: the same weights and losses; then without units: refused.
+# Products of 64 and more are by units, and attention of heads of 32. Once whole; once killed after its first checkpoint, and resumed: the same weights and losses; then without units: refused.
 training() {
 	run "$folder/gputrain" train --adapter vulkan: --run-dir "$folder/$1" --progress plain --set train.products=f16 --set device.matrix="$2" \
 		--set data.text=docs/run-file.md --set model.layers=1 --set model.width=64 --set model.heads=2 --set model.context=64 --set train.batch=1 \
@@ -33,6 +34,7 @@ training() {
 results() { (cd "$folder/$1" && sha256sum checkpoints/step-00000040/model.safetensors | cut -c1-64 && sed -n 's/.*"step":\([0-9]*\),"loss":\([0-9.]*\).*/\1 \2/p' metrics.jsonl); }
 training whole auto || { cat "$folder/whole.out"; exit 1; }
 grep 'products of f16 are made by matrix units of 8x8x8' "$folder/whole.out"
+if grep 'attention is made by f32' "$folder/whole.out"; then echo "matrix: attention is not by units" >&2; exit 1; fi
 training killed auto &
 while ! [ -d "$folder/killed/checkpoints/step-00000010" ]; do sleep 0.05; done
 pkill -9 -f "run-dir $folder/killed" || true

@@ -10,9 +10,9 @@ import (
 )
 
 // Products of f16 round their operands, so matrix units may as well find them in f16: half the bytes from every level of memory, eight elements a load, nothing
-// to convert. A value that products by units alone read is stored so by who makes it, through the forms of bf16.go. What others read too, and params, get
-// copies, made before the first product that reads one and kept until the last: copies of params in f32 for the whole program where all of them together are
-// small, else, and of params that are kept in fewer bytes, for one unit. All round to nearest even, so results have the bits that they had.
+// to convert. A value that products and attention by units alone read is stored so by who makes it, through the forms of bf16.go. What others read too, and
+// params, get copies, made before the first product that reads one and kept until the last: copies of params in f32 for the whole program where all of them
+// together are small, else, and of params that are kept in fewer bytes, for one unit. All round to nearest even, so results have the bits that they had.
 
 const (
 	halfReads = 4         // of an operand by rows or columns of tiles, that pay for a copy
@@ -29,7 +29,7 @@ type halfCopy struct {
 // inHalves tells whether a product reads the elements of a span in f16, as they are kept.
 func (s Span) inHalves() bool { return s.st != nil && s.st.half && s.asKept }
 
-// inHalves tells whether a value is stored in f16: it lies in one binding, and all that read it are products that take it so.
+// inHalves tells whether a value is stored in f16: it lies in one binding, and all that read it take it so.
 func (c *Compiler) inHalves(v *graph.Value) bool {
 	known, ok := c.halved[v]
 	if !ok {
@@ -57,8 +57,15 @@ func (c *Compiler) halfReaders(v *graph.Value) bool {
 	})
 }
 
-// takesHalf tells whether a node is a product by units that takes its operand i in f16: rows of it begin at whole eights.
+// takesHalf tells whether a node is a product, or attention, by units that takes its operand i in f16: rows of it begin at whole eights.
 func (c *Compiler) takesHalf(n *graph.Node, i int) bool {
+	switch op := n.Op.(type) {
+	case graph.Attention:
+		return i < op.Operands() && c.allWhole(n) && op.F16 && allByUnits(c.limits, op.HeadDim, op.Cap > 0)
+	case graph.AttentionGrad:
+		a := graph.Attention(op)
+		return (i < a.Operands() || i == len(n.Inputs)-1) && c.allWhole(n) && a.F16 && allByUnits(c.limits, a.HeadDim, a.Cap > 0)
+	}
 	op, ok := n.Op.(graph.MatMul)
 	if !ok || !op.F16 || len(c.limits.Matrix.Shapes) == 0 || n.Outputs[0].Type().Elements() == 0 || !c.allWhole(n) {
 		return false
@@ -109,8 +116,9 @@ func (c *Compiler) halfPays(v *graph.Value) bool {
 		if _, ok := n.Op.(graph.Reshape); ok {
 			return c.halfPays(n.Outputs[0])
 		}
+		_, product := n.Op.(graph.MatMul)
 		for i, in := range n.Inputs {
-			if in == v && c.takesHalf(n, i) && c.tilesReading(productOf(n), i) >= halfReads {
+			if product && in == v && c.takesHalf(n, i) && c.tilesReading(productOf(n), i) >= halfReads {
 				return true
 			}
 		}
@@ -130,9 +138,6 @@ func (c *Compiler) tilesReading(g gemm, i int) int {
 // copyInHalves is a copy in f16 of a value that is read so many times; nil where none pays.
 func (c *Compiler) copyInHalves(v *graph.Value, t Tensor, reads int) *storage {
 	from, root := t.Parts[0].Span, c.root(v)
-	if from.st.bf16 {
-		return nil // as short as that
-	}
 	key := halfCopy{root, from.Offset, -1}
 	if _, param := root.Node().Op.(graph.Param); param && (from.kept() != buffers.F32 || !c.keepsHalves()) {
 		key.unit = c.current
@@ -142,11 +147,14 @@ func (c *Compiler) copyInHalves(v *graph.Value, t Tensor, reads int) *storage {
 	}
 	to := c.newStorage(transientStorage, c.valueLabel(v)+".f16", typeBytes(t.Shape, buffers.BF16))
 	to.half, to.workspace = true, key.unit >= 0
-	spans := []Span{from}
-	if from.kept() != buffers.F32 {
+	kept, spans := from.kept(), []Span{from}
+	switch {
+	case from.st.bf16:
+		kept, spans[0].asKept = buffers.BF16, true
+	case kept != buffers.F32:
 		spans = from.stored()
 	}
-	kernel, grid, params := c.castHalves(from.kept(), uint64(t.elements())/8)
+	kernel, grid, params := c.castHalves(kept, uint64(t.elements())/8)
 	c.Dispatch(kernel, grid, params, append(spans, Span{st: to, Bytes: to.bytes, asKept: true})...)
 	c.halfCopy[key] = to
 	return to

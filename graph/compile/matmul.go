@@ -46,6 +46,19 @@ var matMulChecks = []Check{
 		g.RoundProducts()
 		return values
 	}},
+	// What units read in f16: a value that they alone read, one with another reader, and one that an epilogue stores twice. A rounding of f16 may differ where
+	// that of a sum in f32 does.
+	{Name: "matmul f16 operands", Tolerance: 16384, Build: func(g *graph.Graph) []*graph.Value {
+		a, b, w := checkedInput(g, "a", 72, 64), checkedInput(g, "b", 72, 64), checkedInput(g, "w", 64, 520)
+		own, shared := g.Add(a, b), g.Mul(a, b)
+		twice := g.Apply("tanh", g.MatMul(a, checkedInput(g, "v", 64, 64), false, false))
+		values := []*graph.Value{g.Mul(shared, a), g.Mul(twice, a)}
+		for _, x := range []*graph.Value{own, shared, twice} {
+			values = append(values, g.MatMul(x, w, false, false), g.MatMul(x, x, true, false))
+		}
+		g.RoundProducts()
+		return values
+	}},
 	{Name: "matmul f16 slices", Tolerance: 4096, Build: func(g *graph.Graph) []*graph.Value {
 		y := g.MatMul(checkedInput(g, "a", 1030, 36), checkedInput(g, "b", 1030, 40), true, false)
 		g.RoundProducts()

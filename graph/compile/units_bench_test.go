@@ -64,34 +64,43 @@ func BenchmarkUnits(b *testing.B) {
 	start := time.Now()
 	for _, s := range shapes {
 		for _, form := range forms {
-			u := newUnitProducts(b, d, form, s)
-			for _, as := range unitBenches() {
-				v := plain
-				v.tileM, v.tileN = as.tileM, as.tileN
-				if d.Limits().Software { // as many subgroups, of small tiles
-					v.tileM, v.tileN = as.tileM/64*v.matrix.down*v.matrix.unit.M, as.tileN/64*v.matrix.across*v.matrix.unit.N
+			b.Run(fmt.Sprintf("%dx%dx%d_%s", s[0], s[2], s[1], formName(form)), func(b *testing.B) {
+				if time.Since(start) > time.Minute {
+					b.Skip("out of time")
 				}
-				v.matrix.step, v.matrix.turns, v.matrix.prefetch, v.matrix.twice = as.step, as.turns, as.prefetch, as.twice
-				if !v.fits(d.Limits()) {
-					b.Logf("%s does not fit", as.name)
-					continue
+				u := newUnitProducts(b, d, form, s)
+				defer u.release()
+				for _, as := range unitBenches() {
+					u.benches(b, plain, as, start)
 				}
-				groups := int(tiles(s[0], v.tileM)) * int(tiles(s[1], v.tileN))
-				slices := []int{1}
-				if n := min(s[2]/256, (132+groups/2)/groups); n > 1 {
-					slices = append(slices, n)
-				}
-				for _, n := range slices {
-					b.Run(fmt.Sprintf("%dx%dx%d/%s/%s/slices=%d", s[0], s[2], s[1], formName(form), as.name, n), func(b *testing.B) {
-						if time.Since(start) > time.Minute {
-							b.Skip("out of time")
-						}
-						u.bench(b, v, as.halves, (s[2]/n+31)/32*32)
-					})
-				}
-			}
-			u.release()
+			})
 		}
+	}
+}
+
+// benches are a way's, with K whole and, where tiles are fewer than an H100's multiprocessors, in slices.
+func (u *unitProducts) benches(b *testing.B, v gemmVariant, as unitBench, start time.Time) {
+	s := u.s
+	if v.tileM, v.tileN = as.tileM, as.tileN; u.d.Limits().Software { // as many subgroups, of small tiles
+		v.tileM, v.tileN = as.tileM/64*v.matrix.down*v.matrix.unit.M, as.tileN/64*v.matrix.across*v.matrix.unit.N
+	}
+	v.matrix.step, v.matrix.turns, v.matrix.prefetch, v.matrix.twice = as.step, as.turns, as.prefetch, as.twice
+	if !v.fits(u.d.Limits()) {
+		b.Logf("%s does not fit", as.name)
+		return
+	}
+	groups := int(tiles(s[0], v.tileM)) * int(tiles(s[1], v.tileN))
+	slices := []int{1}
+	if n := min(s[2]/256, (132+groups/2)/groups); n > 1 {
+		slices = append(slices, n)
+	}
+	for _, n := range slices {
+		b.Run(fmt.Sprintf("%s/slices=%d", as.name, n), func(b *testing.B) {
+			if time.Since(start) > time.Minute {
+				b.Skip("out of time")
+			}
+			u.bench(b, v, as.halves, (s[2]/n+31)/32*32)
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"gputrain/graph/compile"
+	"gputrain/model"
 )
 
 // units are the matrix units that make the run's products, as checkpoints name them: each kind once, "none" for a stage without; "" if none do.
@@ -39,7 +40,19 @@ func (t *opening) noteUnits() {
 	}
 	if units := t.units(); units != "" {
 		t.say("products of f16 are made by %s", unitsText(units))
+		t.noteHeads()
 		return
 	}
 	t.say("products of f16 are made by f32 operations, which takes longer than f32 alone: no matrix units (device.matrix)")
+}
+
+// noteHeads says where attention is not made by the matrix units that make other products.
+func (t *opening) noteHeads() {
+	width := model.KeysOf(t.config.State.Definition).HeadDim
+	for _, d := range t.team.target.Devices() {
+		if l := d.Limits(); width > 0 && compile.UnitsOf(l) != "" && !compile.UnitsAttend(l, width) {
+			t.say("attention is made by f32 operations, or in part: matrix units take no heads of %d on %s", width, d.Adapter().Name)
+			return
+		}
+	}
 }

@@ -1,4 +1,2 @@
-// Eight numbers of the head that starts at at, rounded to f16.
-fn {{FN}}(at: u32, eight: u32) -> vec4<u32> {
-    return matrix_eight({{FROM}}[at + 2u * eight], {{FROM}}[at + 2u * eight + 1u]);
-}
+// Eight numbers in f16 of the head that starts at at, in quads.
+fn {{FN}}(at: u32, eight: u32) -> vec4<u32> { return {{LOAD}}; }

@@ -202,8 +202,8 @@ func all(blocks []block) (c counts) {
 	return c
 }
 
-// hottest is the innermost loop with most products by units, or else multiply-adds: a branch back to a block with no other such branch between the two.
-// ok is false where there is no loop.
+// hottest is the innermost loop with most products by units, or else multiply-adds: a branch back to a block with no other such branch between the two,
+// but those of loops without units in one with some. ok is false where there is no loop.
 func hottest(blocks []block) (c counts, ok bool) {
 	at := map[string]int{}
 	last := map[int]int{} // of the loop that begins with a block
@@ -217,12 +217,13 @@ func hottest(blocks []block) (c counts, ok bool) {
 	}
 	for _, first := range slices.Sorted(maps.Keys(last)) {
 		end, inner := last[first], true
+		body := all(blocks[first : end+1])
 		for f, e := range last {
-			if f >= first && e <= end && (f != first || e != end) {
+			if f >= first && e <= end && (f != first || e != end) && (body.Units == 0 || all(blocks[f:e+1]).Units > 0) {
 				inner = false
 			}
 		}
-		if body := all(blocks[first : end+1]); inner && (!ok || body.Units > c.Units || body.Units == c.Units && body.Multiplies > c.Multiplies) {
+		if inner && (!ok || body.Units > c.Units || body.Units == c.Units && body.Multiplies > c.Multiplies) {
 			c, ok = body, true
 		}
 	}

@@ -67,6 +67,10 @@ var unitLimits = []limit{
 	{kernel: `graph\.matmul_matrix_tn_.*_bf16`, waves: [2]int{12}, share: 72},
 	{kernel: `graph\.matmul_matrix_.*_bf16(_.*)?`, waves: [2]int{12}, narrow: 4, share: 75}, // a quad of it is 8 bytes
 	{kernel: `graph\.matmul_matrix_.*`, waves: [2]int{12}, share: 80},
+	// Of each position of a block there are one or two numbers; numbers in bf16 come by eight bytes. The forward pass makes weights of scores by plain code.
+	{kernel: `graph\.attention_(d\w+_)?matrix_64_.*_bf16`, waves: [2]int{4}, narrow: 37, share: 53},
+	{kernel: `graph\.attention_(d\w+_)?matrix_64_.*`, waves: [2]int{4}, narrow: 5, share: 57},
+	{kernel: `graph\.attention_(d\w+_)?matrix_128_.*`, waves: [2]int{3}, narrow: 3, share: 69},
 }
 
 // intelLimits: no kernel spills, and what waits for memory runs 16 wide. Shares are of all instructions, addresses and spills included; they are those of

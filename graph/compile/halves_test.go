@@ -1,0 +1,55 @@
+package compile
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"gputrain/gpu"
+	"gputrain/graph"
+	"gputrain/internal/gputest"
+)
+
+// Products by units find their operands in f16: a value that nothing else reads is stored so, one with another reader is copied once, an epilogue stores one
+// twice. The numbers are small multiples of 1/64, so that nothing is rounded but to f16, and results are the twin's.
+func TestHalves(t *testing.T) {
+	w := &twin{
+		graph: graph.New(), hardware: true, feeds: map[string]*graph.Array{},
+		matrix: gpu.MatrixUnits{Shapes: []gpu.MatrixShape{{M: 8, N: 8, K: 8}}, Lanes: 8, Subgroups: 32},
+	}
+	g, rng := w.graph, rand.New(rand.NewPCG(7, 8))
+	input := func(name string, shape ...int) *graph.Value {
+		a := graph.NewArray(shape)
+		for i := range a.Data {
+			a.Data[i] = float64(rng.IntN(129)-64) / 64
+		}
+		w.feeds[name] = a
+		return x(g, name, shape...)
+	}
+	a, b, m := input("a", 40, 64), input("b", 40, 64), input("m", 64, 64)
+	own, shared := g.Add(a, b), g.Sub(a, b)
+	twice := g.Add(g.MatMul(a, m, false, false), b)
+	for _, v := range []*graph.Value{own, shared, twice} {
+		w.values = append(w.values, g.MatMul(v, m, false, true), g.MatMul(v, v, true, false))
+	}
+	w.values = append(w.values, shared, g.Add(twice, a))
+	g.RoundProducts()
+	p := w.check(t, gputest.Device(t), 64*eps) // of sums in f32
+	labels := func(name, end string) (n int) {
+		for _, cmd := range p.commands {
+			if strings.HasPrefix(cmd.kernel.Label, "gputrain.graph."+name) && strings.HasSuffix(cmd.kernel.Label, end) {
+				n++
+			}
+		}
+		return n
+	}
+	assert.Equal(t, 1, labels("elementwise_add", "_halves"), "what products alone read is stored in f16")
+	assert.Equal(t, 1, labels("matmul_matrix_nn", "_add_halves"), "and an epilogue's result besides")
+	assert.Equal(t, 2, labels("cast_halves", ""), "of a and of a - b, once each; two rows of tiles read m, which pay for no copy")
+	assert.False(t, slices.ContainsFunc(p.commands, func(cmd boundCommand) bool {
+		return strings.Contains(cmd.kernel.Label, "matmul_matrix") && strings.Contains(cmd.kernel.Source, "var<storage, read> a: array<vec4<f32>>")
+	}), "no product is left that reads f32")
+}
