@@ -155,7 +155,8 @@ func (c *Compiler) byUnits(name string, a attentionKernel, names map[string]stri
 	numbers := map[string]int{
 		"HEAD_DIM": a.op.HeadDim, "EIGHTS": a.op.HeadDim / 8, "ROWS": u.rows(), "MINE": u.mine(), "COLUMNS": u.columns, "INVOCATIONS": u.subgroups * u.lanes,
 		"DOWN": u.down, "ACROSS": u.columns / u.unit.N, "DEPTH": a.op.HeadDim / u.unit.K, "WIDE": a.op.HeadDim / u.unit.N, "STEPS": u.columns / u.unit.K,
-		"PITCH": l.pitch, "OWN_PITCH": l.ownPitch, "FIRST": l.first, "START": l.start, "START_PITCH": l.startPitch, "BLOCKS": u.blocks(a.op.HeadDim), "OWN": l.own, "TILE": l.end,
+		"PITCH": l.pitch, "OWN_PITCH": l.ownPitch, "FIRST": l.first, "START": l.start, "START_PITCH": l.startPitch, "OWN": l.own, "TILE": l.end,
+		"BLOCKS": u.blocks(a.op.HeadDim),
 	}
 	if p.operands > 1 {
 		flags["SECOND_HELD"], numbers["SECOND"] = u.held > 1, l.second
