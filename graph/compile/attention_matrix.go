@@ -155,7 +155,8 @@ func (c *Compiler) byUnits(name string, a attentionKernel, names map[string]stri
 	numbers := map[string]int{
 		"HEAD_DIM": a.op.HeadDim, "EIGHTS": a.op.HeadDim / 8, "ROWS": u.rows(), "MINE": u.mine(), "COLUMNS": u.columns, "INVOCATIONS": u.subgroups * u.lanes,
 		"DOWN": u.down, "ACROSS": u.columns / u.unit.N, "DEPTH": a.op.HeadDim / u.unit.K, "WIDE": a.op.HeadDim / u.unit.N, "STEPS": u.columns / u.unit.K,
-		"PITCH": l.pitch, "OWN_PITCH": l.ownPitch, "FIRST": l.first, "START": l.start, "START_PITCH": l.startPitch, "BLOCKS": u.blocks(a.op.HeadDim), "OWN": l.own, "TILE": l.end,
+		"PITCH": l.pitch, "OWN_PITCH": l.ownPitch, "FIRST": l.first, "START": l.start, "START_PITCH": l.startPitch, "OWN": l.own, "TILE": l.end,
+		"BLOCKS": u.blocks(a.op.HeadDim),
 	}
 	if p.operands > 1 {
 		flags["SECOND_HELD"], numbers["SECOND"] = u.held > 1, l.second
@@ -223,9 +224,9 @@ func headParts(l gpu.Limits, group, workgroups int) uint32 {
 func (c *Compiler) inParts(a attentionKernel, parts int, bind []Span) (to []Span, finish func()) {
 	_, width, _ := a.op.Widths()
 	p, at := a.params(), a.op.Operands()+3
-	results, seen, begin := bind[at:at+2], bind[at+2:], [2]uint32{}
-	if a.op.Packed {
-		results, seen, begin = []Span{bind[at], bind[at]}, bind[at+1:], [2]uint32{p.K0, p.V0}
+	results, seen := []Span{bind[at], bind[at]}, bind[at+1:]
+	if !a.op.Packed {
+		results, seen = bind[at:at+2], bind[at+2:]
 	}
 	var sums [2]Span
 	for i, of := range []string{"dk", "dv"} {
@@ -237,7 +238,7 @@ func (c *Compiler) inParts(a attentionKernel, parts int, bind []Span) (to []Span
 			suffix, spans := gemm{c: operand{span: results[i]}}.results(c, variant, sum)
 			rows := a.batch * a.t
 			c.Dispatch(c.kernel("matmul_slices", suffix, variant), c.Linear(rows*width/4), slicesParams{
-				M: uint32(rows), N4: uint32(width / 4), N: uint32(width), Slices: uint32(parts), C0: begin[i], LDC: p.KS,
+				M: uint32(rows), N4: uint32(width / 4), N: uint32(width), Slices: uint32(parts), C0: []uint32{p.K0, p.V0}[i], LDC: p.KS,
 			}, spans...)
 		}
 	}
