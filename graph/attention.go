@@ -15,7 +15,9 @@ import (
 // this order. Causal: position t sees positions 0 to t. With a Window it sees at most so many, itself the last of them. With Documents there is
 // one more input, positions i32 [B,T]: each row is made of documents, and positions[b,t] counts t from the first token of its own, which is the first
 // that it sees. With a Cap a score s is Cap tanh(s/Cap). Outputs: o [B,T,Heads HeadDim] and lse [B,Heads,T], the logarithm of
-// the sum of the exponentials of the scores, for the backward pass.
+// the sum of the exponentials of the scores, for the backward pass. F16: what its products and those of its gradient read is rounded to f16 (see
+// RoundProducts): q, k, v, do, the weights exp(s - max s), and in the gradient the weights exp(s - lse) and the gradients of scores, before Scale. Sums,
+// exponentials, lse and o stay as they are, and so does sum(do o), but that it is of the rounded do.
 type Attention struct {
 	Heads     int     `json:"heads"`
 	KVHeads   int     `json:"kv_heads"`
@@ -26,6 +28,7 @@ type Attention struct {
 	Cap       float64 `json:"cap,omitempty"`
 	Window    int     `json:"window,omitempty"`
 	Documents bool    `json:"documents,omitempty"`
+	F16       bool    `json:"f16,omitempty"`
 }
 
 func (Attention) Kind() string { return "attention" }
@@ -244,7 +247,7 @@ func (o Attention) each(b, t int, visit func(batch, head, kvHead, time int)) {
 // Eval is the definition.
 func (o Attention) Eval(n *Node, in []*Array, e *Env) []*Array {
 	out, lse := NewArray(n.Outputs[0].Shape()), NewArray(n.Outputs[1].Shape())
-	q, k, v := o.split(in)
+	q, k, v := o.split(o.multiplied(in))
 	b, t := out.Shape[0], out.Shape[1]
 	result := heads{out.Data, out.Shape[2], 0, t, o.HeadDim}
 	before := o.documents(n, in, t, e)
@@ -259,11 +262,33 @@ func (o Attention) Eval(n *Node, in []*Array, e *Env) []*Array {
 		}
 		l := logSumExp(scores)
 		lse.Data[(batch*o.Heads+head)*t+time] = l
+		largest := 0.0 // of the weights, by which they are divided where they are rounded
+		if o.F16 {
+			largest = slices.Max(scores) - l
+		}
 		for s, score := range scores {
-			addScaled(result.row(batch, time, head), math.Exp(score-l), v.row(batch, first+s, kvHead))
+			weight := math.Exp(largest) * o.rounded(math.Exp(score-l-largest))
+			addScaled(result.row(batch, time, head), weight, v.row(batch, first+s, kvHead))
 		}
 	})
 	return []*Array{out, lse}
+}
+
+// multiplied are q, k and v as products read them.
+func (o Attention) multiplied(in []*Array) []*Array {
+	out := slices.Clone(in[:o.Operands()])
+	for i := range out {
+		out[i] = MatMul{F16: o.F16}.rounded(out[i])
+	}
+	return out
+}
+
+// rounded is a weight, or the gradient of a score, as products read it.
+func (o Attention) rounded(x float64) float64 {
+	if o.F16 {
+		return float64(toF16(float32(x)))
+	}
+	return x
 }
 
 // addScaled is y += a x.
@@ -280,13 +305,13 @@ func (o AttentionGrad) Eval(n *Node, in []*Array, e *Env) []*Array {
 	for i, v := range n.Outputs {
 		grads[i] = NewArray(v.Shape())
 	}
-	q, k, v := a.split(in)
+	q, k, v := a.split(a.multiplied(in))
 	dq, dk, dv := a.split(grads)
 	count, _ := a.inputs()
 	rest := in[count:]
 	b, t := in[0].Shape[0], in[0].Shape[1]
 	out := heads{rest[0].Data, rest[0].Shape[2], 0, t, o.HeadDim}
-	dout := heads{rest[2].Data, rest[2].Shape[2], 0, t, o.HeadDim}
+	dout := heads{MatMul{F16: o.F16}.rounded(rest[2]).Data, rest[2].Shape[2], 0, t, o.HeadDim}
 	before := a.documents(n, in, t, e)
 	if before == nil {
 		return nil
@@ -300,8 +325,8 @@ func (o AttentionGrad) Eval(n *Node, in []*Array, e *Env) []*Array {
 			kr := k.row(batch, s, kvHead)
 			score, slope := a.score(dot(qr, kr))
 			p := math.Exp(score - lse)
-			ds := slope * p * (dot(do, v.row(batch, s, kvHead)) - sum)
-			addScaled(dv.row(batch, s, kvHead), p, do)
+			ds := a.ScoreScale() * a.rounded(slope/a.ScoreScale()*p*(dot(do, v.row(batch, s, kvHead))-sum))
+			addScaled(dv.row(batch, s, kvHead), a.rounded(p), do)
 			addScaled(dq.row(batch, time, head), ds, kr)
 			addScaled(dk.row(batch, s, kvHead), ds, qr)
 		}

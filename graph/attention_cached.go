@@ -23,8 +23,8 @@ func (o CachedAttention) Infer(in []*Value) ([]Type, error) {
 	if err := arity(in, 2+a.Operands(), 1); err != nil {
 		return nil, err
 	}
-	if !o.Causal || o.Documents {
-		return nil, fmt.Errorf("not causal, or documents: a cache holds what came before, of one document")
+	if !o.Causal || o.Documents || o.F16 {
+		return nil, fmt.Errorf("not causal, documents, or f16: a cache holds what came before, of one document, in f32")
 	}
 	if err := wantDType("positions", in[1], array.I32); err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ const LOWEST = -3.0e38;
 #endif
     var l_{{R}} = 0.0;
 #for D in 0..QUADS
-    let q_{{R}}_{{D}} = load_q(qat_{{R}}, {{D}}u * 4u) * p.scale;
+    let q_{{R}}_{{D}} = {{ROUND}}(load_q(qat_{{R}}, {{D}}u * 4u)) * p.scale;
     var o_{{R}}_{{D}} = vec4<f32>();
 #end
 #end
@@ -60,7 +60,7 @@ const LOWEST = -3.0e38;
 #end
 #for D in 0..QUADS
         {
-            let kk = load_k(kat + j_{{J}} * p.ks, {{D}}u * 4u);
+            let kk = {{ROUND}}(load_k(kat + j_{{J}} * p.ks, {{D}}u * 4u));
 #for R in 0..ROWS
             s_{{R}}_{{J}} += dot(q_{{R}}_{{D}}, kk);
 #end
@@ -85,12 +85,13 @@ const LOWEST = -3.0e38;
 #for J in 0..KEYS
         s_{{R}}_{{J}} = exp(s_{{R}}_{{J}} - m_{{R}});
         l_{{R}} += s_{{R}}_{{J}};
+        s_{{R}}_{{J}} = {{ROUND_1}}(s_{{R}}_{{J}});
 #end
 #end
 #for D in 0..QUADS
         {
 #for J in 0..KEYS
-            let v_{{J}} = load_v(vat + j_{{J}} * p.vs, {{D}}u * 4u);
+            let v_{{J}} = {{ROUND}}(load_v(vat + j_{{J}} * p.vs, {{D}}u * 4u));
 #end
 #for R in 0..ROWS
             o_{{R}}_{{D}} *= shrink_{{R}};

@@ -33,8 +33,8 @@ const HEAD_DIM = {{HEAD_DIM}}u;
     let kat_{{R}} = (b * p.t + j_{{R}}) * p.ks + p.k0 + kv * p.head;
     let vat_{{R}} = (b * p.t + j_{{R}}) * p.vs + p.v0 + kv * p.head;
 #for D in 0..QUADS
-    let k_{{R}}_{{D}} = load_k(kat_{{R}}, {{D}}u * 4u);
-    let v_{{R}}_{{D}} = load_v(vat_{{R}}, {{D}}u * 4u);
+    let k_{{R}}_{{D}} = {{ROUND}}(load_k(kat_{{R}}, {{D}}u * 4u));
+    let v_{{R}}_{{D}} = {{ROUND}}(load_v(vat_{{R}}, {{D}}u * 4u));
     var dk_{{R}}_{{D}} = vec4<f32>();
     var dv_{{R}}_{{D}} = vec4<f32>();
 #end
@@ -70,8 +70,8 @@ const HEAD_DIM = {{HEAD_DIM}}u;
             var e_{{R}}_{{I}} = 0.0;
 #end
 #for D in 0..QUADS
-            let q_{{I}}_{{D}} = load_q(qat_{{I}}, {{D}}u * 4u) * p.scale;
-            let g_{{I}}_{{D}} = load_dout(oat_{{I}}, {{D}}u * 4u);
+            let q_{{I}}_{{D}} = {{ROUND}}(load_q(qat_{{I}}, {{D}}u * 4u)) * p.scale;
+            let g_{{I}}_{{D}} = {{ROUND}}(load_dout(oat_{{I}}, {{D}}u * 4u));
 #for R in 0..ROWS
             s_{{R}}_{{I}} += dot(q_{{I}}_{{D}}, k_{{R}}_{{D}});
             e_{{R}}_{{I}} += dot(g_{{I}}_{{D}}, v_{{R}}_{{D}});
@@ -92,17 +92,18 @@ const HEAD_DIM = {{HEAD_DIM}}u;
             let w_{{R}}_{{I}} = select(0.0, exp(s_{{R}}_{{I}} - lse_{{I}}), i + {{I}}u < p.t);
 #endif
 #if CAPPED
-            let ds_{{R}}_{{I}} = w_{{R}}_{{I}} * (e_{{R}}_{{I}} - delta_{{I}}) * (1.0 - bounded_{{R}}_{{I}} * bounded_{{R}}_{{I}});
+            let ds_{{R}}_{{I}} = {{ROUND_1}}(w_{{R}}_{{I}} * (e_{{R}}_{{I}} - delta_{{I}}) * (1.0 - bounded_{{R}}_{{I}} * bounded_{{R}}_{{I}}));
 #else
-            let ds_{{R}}_{{I}} = w_{{R}}_{{I}} * (e_{{R}}_{{I}} - delta_{{I}});
+            let ds_{{R}}_{{I}} = {{ROUND_1}}(w_{{R}}_{{I}} * (e_{{R}}_{{I}} - delta_{{I}}));
 #endif
+            let p_{{R}}_{{I}} = {{ROUND_1}}(w_{{R}}_{{I}});
 #end
 #end
 #for R in 0..ROWS
 #for D in 0..QUADS
 #for I in 0..KEYS
             dk_{{R}}_{{D}} += ds_{{R}}_{{I}} * q_{{I}}_{{D}};
-            dv_{{R}}_{{D}} += w_{{R}}_{{I}} * g_{{I}}_{{D}};
+            dv_{{R}}_{{D}} += p_{{R}}_{{I}} * g_{{I}}_{{D}};
 #end
 #end
 #end

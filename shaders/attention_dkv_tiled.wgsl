@@ -42,8 +42,8 @@ var<workgroup> dscores: array<array<array<vec2<f32>, 2>, {{ROWS}}>, {{TEAMS}}>;
     let kat_{{R}} = (b * p.t + min(row + {{R}}u, p.t - 1u)) * p.ks + p.k0 + kv * p.head;
     let vat_{{R}} = (b * p.t + min(row + {{R}}u, p.t - 1u)) * p.vs + p.v0 + kv * p.head;
 #for D in 0..DEPTH
-    let k_{{R}}_{{D}} = load_k(kat_{{R}}, part + {{D}}u * SPLIT);
-    let v_{{R}}_{{D}} = load_v(vat_{{R}}, part + {{D}}u * SPLIT);
+    let k_{{R}}_{{D}} = {{ROUND}}(load_k(kat_{{R}}, part + {{D}}u * SPLIT));
+    let v_{{R}}_{{D}} = {{ROUND}}(load_v(vat_{{R}}, part + {{D}}u * SPLIT));
     var dk_{{R}}_{{D}} = vec4<f32>();
     var dv_{{R}}_{{D}} = vec4<f32>();
 #end
@@ -70,8 +70,8 @@ var<workgroup> dscores: array<array<array<vec2<f32>, 2>, {{ROWS}}>, {{TEAMS}}>;
                 stats[team / 4u][team % 4u] = vec2<f32>(lse[lat + i], delta[lat + i]);
             }
 #for D in 0..DEPTH
-            queries[{{D}}][team / 4u][team % 4u][part] = load_q(staged * p.qs + h * p.head, part + {{D}}u * SPLIT);
-            douts[{{D}}][team / 4u][team % 4u][part] = load_dout(staged * p.os + h * p.head, part + {{D}}u * SPLIT);
+            queries[{{D}}][team / 4u][team % 4u][part] = {{ROUND}}(load_q(staged * p.qs + h * p.head, part + {{D}}u * SPLIT));
+            douts[{{D}}][team / 4u][team % 4u][part] = {{ROUND}}(load_dout(staged * p.os + h * p.head, part + {{D}}u * SPLIT));
 #end
             workgroupBarrier();
 #if LOCAL
@@ -107,11 +107,11 @@ var<workgroup> dscores: array<array<array<vec2<f32>, 2>, {{ROWS}}>, {{TEAMS}}>;
                 let w = vec2<f32>(weight(i, row + mine, joined.x, stats_0.x), weight(i + 1u, row + mine, joined.y, stats_1.x));
 #endif
                 if (part < 2u * ROWS) {
-                    weights[team][mine][two] = w;
+                    weights[team][mine][two] = {{ROUND}}(w.xyxy).xy;
 #if CAPPED
-                    dscores[team][mine][two] = w * (joined.zw - vec2<f32>(stats_0.y, stats_1.y)) * vec2<f32>(slope(joined.x), slope(joined.y));
+                    dscores[team][mine][two] = {{ROUND}}((w * (joined.zw - vec2<f32>(stats_0.y, stats_1.y)) * vec2<f32>(slope(joined.x), slope(joined.y))).xyxy).xy;
 #else
-                    dscores[team][mine][two] = w * (joined.zw - vec2<f32>(stats_0.y, stats_1.y));
+                    dscores[team][mine][two] = {{ROUND}}((w * (joined.zw - vec2<f32>(stats_0.y, stats_1.y))).xyxy).xy;
 #endif
                 }
                 workgroupBarrier();

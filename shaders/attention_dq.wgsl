@@ -41,8 +41,8 @@ const HEAD_DIM = {{HEAD_DIM}}u;
     let lse_{{R}} = lse[index * p.t + t_{{R}}];
     var delta_{{R}} = 0.0;
 #for D in 0..QUADS
-    let q_{{R}}_{{D}} = load_q(qat_{{R}}, {{D}}u * 4u) * p.scale;
-    let g_{{R}}_{{D}} = load_dout(oat_{{R}}, {{D}}u * 4u);
+    let q_{{R}}_{{D}} = {{ROUND}}(load_q(qat_{{R}}, {{D}}u * 4u)) * p.scale;
+    let g_{{R}}_{{D}} = {{ROUND}}(load_dout(oat_{{R}}, {{D}}u * 4u));
     delta_{{R}} += dot(g_{{R}}_{{D}}, load_o(oat_{{R}}, {{D}}u * 4u));
     var dq_{{R}}_{{D}} = vec4<f32>();
 #end
@@ -65,8 +65,8 @@ const HEAD_DIM = {{HEAD_DIM}}u;
         var e_{{R}}_{{J}} = 0.0;
 #end
 #for D in 0..QUADS
-        let k_{{J}}_{{D}} = load_k(kat + j_{{J}} * p.ks, {{D}}u * 4u);
-        let v_{{J}}_{{D}} = load_v(vat + j_{{J}} * p.vs, {{D}}u * 4u);
+        let k_{{J}}_{{D}} = {{ROUND}}(load_k(kat + j_{{J}} * p.ks, {{D}}u * 4u));
+        let v_{{J}}_{{D}} = {{ROUND}}(load_v(vat + j_{{J}} * p.vs, {{D}}u * 4u));
 #for R in 0..ROWS
         s_{{R}}_{{J}} += dot(q_{{R}}_{{D}}, k_{{J}}_{{D}});
         e_{{R}}_{{J}} += dot(g_{{R}}_{{D}}, v_{{J}}_{{D}});
@@ -83,9 +83,13 @@ const HEAD_DIM = {{HEAD_DIM}}u;
         let w_{{R}}_{{J}} = select(0.0, exp(s_{{R}}_{{J}} - lse_{{R}}), j + {{J}}u < sees_{{R}});
 #endif
 #if CAPPED
-        let ds_{{R}}_{{J}} = w_{{R}}_{{J}} * (e_{{R}}_{{J}} - delta_{{R}}) * p.scale * (1.0 - bounded_{{R}}_{{J}} * bounded_{{R}}_{{J}});
+#if F16
+        let ds_{{R}}_{{J}} = half1(w_{{R}}_{{J}} * (e_{{R}}_{{J}} - delta_{{R}}) * (1.0 - bounded_{{R}}_{{J}} * bounded_{{R}}_{{J}})) * p.scale;
 #else
-        let ds_{{R}}_{{J}} = w_{{R}}_{{J}} * (e_{{R}}_{{J}} - delta_{{R}}) * p.scale;
+        let ds_{{R}}_{{J}} = w_{{R}}_{{J}} * (e_{{R}}_{{J}} - delta_{{R}}) * p.scale * (1.0 - bounded_{{R}}_{{J}} * bounded_{{R}}_{{J}});
+#endif
+#else
+        let ds_{{R}}_{{J}} = {{ROUND_1}}(w_{{R}}_{{J}} * (e_{{R}}_{{J}} - delta_{{R}})) * p.scale;
 #endif
 #end
 #end

@@ -41,8 +41,8 @@ var<workgroup> dscores: array<array<array<vec2<f32>, 2>, {{ROWS}}>, {{TEAMS}}>;
     let oat_{{R}} = (b * p.t + min(row + {{R}}u, p.t - 1u)) * p.os + h * p.head;
     var delta_{{R}} = 0.0;
 #for D in 0..DEPTH
-    let q_{{R}}_{{D}} = load_q(qat_{{R}}, part + {{D}}u * SPLIT);
-    let g_{{R}}_{{D}} = load_dout(oat_{{R}}, part + {{D}}u * SPLIT);
+    let q_{{R}}_{{D}} = {{ROUND}}(load_q(qat_{{R}}, part + {{D}}u * SPLIT));
+    let g_{{R}}_{{D}} = {{ROUND}}(load_dout(oat_{{R}}, part + {{D}}u * SPLIT));
     delta_{{R}} = add_dot(delta_{{R}}, g_{{R}}_{{D}}, load_o(oat_{{R}}, part + {{D}}u * SPLIT));
     var dq_{{R}}_{{D}} = vec4<f32>();
 #end
@@ -73,8 +73,8 @@ var<workgroup> dscores: array<array<array<vec2<f32>, 2>, {{ROWS}}>, {{TEAMS}}>;
         workgroupBarrier();
         let staged = min(begin + team, p.t - 1u);
 #for D in 0..DEPTH
-        keys[{{D}}][team / 4u][team % 4u][part] = load_k(kat + staged * p.ks, part + {{D}}u * SPLIT);
-        values[{{D}}][team / 4u][team % 4u][part] = load_v(vat + staged * p.vs, part + {{D}}u * SPLIT);
+        keys[{{D}}][team / 4u][team % 4u][part] = {{ROUND}}(load_k(kat + staged * p.ks, part + {{D}}u * SPLIT));
+        values[{{D}}][team / 4u][team % 4u][part] = {{ROUND}}(load_v(vat + staged * p.vs, part + {{D}}u * SPLIT));
 #end
         workgroupBarrier();
         let turns = min({{TURNS}}u, (end - begin + 3u) / 4u);
@@ -105,9 +105,9 @@ var<workgroup> dscores: array<array<array<vec2<f32>, 2>, {{ROWS}}>, {{TEAMS}}>;
 #endif
             if (part < 2u * ROWS) {
 #if CAPPED
-                dscores[team][mine][two] = w * (joined.zw - delta_mine) * vec2<f32>(slope(joined.x), slope(joined.y));
+                dscores[team][mine][two] = {{ROUND}}((w * (joined.zw - delta_mine) * vec2<f32>(slope(joined.x), slope(joined.y))).xyxy).xy;
 #else
-                dscores[team][mine][two] = w * (joined.zw - delta_mine);
+                dscores[team][mine][two] = {{ROUND}}((w * (joined.zw - delta_mine)).xyxy).xy;
 #endif
             }
             workgroupBarrier();

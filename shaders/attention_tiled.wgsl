@@ -35,7 +35,7 @@ var<workgroup> factors: array<array<f32, {{ROWS}}>, {{TEAMS}}>;
 #for R in 0..ROWS
     let qat_{{R}} = (b * p.t + min(row + {{R}}u, p.t - 1u)) * p.qs + h * p.head;
 #for D in 0..DEPTH
-    let q_{{R}}_{{D}} = load_q(qat_{{R}}, part + {{D}}u * SPLIT);
+    let q_{{R}}_{{D}} = {{ROUND}}(load_q(qat_{{R}}, part + {{D}}u * SPLIT));
     var o_{{R}}_{{D}} = vec4<f32>();
 #end
 #end
@@ -56,8 +56,8 @@ var<workgroup> factors: array<array<f32, {{ROWS}}>, {{TEAMS}}>;
         workgroupBarrier();
         let staged = min(begin + team, p.t - 1u);
 #for D in 0..DEPTH
-        keys[{{D}}][team / 4u][team % 4u][part] = load_k(kat + staged * p.ks, part + {{D}}u * SPLIT);
-        values[{{D}}][team / 4u][team % 4u][part] = load_v(vat + staged * p.vs, part + {{D}}u * SPLIT);
+        keys[{{D}}][team / 4u][team % 4u][part] = {{ROUND}}(load_k(kat + staged * p.ks, part + {{D}}u * SPLIT));
+        values[{{D}}][team / 4u][team % 4u][part] = {{ROUND}}(load_v(vat + staged * p.vs, part + {{D}}u * SPLIT));
 #end
         workgroupBarrier();
         let turns = min({{TURNS}}u, (end - begin + 3u) / 4u);
@@ -96,7 +96,7 @@ var<workgroup> factors: array<array<f32, {{ROWS}}>, {{TEAMS}}>;
             let shrink = exp(old - m);
             l = l * shrink + ((w.x + w.y) + (w.z + w.w));
             if (part < ROWS) {
-                weights[team][part] = w;
+                weights[team][part] = {{ROUND}}(w);
                 factors[team][part] = shrink;
             }
             workgroupBarrier();

@@ -109,6 +109,7 @@ func wantedCard(text string) (a gpu.Adapter, bytes uint64, err error) {
 		if c.unified {
 			a.Type = "integrated"
 		}
+		a.Limits = a.Limits.Named(c.Name)
 		a.Name = fmt.Sprintf("%s with %s", c.Name, gpu.SizeText(c.memory))
 		return a, c.room(), nil
 	}

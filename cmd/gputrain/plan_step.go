@@ -71,7 +71,8 @@ func (c *planCmd) runStep(ctx context.Context, cfg *runfile.Config) error {
 	return p.write(os.Stdout)
 }
 
-// planStep takes the kernels of the adapter that --adapter names, and measures what that can do; else those of a discrete card.
+// planStep takes the kernels of the adapter that --adapter names, and measures what that can do, those of the card that --memory names, or those of a discrete
+// card.
 func (c *planCmd) planStep(ctx context.Context, cfg *runfile.Config) (*plannedStep, error) {
 	p, err := setup.Plan(cfg, told)
 	if err != nil {
@@ -82,6 +83,11 @@ func (c *planCmd) planStep(ctx context.Context, cfg *runfile.Config) (*plannedSt
 		return nil, err
 	}
 	on, all := someCard(), rated()
+	if c.Memory != "" {
+		if on, _, err = wantedCard(c.Memory); err != nil {
+			return nil, err
+		}
+	}
 	if options.Matrix { // the tile of 16 x 16 x 16, as NVIDIA's and AMD's cards have it
 		on.Limits.WorkgroupBytes = 48 << 10
 		on.Limits.Matrix = gpu.MatrixUnits{Shapes: []gpu.MatrixShape{{M: 16, N: 16, K: 16}}, Lanes: 32, Subgroups: 32}

@@ -30,6 +30,13 @@ var attentionChecks = []Check{
 	{Name: "attention, heads of 64", Tolerance: 256, Build: func(g *graph.Graph) []*graph.Value {
 		return checkedAttention(g, graph.Attention{Heads: 2, KVHeads: 2, HeadDim: 64, Packed: true, Causal: true}, 1, 70)
 	}},
+	// The twin rounds weights against the largest score of a row, a kernel against the largest so far: each is half a place of f16 off, 2^-11 of it.
+	{Name: "attention f16", Tolerance: 1 << 13, Build: func(g *graph.Graph) []*graph.Value {
+		return checkedAttention(g, graph.Attention{Heads: 4, KVHeads: 2, HeadDim: 8, Causal: true, F16: true}, 2, 70)
+	}},
+	{Name: "attention f16, heads of 64", Tolerance: 1 << 13, Build: func(g *graph.Graph) []*graph.Value {
+		return checkedAttention(g, graph.Attention{Heads: 2, KVHeads: 2, HeadDim: 64, Packed: true, Causal: true, F16: true}, 1, 70)
+	}},
 }
 
 // attentionParams is Params of attention.wgsl, attention_dq.wgsl and attention_dkv.wgsl, and of the tiled ones.
@@ -126,6 +133,9 @@ func (a attentionKernel) suffix() (suffix string) {
 			suffix += "_" + strings.ToLower(flag)
 		}
 	}
+	if a.op.F16 {
+		suffix += "_f16"
+	}
 	return suffix
 }
 
@@ -168,16 +178,24 @@ func (a attentionKernel) grid() gpu.Grid {
 // variant has what the three kernels have in common.
 func (a attentionKernel) variant(names map[string]string) shaders.Variant {
 	return a.named(names, "BY_HEAD", a.byHead(), map[string]string{
-		"QUADS": strconv.Itoa(a.quads()), "ROWS": strconv.Itoa(a.rows), "KEYS": strconv.Itoa(a.keys()), "WX": strconv.Itoa(a.width()),
+		"QUADS": strconv.Itoa(a.quads()), "ROWS": strconv.Itoa(a.rows), "KEYS": strconv.Itoa(a.keys()), "WX": strconv.Itoa(a.width()), "ROUND_1": a.rounds("half1"),
 	})
+}
+
+// rounds is the function of shared/half.wgsl that rounds what a product reads, none where it reads f32.
+func (a attentionKernel) rounds(function string) string {
+	if a.op.F16 {
+		return function
+	}
+	return ""
 }
 
 // named has what all kernels have in common, one flag, and constants besides.
 func (a attentionKernel) named(names map[string]string, flag string, on bool, constants map[string]string) shaders.Variant {
-	constants["ELEMENT"], constants["HEAD_DIM"] = a.element(), strconv.Itoa(a.op.HeadDim)
+	constants["ELEMENT"], constants["HEAD_DIM"], constants["ROUND"] = a.element(), strconv.Itoa(a.op.HeadDim), a.rounds("half4")
 	maps.Copy(constants, names)
 	flags := a.flags()
-	flags["PACKED"], flags["CAUSAL"], flags["SCALAR"], flags[flag] = a.op.Packed, a.op.Causal, a.scalar(), on
+	flags["PACKED"], flags["CAUSAL"], flags["SCALAR"], flags["F16"], flags[flag] = a.op.Packed, a.op.Causal, a.scalar(), a.op.F16, on
 	return shaders.Variant{Constants: constants, Flags: flags}
 }
 
@@ -235,6 +253,9 @@ func (c *Compiler) spans(values []*graph.Value) []Span {
 
 // attend dispatches one of the three kernels.
 func (c *Compiler) attend(name string, a attentionKernel, names map[string]string, bind ...Span) {
+	if c.byUnits(name, a, names, bind) {
+		return
+	}
 	if a.tiled() {
 		k, grid := c.tiledKernel(name, a, names)
 		c.Dispatch(k, grid, a.uniform(), bind...)

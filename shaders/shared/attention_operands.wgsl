@@ -13,6 +13,9 @@ struct Params {
 #endif
 }
 @bind var<uniform> p: Params;
+#if F16 // what products read is rounded to f16: q, k, v, dout, weights and the gradients of scores
+#import "shared/half.wgsl"
+#endif
 @bind var<storage, read> {{Q}}: array<{{ELEMENT}}>;
 #if !PACKED
 @bind var<storage, read> k: array<{{ELEMENT}}>;
