@@ -130,7 +130,7 @@ func (c *Compiler) byUnits(name string, a attentionKernel, names map[string]stri
 	p := attentionPasses[name]
 	l := u.layout(p, a.op.HeadDim, a.op.Cap > 0)
 	flags := a.flags()
-	flags["PACKED"], flags["CAUSAL"], flags["FIRST_HELD"] = a.op.Packed, a.op.Causal, u.held > 0
+	flags["PACKED"], flags["CAUSAL"], flags["F16"], flags["FIRST_HELD"] = a.op.Packed, a.op.Causal, false, u.held > 0 // all is rounded as it comes
 	numbers := map[string]int{
 		"HEAD_DIM": a.op.HeadDim, "EIGHTS": a.op.HeadDim / 8, "ROWS": u.rows(), "MINE": u.mine(), "COLUMNS": u.columns, "INVOCATIONS": u.subgroups * u.lanes,
 		"DOWN": u.down, "ACROSS": u.columns / u.unit.N, "DEPTH": a.op.HeadDim / u.unit.K, "WIDE": a.op.HeadDim / u.unit.N, "STEPS": u.columns / u.unit.K,
