@@ -83,7 +83,7 @@ func contests() []contest {
 	for _, s := range benchShapes[3:] {
 		out = append(out, contest{name: "matmul " + s.String(), unit: "GFLOP/s", work: s.flops() / 1e9, prepare: func(ctx context.Context, dev *gpu.Device) (func() error, func(), error) {
 			g, y := s.graph(false)
-			return prepareGraph(ctx, dev, g, y)
+			return prepareGraph(ctx, dev, g, y...)
 		}})
 	}
 	for _, shape := range []attentionShape{{8, 128, 4, 32}, {1, 1024, 8, 64}} {
