@@ -40,7 +40,8 @@ func groupOf(u *unit) string {
 	return Rest
 }
 
-// Work lists the program's work, by kind and kernels, in the order of first use. Those that are needed add up to those of the graph.
+// Work lists the program's work, by kind and kernels, in the order of first use. Those that are needed add up to those of the graph, but for
+// gradients that nobody wants.
 func (p *Program) Work() []Work {
 	units := make([]Work, len(p.units))
 	for i, u := range p.units {
@@ -126,8 +127,14 @@ type unitWork struct {
 	follow *unitWork // of its epilogue
 }
 
-func (u *unitWork) count(n *graph.Node) {
-	u.FLOPs, u.Needed = u.FLOPs+float64(n.Executed()), u.Needed+float64(n.FLOPs())
+// count adds a node, but for the product of a head's gradient that makes a gradient of weights which nobody wants.
+func (c *Compiler) count(u *unitWork, n *graph.Node) {
+	spared := int64(0)
+	if _, head := n.Op.(graph.HeadLossGrad); head && !c.used(n.Outputs[1]) {
+		x, w := n.Inputs[0].Shape(), n.Inputs[1].Shape()
+		spared = 2 * int64(x[0]) * int64(w[0]) * int64(x[1])
+	}
+	u.FLOPs, u.Needed = u.FLOPs+float64(n.Executed()-spared), u.Needed+float64(n.FLOPs()-spared)
 }
 
 // operation is what a profile adds up the unit under.
@@ -159,7 +166,7 @@ func (c *Compiler) unitWorks() []unitWork {
 				_, counted := unitOf[n]
 				if !counted {
 					unitOf[n] = i
-					w.count(n)
+					c.count(w, n)
 				}
 				return !counted
 			})
@@ -182,7 +189,7 @@ func (c *Compiler) unitWorks() []unitWork {
 		for _, v := range n.Inputs {
 			unitOf[n] = max(unitOf[n], unitOf[v.Node()])
 		}
-		out[unitOf[n]].count(n)
+		c.count(&out[unitOf[n]], n)
 	}
 	c.addLeast(out)
 	return out

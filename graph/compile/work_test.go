@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -80,4 +81,29 @@ func TestWorkOfAttention(t *testing.T) {
 	const pairs = batch * heads * n * (n + 1) / 2
 	assert.Equal(t, [2]float64{pairs * (4*width + 4), pairs * (4*width + 4)}, found["attention"])
 	assert.Equal(t, [2]float64{pairs * (8*width + 4), pairs * (14*width + 8)}, found["attention_grad"])
+}
+
+// A head that is not trained has two products for three.
+func TestWorkOfAFrozenHead(t *testing.T) {
+	const n, vocab, width = 32, 64, 16
+	g := graph.New()
+	x, w := x(g, "x", n, width), x(g, "w", vocab, width)
+	loss := g.Append(graph.HeadLoss{}, x, w, g.Input("labels", graph.Type{Shape: []int{n}, DType: buffers.I32})).Outputs[0]
+	grads, err := graph.Gradients(g, loss, []*graph.Value{x, w})
+	require.NoError(t, err)
+	work := func(values ...*graph.Value) (all float64) {
+		var targets []Target
+		for i, v := range values {
+			targets = append(targets, Target{Name: fmt.Sprint(i), Value: v})
+		}
+		p, err := New(t.Context(), gpu.Dry(gpu.DefaultLimits()), g, Options{Targets: targets})
+		require.NoError(t, err)
+		defer p.Release()
+		for _, w := range p.Work() {
+			assert.Equal(t, w.Needed, w.FLOPs)
+			all += w.FLOPs
+		}
+		return all
+	}
+	assert.InDelta(t, 2*n*vocab*width, work(loss, grads[0], grads[1])-work(loss, grads[0]), 1)
 }

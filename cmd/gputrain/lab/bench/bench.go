@@ -21,7 +21,7 @@ type Figure struct {
 	Bytes      uint64  `json:"bytes,omitempty"` // moved between host and device
 	Ratio      float64 `json:"ratio,omitempty"`
 	Of         string  `json:"of,omitempty"`
-	Kernels    string  `json:"kernels,omitempty"` // of a product: their names tell the tile
+	Kernels    string  `json:"kernels,omitempty"` // of a product or attention: their names tell the tile
 }
 
 // beside fills in what so many operations or bytes in a time come to, as a ratio to another speed in billions of them.

@@ -203,7 +203,10 @@ func (m *Meter) list() []meterPart {
 	}
 	models := m.Scale.models
 	if compile.UnitsOf(m.Adapter.Limits) != "" {
-		parts = append(parts, meterPart{"products of f16 by matrix units", len(r.products), with(gpu.Options{Matrix: true}, measurement.productFigures), false})
+		units := gpu.Options{Matrix: true}
+		parts = append(parts,
+			meterPart{"products of f16 by matrix units", len(r.products), with(units, measurement.productFigures), false},
+			meterPart{"attention of f16 by matrix units", 2 * len(r.attention), with(units, measurement.attentionFigures), false})
 		for i, c := range m.Scale.models {
 			if i == 0 || c.rank > 0 {
 				models = append(slices.Clip(models), c.inF16())

@@ -171,10 +171,13 @@ func (p *page) figures(part cardPart) {
 			r[3] = digits(f.Millis)
 		}
 		switch {
-		case f.Kernels != "":
-			r[4] = fmt.Sprintf("%s of the best, %s", digits(f.Value/best), f.Kernels)
 		case f.Of != "":
 			r[4] = fmt.Sprintf("%s of %s", digits(f.Ratio), f.Of)
+		case f.Kernels != "":
+			r[4] = digits(f.Value/best) + " of the best"
+		}
+		if f.Kernels != "" {
+			r[4] += ", " + f.Kernels
 		}
 		rows = append(rows, r)
 	}

@@ -104,8 +104,11 @@ func (s matmulShape) String() string { return fmt.Sprintf("%s %dx%dx%d", s.form,
 
 func (s matmulShape) flops() float64 { return 2 * float64(s.M) * float64(s.K) * float64(s.N) }
 
-// graph is the product of two inputs, rounded to f16 or not.
-func (s matmulShape) graph(rounded bool) (*graph.Graph, *graph.Value) {
+// unitProducts share copies of their operands in f16: in training others make these, or many products read them.
+const unitProducts = 8
+
+// graph is the product of two inputs, or of both rounded to f16, so many times.
+func (s matmulShape) graph(rounded bool) (*graph.Graph, []*graph.Value) {
 	g := graph.New()
 	a, b := []int{s.M, s.K}, []int{s.K, s.N}
 	if s.form == "tn" {
@@ -114,11 +117,19 @@ func (s matmulShape) graph(rounded bool) (*graph.Graph, *graph.Value) {
 	if s.form == "nt" {
 		b = []int{s.N, s.K}
 	}
-	c := g.MatMul(g.Input("a", graph.Type{Shape: a, DType: buffers.F32}), g.Input("b", graph.Type{Shape: b, DType: buffers.F32}), s.form == "tn", s.form == "nt")
+	left, right := g.Input("a", graph.Type{Shape: a, DType: buffers.F32}), g.Input("b", graph.Type{Shape: b, DType: buffers.F32})
+	times := 1
+	if rounded {
+		times = unitProducts
+	}
+	var out []*graph.Value
+	for range times {
+		out = append(out, g.MatMul(left, right, s.form == "tn", s.form == "nt"))
+	}
 	if rounded {
 		g.RoundProducts()
 	}
-	return g, c
+	return g, out
 }
 
 // UnitPeak is what the matrix units of a device do in a large product, in FLOP/s; 0 where it has none that make products.
@@ -132,12 +143,12 @@ func UnitPeak(ctx context.Context, dev *gpu.Device) (float64, error) {
 
 // measureMatmul is in GFLOP/s, with the kernels that it took, of operands rounded to f16 or not.
 func measureMatmul(ctx context.Context, dev *gpu.Device, s matmulShape, rounded bool) (rate float64, kernels string, err error) {
-	g, c := s.graph(rounded)
-	d, work, err := measureGraph(ctx, dev, g, c)
+	g, products := s.graph(rounded)
+	d, work, err := measureGraph(ctx, dev, g, products...)
 	if err != nil {
 		return 0, "", err
 	}
-	return s.flops() / d.Seconds() / 1e9, work[0].Kernels, nil
+	return float64(len(products)) * s.flops() / d.Seconds() / 1e9, work[len(work)-1].Kernels, nil
 }
 
 // measureGraph is the shortest time in which values of a graph are computed, and of what.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"gputrain/buffers"
@@ -82,7 +83,7 @@ func contests() []contest {
 	for _, s := range benchShapes[3:] {
 		out = append(out, contest{name: "matmul " + s.String(), unit: "GFLOP/s", work: s.flops() / 1e9, prepare: func(ctx context.Context, dev *gpu.Device) (func() error, func(), error) {
 			g, y := s.graph(false)
-			return prepareGraph(ctx, dev, g, y)
+			return prepareGraph(ctx, dev, g, y...)
 		}})
 	}
 	for _, shape := range []attentionShape{{8, 128, 4, 32}, {1, 1024, 8, 64}} {
@@ -114,17 +115,20 @@ func (r measurement) attentionFigures(ctx context.Context, dev *gpu.Device) erro
 			if err != nil {
 				return err
 			}
+			if r.rounded {
+				g.RoundProducts()
+			}
 			took, work, err := measureGraph(ctx, dev, g, values...)
 			if err != nil {
 				return err
 			}
-			executed := 0.0
+			executed, kernels := 0.0, []string(nil)
 			for _, w := range work {
 				if w.Group == compile.Attention {
-					executed += w.FLOPs
+					executed, kernels = executed+w.FLOPs, append(kernels, w.Kernels)
 				}
 			}
-			f := Figure{Bench: s.name(backward), Value: s.flops(backward) / took.Seconds() / 1e9, Unit: "GFLOP/s", Millis: took.Seconds() * 1e3}
+			f := Figure{Bench: s.name(backward), Value: s.flops(backward) / took.Seconds() / 1e9, Unit: "GFLOP/s", Millis: took.Seconds() * 1e3, Kernels: strings.Join(kernels, " + ")}
 			f.Ratio, f.Of = executed/s.flops(backward), fmt.Sprintf("the operations needed are executed, at %.0f GFLOP/s", executed/took.Seconds()/1e9)
 			if err := r.report(f); err != nil {
 				return err
