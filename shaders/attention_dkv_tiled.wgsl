@@ -29,9 +29,6 @@
     let v0 = p.v0 + kv * p.head;
 #import "shared/attention_place.wgsl"
 #for I in 0..4
-#if LOCAL
-    let till_{{I}} = positions_end(b, min(row + {{I}}u, p.t - 1u));
-#endif
 #for D in 0..DEPTH
     var dk_{{I}}_{{D}} = vec4<f32>();
     var dv_{{I}}_{{D}} = vec4<f32>();
@@ -51,6 +48,11 @@
 #import "shared/attention_scores.wgsl" TO=s ROW=load_k ROW_STRIDE=p.ks ROW_AT=k0 OTHER=load_q OTHER_STRIDE=p.qs OTHER_AT=q0
 #import "shared/attention_scores.wgsl" TO=e ROW=load_v ROW_STRIDE=p.vs ROW_AT=v0 OTHER=load_dout OTHER_STRIDE=p.os OTHER_AT=q0
         // Weights are summed up first, then the gradients of scores.
+#if LOCAL
+#for I in 0..4
+        let till_{{I}} = positions_end(b, min(row + {{I}}u, p.t - 1u));
+#end
+#endif
 #for J in 0..COLUMNS
         {
             let position = begin + across + {{J}}u * ACROSS;

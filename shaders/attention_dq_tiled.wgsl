@@ -10,6 +10,7 @@
 #import "shared/attention_limits.wgsl"
 
 #import "shared/attention_tile.wgsl"
+var<workgroup> deltas: array<vec4<f32>, {{DOWN}}>; // since registers are dear
 
 #import "shared/attention_quad.wgsl" FN=load_q FROM={{Q}}
 #import "shared/attention_quad.wgsl" FN=load_k FROM={{K}}
@@ -28,13 +29,8 @@
     let v0 = p.v0 + h / p.group * p.head;
 #import "shared/attention_place.wgsl"
     var part = vec4<f32>(); // of delta
-    var lse_of: vec4<f32>;
 #for I in 0..4
     let row_{{I}} = min(row + {{I}}u, p.t - 1u);
-    lse_of[{{I}}] = lse[index * p.t + row_{{I}}];
-#if LOCAL
-    let from_{{I}} = keys_first(b, row_{{I}});
-#endif
 #for D in 0..DEPTH
     var dq_{{I}}_{{D}} = vec4<f32>();
     {
@@ -50,6 +46,7 @@
     delta_of += values[down / ({{DEPTH}}u * 4u)][down / {{DEPTH}}u % 4u][down % {{DEPTH}}u][{{A}}];
 #end
     if (across == 0u) {
+        deltas[down] = delta_of;
 #for I in 0..4
         if (row + {{I}}u < p.t) {
             delta[index * p.t + row + {{I}}u] = delta_of[{{I}}];
@@ -65,12 +62,21 @@
         let met = min(OTHERS, end - begin);
 #import "shared/attention_scores.wgsl" TO=s ROW=load_q ROW_STRIDE=p.qs ROW_AT=q0 OTHER=load_k OTHER_STRIDE=p.ks OTHER_AT=k0
 #import "shared/attention_scores.wgsl" TO=e ROW=load_dout ROW_STRIDE=p.os ROW_AT=q0 OTHER=load_v OTHER_STRIDE=p.vs OTHER_AT=v0
+        // Read in every block, for the same reason.
+#for I in 0..4
+        let lse_{{I}} = lse[index * p.t + min(row + {{I}}u, p.t - 1u)];
+#end
+#if LOCAL
+#for I in 0..4
+        let from_{{I}} = keys_first(b, min(row + {{I}}u, p.t - 1u));
+#end
+#endif
 #for J in 0..COLUMNS
         {
             let key = begin + across + {{J}}u * ACROSS;
             var w: vec4<f32>;
 #for I in 0..4
-            w[{{I}}] = weight(row + {{I}}u, key, s_{{J}}[{{I}}], lse_of[{{I}}]);
+            w[{{I}}] = weight(row + {{I}}u, key, s_{{J}}[{{I}}], lse_{{I}});
 #if LOCAL
             w[{{I}}] = select(0.0, w[{{I}}], key >= from_{{I}});
 #endif
@@ -78,7 +84,7 @@
             w[{{I}}] *= slope(s_{{J}}[{{I}}]);
 #endif
 #end
-            weights[(across + {{J}}u * ACROSS) / 4u][across % 4u][down] = {{ROUND}}(w * (e_{{J}} - delta_of));
+            weights[(across + {{J}}u * ACROSS) / 4u][across % 4u][down] = {{ROUND}}(w * (e_{{J}} - deltas[down]));
         }
 #end
 #import "shared/attention_sums.wgsl" TO=dq OTHER=load_k OTHER_STRIDE=p.ks OTHER_AT=k0

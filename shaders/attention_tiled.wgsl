@@ -23,10 +23,6 @@
     let v0 = p.v0 + h / p.group * p.head;
 #import "shared/attention_place.wgsl"
 #for I in 0..4
-    let row_{{I}} = min(row + {{I}}u, p.t - 1u);
-#if LOCAL
-    let from_{{I}} = keys_first(b, row_{{I}});
-#endif
 #for D in 0..DEPTH
     var o_{{I}}_{{D}} = vec4<f32>();
 #end
@@ -47,6 +43,11 @@
 #import "shared/attention_scores.wgsl" TO=s ROW=load_q ROW_STRIDE=p.qs ROW_AT=q0 OTHER=load_k OTHER_STRIDE=p.ks OTHER_AT=k0
         // Rows share their maximum over the block.
         let old = m;
+#if LOCAL
+#for I in 0..4
+        let from_{{I}} = keys_first(b, min(row + {{I}}u, p.t - 1u));
+#end
+#endif
 #for J in 0..COLUMNS
         {
             let key = begin + across + {{J}}u * ACROSS;

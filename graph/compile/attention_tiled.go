@@ -17,11 +17,8 @@ const tileWidest = 256 // head width: beyond, no invocation has registers for th
 // tileSums is how many sums an invocation of a tiled kernel may keep. The more of them, the more multiplications a load from workgroup memory; the rest of the
 // registers is for what it multiplies. These are the largest numbers at which the compilers of each budget spill at no width (make isa).
 func tileSums(registers gpu.Registers) int {
-	switch registers = registers.OrLeast(); {
-	case registers.Budget >= 255:
+	if registers.OrLeast().Budget >= 255 {
 		return 128
-	case registers.Budget >= 192:
-		return 96
 	}
 	return 64
 }
@@ -34,18 +31,19 @@ func (a attentionKernel) products() (scores, sums int) {
 	return min(2, a.state-1), 1 + a.state/4
 }
 
-// tile is a function of the head's width and of what a row keeps: as few invocations as have registers for the sums, blocks of 64 where there is workgroup
-// memory for them, which takes about 31 KiB.
+// tile is a function of the head's width and of what a row keeps: as few invocations across as have registers for the sums. Blocks are of 64 others, wide
+// ones of 128, or half of that where workgroup memory is short: up to 36 KiB, or 18.
 func (a attentionKernel) tile() (t attentionTile) {
 	scores, sums := a.products()
-	for _, most := range []int{64, 32} {
+	for part := 1; part <= 2; part++ {
 		for t.across = 8; ; t.across *= 2 {
-			t.columns, t.depth = most/t.across, int(tiles(a.quads(), t.across))
-			if t.across == 32 || 4*t.columns*scores+16*t.depth*sums <= tileSums(a.registers) {
+			t.columns = max(64, min(128, 4*t.across)) / t.across / part
+			t.depth = int(tiles(a.quads(), t.across))
+			if t.across == 64 || 4*t.columns*scores+16*t.depth*sums <= tileSums(a.registers) {
 				break
 			}
 		}
-		t.down = min(most/4, 256/t.across)
+		t.down = min(16/part, 256/t.across)
 		t.keys = 4 * min(4, max(64/(t.depth*t.across), int(tiles(t.down, 4*t.depth))))
 		if t.bytes() <= a.memory {
 			break
@@ -54,10 +52,10 @@ func (a attentionKernel) tile() (t attentionTile) {
 	return t
 }
 
-// bytes is the workgroup memory that it takes.
+// bytes is the workgroup memory that it takes, in dq.
 func (t attentionTile) bytes() int {
 	others := t.across * t.columns
-	return 16 * (5*4*t.down + 5*others + t.keys*t.depth*t.across + others*(t.down+1))
+	return 16 * (21*t.down + 5*others + t.keys*t.depth*t.across + others*(t.down+1))
 }
 
 // lanes is the number of invocations of a workgroup.
