@@ -32,7 +32,7 @@ func TestVulkanABI(t *testing.T) {
 	ours, younger, _ := bytes.Cut(ours, []byte("// Of VK_KHR_cooperative_matrix"))
 	var body strings.Builder
 	structs := vulkanStruct.FindAllSubmatch(ours, -1)
-	require.Len(t, structs, 14)
+	require.Len(t, structs, 18)
 	for _, s := range structs {
 		fmt.Fprintf(&body, "printf(\"%s %%zu\\n\", sizeof(%s));\n", s[1], s[1])
 		for _, f := range regexp.MustCompile(`(\w+)(\[\d+\])?[,;]`).FindAllSubmatch(s[2], -1) {
@@ -40,11 +40,14 @@ func TestVulkanABI(t *testing.T) {
 		}
 	}
 	constants := regexp.MustCompile(`(?m)^    (VK_\w+) = `).FindAllSubmatch(ours, -1)
-	require.Len(t, constants, 11)
+	require.Len(t, constants, 16)
 	for _, c := range constants {
 		fmt.Fprintf(&body, "printf(\"%s %%d\\n\", (int)%s);\n", c[1], c[1])
 	}
 	require.Contains(t, string(younger), "VkCooperativeMatrixPropertiesKHR")
+	at := "printf(\"%%zu\", (size_t)%s);\n"
+	assert.Equal(t, printed(t, "<vulkan/vulkan.h>", fmt.Sprintf(at, "offsetof(VkPhysicalDeviceLimits, timestampPeriod)")),
+		printed(t, `"native_vulkan.h"`, fmt.Sprintf(at, "GT_TIMESTAMP_PERIOD")))
 	assert.Equal(t, printed(t, "<vulkan/vulkan.h>", body.String()), printed(t, `"native_vulkan.h"`, body.String()))
 }
 

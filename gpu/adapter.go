@@ -28,7 +28,8 @@ type Adapter struct {
 	Limits     Limits
 	Timestamps bool // can profile
 
-	order int // among the adapters of its backend, as the driver lists them
+	order int     // among the adapters of its backend, as the driver lists them
+	tick  float64 // nanoseconds of a tick of timestamps, as the driver says; 0 where it is not asked
 }
 
 // String is "1: llvmpipe (LLVM 15.0.6, 256 bits), gl, cpu".

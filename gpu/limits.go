@@ -19,6 +19,10 @@ type Limits struct {
 	Texels         TexelUse
 	Registers      Registers // what kernels for GPUs choose their tiles by
 	Matrix         MatrixUnits
+
+	// Multiprocessors have a workgroup each: NVIDIA's SMs, AMD's compute units, Intel's Xe cores, Apple's GPU cores; 0 where nobody knows. Products choose
+	// their tiles and slices of K by them, and sums their parts. MultiprocessorLanes are the additions of f32 that one begins a clock.
+	Multiprocessors, MultiprocessorLanes int
 }
 
 // DefaultLimits are those that WebGPU guarantees everywhere.
@@ -50,6 +54,8 @@ func (l Limits) within(o Limits) Limits {
 		l.Texels = o.Texels
 	}
 	l.Registers = l.Registers.within(o.Registers)
+	l.Multiprocessors = cmp.Or(o.Multiprocessors, l.Multiprocessors) // what is chosen by it: no limit
+	l.MultiprocessorLanes = cmp.Or(o.MultiprocessorLanes, l.MultiprocessorLanes)
 	return l
 }
 
@@ -94,6 +100,6 @@ func (l Limits) orDefault() Limits {
 		WorkgroupSize: cmp.Or(l.WorkgroupSize, def.WorkgroupSize), Workgroups: cmp.Or(l.Workgroups, def.Workgroups),
 		StorageAlign: cmp.Or(l.StorageAlign, def.StorageAlign), UniformAlign: cmp.Or(l.UniformAlign, def.UniformAlign),
 		Software: l.Software, TexelBindings: l.TexelBindings, Texels: l.Texels, Registers: l.Registers.OrLeast(),
-		Matrix: l.Matrix,
+		Matrix: l.Matrix, Multiprocessors: l.Multiprocessors, MultiprocessorLanes: l.MultiprocessorLanes,
 	}
 }

@@ -20,6 +20,13 @@ const (
 	matrixZero
 	matrixMulAdd
 	matrixStore
+	matrixLoadBRows
+	matrixMul
+	matrixExp2
+	matrixStoreHalf
+	matrixBarrier
+	matrixLoadAColumns
+	matrixKeep
 	matrixFunctions
 )
 
@@ -36,7 +43,8 @@ const (
 type markedFunction struct {
 	number                 int
 	result                 uint32 // type
-	memory, memoryPointers uint32 // of loads and stores: the variable that it reads or writes, and the type of pointers to its elements
+	memory, memoryPointers uint32 // of loads and stores: the array that it reads or writes, and the type of pointers to its elements
+	semantics              uint32 // of a barrier
 }
 
 // matrixWriter makes a module with units of another.
@@ -52,14 +60,19 @@ type matrixWriter struct {
 	matrices  map[uint32]matrixKind // by the struct's type
 	nulls     map[uint32]bool       // of matrices
 	barriers  map[uint32]uint32     // semantics: without and with memory made available and visible
+	elements  map[uint32]uint32     // types of pointers to elements, by the array
+	buffers   map[uint32][]uint32   // arrays in storage buffers: the variable and the index of its member
 	integer   uint32                // the types u32 and f32
 	real      uint32
+	functions uint32 // the set of GLSL's
+	owned     uint32 // elements of C that an invocation has
 
 	out                     []uint32
 	begun                   bool // the types of matrices
 	zero, rows, columns     uint32
 	dimensions              [3]uint32 // M, N, K
 	scope, half, halves     uint32    // halves: the type of two
+	rounded                 uint32    // the type of C in f16
 	declared                map[uint32]bool
 	inMarked, extensionDone bool
 }
@@ -73,7 +86,7 @@ func matrixModule(code []uint32, shape MatrixShape) ([]uint32, error) {
 	w := &matrixWriter{
 		shape: shape, instructions: all, bound: code[3], constants: map[uint32]uint32{}, classes: map[uint32]uint32{}, pointers: map[uint32]uint32{},
 		marked: map[uint32]*markedFunction{}, matrices: map[uint32]matrixKind{}, nulls: map[uint32]bool{}, barriers: map[uint32]uint32{},
-		declared: map[uint32]bool{},
+		elements: map[uint32]uint32{}, buffers: map[uint32][]uint32{}, declared: map[uint32]bool{},
 	}
 	w.look()
 	if err := w.complete(); err != nil {
@@ -98,6 +111,8 @@ func (w *matrixWriter) look() {
 	var function instruction
 	for _, i := range w.instructions {
 		switch i.op() {
+		case opExtInstImport:
+			w.functions = i[1]
 		case opTypeInt:
 			if i[2] == 32 && i[3] == 0 {
 				w.integer = i[1]
@@ -114,8 +129,15 @@ func (w *matrixWriter) look() {
 			function = i
 		case opAccessChain:
 			w.pointers[i[2]] = i[1]
-			if f := w.marked[function[2]]; f != nil && len(i) == 5 && w.classes[w.pointers[i[3]]] == storageWorkgroup {
-				f.memory, f.memoryPointers = i[3], i[1]
+			class := w.classes[w.pointers[i[3]]]
+			if class == storageBuffer && w.buffers[i[3]] == nil {
+				w.buffers[i[2]] = i[3:]
+			}
+			if f := w.marked[function[2]]; f != nil && (class == storageWorkgroup || w.buffers[i[3]] != nil) {
+				f.memory = i[3]
+			}
+			if len(i) == 5 {
+				w.elements[i[3]] = i[1]
 			}
 		case opVariable:
 			w.pointers[i[2]] = i[1]
@@ -126,15 +148,19 @@ func (w *matrixWriter) look() {
 			w.mark(function, w.constants[i[2]])
 		case opControlBarrier:
 			w.barriers[i[3]] = 0
+			if f := w.marked[function[2]]; f != nil {
+				f.semantics = i[3]
+			}
 		}
 	}
 	for _, f := range w.marked {
+		f.memoryPointers = w.elements[f.memory]
 		switch f.number {
-		case matrixLoadA:
+		case matrixLoadA, matrixLoadAColumns:
 			w.matrices[f.result] = matrixA
-		case matrixLoadB:
+		case matrixLoadB, matrixLoadBRows:
 			w.matrices[f.result] = matrixB
-		case matrixLoadC, matrixZero, matrixMulAdd:
+		case matrixLoadC, matrixZero, matrixMulAdd, matrixMul, matrixExp2:
 			w.matrices[f.result] = matrixC
 		}
 	}
@@ -157,8 +183,9 @@ func (w *matrixWriter) complete() error {
 	var there [matrixFunctions]bool
 	for _, f := range w.marked {
 		there[f.number] = true
-		if f.memory == 0 && f.number != matrixZero && f.number != matrixMulAdd {
-			return fmt.Errorf("function of mark %d: found no workgroup memory, wanted what it reads or writes", f.number)
+		touches := !slices.Contains([]int{matrixZero, matrixMulAdd, matrixMul, matrixExp2, matrixBarrier}, f.number)
+		if touches && f.memoryPointers == 0 {
+			return fmt.Errorf("function of mark %d: found no memory, wanted what it reads or writes", f.number)
 		}
 	}
 	for _, n := range []int{matrixLoadA, matrixLoadB, matrixZero, matrixMulAdd, matrixStore} {
@@ -251,7 +278,13 @@ func (w *matrixWriter) structure(i instruction) {
 	case matrixC:
 		of, columns = w.real, w.dimensions[1]
 	}
-	w.put(opTypeMatrix, i[1], of, w.scope, rows, columns, w.constant(uint32(kind)))
+	use := w.constant(uint32(kind))
+	w.put(opTypeMatrix, i[1], of, w.scope, rows, columns, use)
+	if kind == matrixC {
+		w.owned = 4 * uint32(len(i)-2)
+		w.rounded = w.id()
+		w.put(opTypeMatrix, w.rounded, w.half, w.scope, rows, columns, use)
+	}
 }
 
 // begin declares what the types of matrices and their instructions are made of.
@@ -288,7 +321,7 @@ func (w *matrixWriter) constant(value uint32) uint32 {
 // call writes the instruction that a marked function stands for. The words of a call are type, id, function and arguments.
 func (w *matrixWriter) call(i instruction, f *markedFunction) {
 	layout := w.rows
-	if f.number == matrixLoadB {
+	if f.number == matrixLoadB || f.number == matrixLoadAColumns {
 		layout = w.columns
 	}
 	switch f.number {
@@ -296,17 +329,48 @@ func (w *matrixWriter) call(i instruction, f *markedFunction) {
 		w.put(opCompositeConstruct, i[1], i[2], w.zero)
 	case matrixMulAdd:
 		w.put(opMatrixMulAdd, i[1], i[2], i[4], i[5], i[6])
-	case matrixStore:
-		w.put(opMatrixStore, w.element(f, i[4]), i[6], layout, i[5], nonPrivatePointer)
+	case matrixMul:
+		w.put(opFMul, i[1], i[2], i[4], i[5])
+	case matrixExp2:
+		w.exp2(i)
+	case matrixBarrier:
+		w.put(opControlBarrier, w.scope, w.scope, w.barriers[f.semantics])
+	case matrixStore, matrixStoreHalf, matrixKeep:
+		c := i[6]
+		if f.number == matrixStoreHalf {
+			c = w.id()
+			w.put(opFConvert, w.rounded, c, i[6])
+		}
+		w.put(opMatrixStore, w.element(f, i[4]), c, layout, i[5], nonPrivatePointer)
 	default:
 		w.put(opMatrixLoad, i[1], i[2], w.element(f, i[4]), layout, i[5], nonPrivatePointer)
+	}
+}
+
+// exp2 writes 2^(factor c) for each element of C that an invocation has.
+func (w *matrixWriter) exp2(i instruction) {
+	all := i[4]
+	for n := range w.owned {
+		c, x, y, with := w.id(), w.id(), w.id(), w.id()
+		if n == w.owned-1 {
+			with = i[2]
+		}
+		w.put(opCompositeExtract, w.real, c, i[4], n)
+		w.put(opFMul, w.real, x, c, i[5])
+		w.put(opExtInst, w.real, y, w.functions, extExp2, x)
+		w.put(opCompositeInsert, i[1], with, y, all, n)
+		all = with
 	}
 }
 
 // element is a pointer to an element of what a function reads or writes.
 func (w *matrixWriter) element(f *markedFunction, at uint32) uint32 {
 	pointer := w.id()
-	w.put(opAccessChain, f.memoryPointers, pointer, f.memory, at)
+	words := []uint32{f.memoryPointers, pointer, f.memory, at}
+	if of := w.buffers[f.memory]; of != nil {
+		words = slices.Concat(words[:2], of, words[3:])
+	}
+	w.put(opAccessChain, words...)
 	return pointer
 }
 

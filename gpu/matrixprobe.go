@@ -64,7 +64,7 @@ const probeSubgroups = 4
 
 // Specialise has a shader import shared/matrix.wgsl for units of that shape, by subgroups of so many invocations.
 func (s MatrixShape) Specialise(lanes int, v shaders.Variant) {
-	for name, n := range map[string]int{"UNIT_M": s.M, "UNIT_N": s.N, "UNIT_K": s.K, "LANES": lanes, "UNIT_QUADS": s.M * s.N / lanes / 4} {
+	for name, n := range map[string]int{"UNIT_M": s.M, "UNIT_N": s.N, "UNIT_K": s.K, "LANES": lanes, "UNIT_QUADS": s.M * s.N / lanes / 4, "UNIT_EIGHTS": s.K / 8} {
 		v.Constants[name] = strconv.Itoa(n)
 	}
 }
@@ -78,9 +78,9 @@ func matrixProbeKernel(s MatrixShape, lanes int) *Kernel {
 	return NewKernel("gputrain.gpu.matrix_probe_"+s.String(), "matrix_probe", v)
 }
 
-// matrixProbe makes operands, what they are when they are rounded to f16, and the products of each subgroup, all of them exact in f32. Rows of A are in turn
+// matrixProbe makes operands, what they are when they are rounded to f16, and the results of each subgroup, all of them exact in f32. Rows of A are in turn
 // whole numbers, numbers on the half between two of f16, and multiples of the smallest of f16.
-func matrixProbe(s MatrixShape) (a, b, c []float32) {
+func matrixProbe(s MatrixShape) (a, b []float32, results [4][]float32) {
 	number := func(i int) float32 { return float32(i*7%17 - 8) }
 	rounded := make([]float32, probeSubgroups*s.M*s.K)
 	for i := range rounded {
@@ -100,36 +100,39 @@ func matrixProbe(s MatrixShape) (a, b, c []float32) {
 	for g := range probeSubgroups {
 		for i := range s.M {
 			for j := range s.N {
-				sum := float32(0)
+				along, across := float32(0), float32(0)
 				for k := range s.K {
-					sum += rounded[(g*s.M+i)*s.K+k] * b[(g*s.N+j)*s.K+k]
+					along += rounded[(g*s.M+i)*s.K+k] * b[(g*s.N+j)*s.K+k]
+					across += b[g*s.N*s.K+k*s.M+i] * b[g*s.N*s.K+k*s.N+j]
 				}
-				c = append(c, sum)
+				for n, x := range []float32{along, 2 * along, across, float32(len(results[0]) * 7 % 1021)} {
+					results[n] = append(results[n], x)
+				}
 			}
 		}
 	}
-	return a, b, c
+	return a, b, results
 }
 
 // probeMatrix runs a kernel that uses every function of shared/matrix.wgsl, and compares what comes out.
 func (d *Device) probeMatrix(ctx context.Context, s MatrixShape, lanes int) error {
-	a, b, c := matrixProbe(s)
-	var buffers [4]*Buffer
-	for i, bytes := range []int{4 * len(a), 4 * len(b), 4 * len(c), 4 * len(c)} {
-		buffer, err := d.NewBuffer("gputrain.gpu.matrix_probe", uint64(bytes))
+	a, b, results := matrixProbe(s)
+	var bound []Range
+	for _, n := range []int{len(a), len(b), len(results[0]), len(results[1]), len(results[2]), len(results[3])} {
+		buffer, err := d.NewBuffer("gputrain.gpu.matrix_probe", uint64(4*n))
 		if err != nil {
 			return err
 		}
 		defer buffer.Release()
-		buffers[i] = buffer
+		bound = append(bound, buffer.All())
 	}
 	for i, operand := range [][]float32{a, b} {
-		if err := d.Write(buffers[i].All(), Bytes(operand)); err != nil {
+		if err := d.Write(bound[i], Bytes(operand)); err != nil {
 			return err
 		}
 	}
 	rec := d.Record("gputrain.gpu.matrix_probe")
-	rec.Dispatch(matrixProbeKernel(s, lanes), Grid{1, 1, 1}, nil, buffers[0].All(), buffers[1].All(), buffers[2].All(), buffers[3].All())
+	rec.Dispatch(matrixProbeKernel(s, lanes), Grid{1, 1, 1}, nil, bound...)
 	p, err := rec.Program(ctx)
 	if err != nil {
 		return err
@@ -138,14 +141,14 @@ func (d *Device) probeMatrix(ctx context.Context, s MatrixShape, lanes int) erro
 	if err := p.Submit(ctx); err != nil {
 		return err
 	}
-	for i, factor := range []float32{1, 2} {
-		raw := make([]byte, 4*len(c))
-		if err := d.Read(ctx, raw, buffers[2+i].All()); err != nil {
+	for i, result := range results {
+		raw := make([]byte, 4*len(result))
+		if err := d.Read(ctx, raw, bound[2+i]); err != nil {
 			return err
 		}
-		for j, want := range c {
-			if got := math.Float32frombits(binary.LittleEndian.Uint32(raw[4*j:])); got != factor*want {
-				return fmt.Errorf("element %d of %d products of known numbers: found %g, wanted %g", j, probeSubgroups, got, factor*want)
+		for j, want := range result {
+			if got := math.Float32frombits(binary.LittleEndian.Uint32(raw[4*j:])); got != want {
+				return fmt.Errorf("result %d of %d subgroups with known numbers, element %d: found %g, wanted %g", i, probeSubgroups, j, got, want)
 			}
 		}
 	}

@@ -127,11 +127,12 @@ func describe(h C.WGPUAdapter) Adapter {
 		UniformAlign:   uint64(l.minUniformBufferOffsetAlignment),
 	}
 	a.Limits.Software = a.Type == softwareType
-	a.Limits.Registers = registersOf(a.Name, a.Limits.Software)
+	known := vulkanFactsOf(a)
+	a.tick, a.Limits.Matrix, a.Limits.Multiprocessors = known.tick, known.matrix, known.multiprocessors
+	a.Limits = a.Limits.Named(a.Name)
 	if a.Limits.Software && info.texels != 0 && texelCapacity(uint32(l.maxTextureDimension2D)) >= a.Limits.BindingBytes {
 		a.Limits.TexelBindings = int(l.maxStorageTexturesPerShaderStage)
 	}
-	a.Limits.Matrix = matrixUnits(a)
 	return a
 }
 

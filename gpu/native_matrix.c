@@ -1,6 +1,6 @@
 //go:build linux && !nomatrix
 
-// A hook between the library and Vulkan, for matrix units, which WebGPU does not have. The library, linked statically, finds Vulkan by
+// A hook between the library and Vulkan, for matrix units, which WebGPU does not have, and for what it does not tell of an adapter. The library, linked statically, finds Vulkan by
 // dlsym("vkGetInstanceProcAddr"); the linker's --wrap lets us answer. Three calls are ours, and they do as the driver does but where a call of Go's says
 // otherwise on that thread:
 //
@@ -95,22 +95,50 @@ static void *chain(struct features *f, void *rest) {
     return f;
 }
 
-static int lists(VkInstance i, VkPhysicalDevice p) {
+static int lists(VkInstance i, VkPhysicalDevice p, char const *name) {
     PFN_vkEnumerateDeviceExtensionProperties extensions = (void *)driver_instance(i, "vkEnumerateDeviceExtensionProperties");
     uint32_t n = 0;
     if (!extensions || extensions(p, NULL, &n, NULL) != VK_SUCCESS) return 0;
     VkExtensionProperties *e = calloc(n + 1, sizeof *e);
     int found = 0;
     extensions(p, NULL, &n, e);
-    for (uint32_t k = 0; k < n; k++) found |= !strcmp(e[k].extensionName, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME);
+    for (uint32_t k = 0; k < n; k++) found |= !strcmp(e[k].extensionName, name);
     free(e);
     return found;
 }
 
+// The multiprocessors of a physical device: the same thing has a name and an extension with each make. AMD's first tells those of the chip, its second those
+// that are on.
+static uint32_t multiprocessors(VkInstance i, VkPhysicalDevice p) {
+    PFN_vkGetPhysicalDeviceProperties2 properties2 = (void *)driver_instance(i, "vkGetPhysicalDeviceProperties2");
+    if (!properties2) return 0;
+    VkPhysicalDeviceShaderSMBuiltinsPropertiesNV nvidia = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV};
+    VkPhysicalDeviceShaderCorePropertiesAMD chip = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD};
+    VkPhysicalDeviceShaderCoreProperties2AMD active = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_2_AMD};
+    VkPhysicalDeviceShaderCoreBuiltinsPropertiesARM arm = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_BUILTINS_PROPERTIES_ARM};
+    VkPhysicalDeviceProperties2 two = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
+    struct { char const *extension; void *its; } const makes[] = {
+        {"VK_NV_shader_sm_builtins", &nvidia}, {"VK_AMD_shader_core_properties", &chip}, {"VK_AMD_shader_core_properties2", &active},
+        {"VK_ARM_shader_core_builtins", &arm},
+    };
+    for (size_t k = 0; k < sizeof makes / sizeof *makes; k++) {
+        if (!lists(i, p, makes[k].extension)) continue;
+        VkBaseOutStructure *its = makes[k].its;
+        its->pNext = two.pNext;
+        two.pNext = its;
+    }
+    if (!two.pNext) return 0;
+    properties2(p, &two);
+    uint32_t all = chip.shaderEngineCount * chip.shaderArraysPerEngineCount * chip.computeUnitsPerShaderArray;
+    uint32_t of[] = {nvidia.shaderSMCount, active.activeComputeUnitCount, all, arm.shaderCoreCount};
+    for (size_t k = 0; k < sizeof of / sizeof *of; k++)
+        if (of[k]) return of[k];
+    return 0;
+}
+
 // The units of a physical device.
-static void describe(VkInstance i, VkPhysicalDevice p, VkPhysicalDeviceProperties const *properties, gt_matrix *out) {
-    memset(out, 0, sizeof *out);
-    if (properties->apiVersion < VK_API_VERSION_1_3 || !lists(i, p)) return;
+static void describe_matrix(VkInstance i, VkPhysicalDevice p, VkPhysicalDeviceProperties const *properties, gt_matrix *out) {
+    if (properties->apiVersion < VK_API_VERSION_1_3 || !lists(i, p, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME)) return;
     PFN_vkGetPhysicalDeviceFeatures2 features2 = (void *)driver_instance(i, "vkGetPhysicalDeviceFeatures2");
     PFN_vkGetPhysicalDeviceProperties2 properties2 = (void *)driver_instance(i, "vkGetPhysicalDeviceProperties2");
     PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR shapes = (void *)driver_instance(i, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
@@ -140,8 +168,8 @@ static void describe(VkInstance i, VkPhysicalDevice p, VkPhysicalDevicePropertie
     out->subgroups = sizes.maxComputeWorkgroupSubgroups;
 }
 
-// Adapters of one name are of one make and driver; where they differ all the same, they count as having none.
-void gt_matrix_describe(char const *name, gt_matrix *out) {
+// Adapters of one name are of one make and driver; where they differ all the same, they count as having none of it.
+void gt_vulkan_describe(char const *name, gt_vulkan *out) {
     memset(out, 0, sizeof *out);
     pthread_mutex_lock(&lock);
     VkInstance i = newest;
@@ -157,10 +185,13 @@ void gt_matrix_describe(char const *name, gt_matrix *out) {
         VkPhysicalDeviceProperties its;
         properties(p[k], &its);
         if (strcmp(its.deviceName, name)) continue;
-        gt_matrix m;
-        describe(i, p[k], &its, &m);
-        if (found++ && memcmp(&m, out, sizeof m)) memset(&m, 0, sizeof m);
-        *out = m;
+        gt_vulkan v;
+        memset(&v, 0, sizeof v);
+        memcpy(&v.tick, (char *)its.limits + GT_TIMESTAMP_PERIOD, sizeof v.tick);
+        if (its.apiVersion >= VK_API_VERSION_1_1) v.multiprocessors = multiprocessors(i, p[k]);
+        describe_matrix(i, p[k], &its, &v.matrix);
+        if (found++ && memcmp(&v, out, sizeof v)) memset(&v, 0, sizeof v);
+        *out = v;
     }
     free(p);
 }

@@ -17,22 +17,24 @@ import (
 	"unsafe"
 )
 
-// matrixUnits are the matrix units of an adapter.
-func matrixUnits(a Adapter) (m MatrixUnits) {
+// vulkanFactsOf is what Vulkan tells of an adapter.
+func vulkanFactsOf(a Adapter) (v vulkanFacts) {
 	if a.Backend != "vulkan" {
-		return m
+		return v
 	}
 	name := C.CString(a.Name)
 	defer C.free(unsafe.Pointer(name))
-	var found C.gt_matrix
-	C.gt_matrix_describe(name, &found)
-	for _, s := range found.shapes[:found.count] {
+	var found C.gt_vulkan
+	C.gt_vulkan_describe(name, &found)
+	v.multiprocessors, v.tick = int(found.multiprocessors), float64(found.tick)
+	m := &v.matrix
+	for _, s := range found.matrix.shapes[:found.matrix.count] {
 		m.Shapes = append(m.Shapes, MatrixShape{int(s[0]), int(s[1]), int(s[2])})
 	}
 	if len(m.Shapes) > 0 {
-		m.Lanes, m.Subgroups = int(found.lanes), int(found.subgroups)
+		m.Lanes, m.Subgroups = int(found.matrix.lanes), int(found.matrix.subgroups)
 	}
-	return m
+	return v
 }
 
 // openMatrix opens the device with its matrix units, where the driver makes one so.

@@ -13,7 +13,14 @@ typedef struct gt_matrix {
     uint32_t shapes[GT_MATRIX_SHAPES][3];
 } gt_matrix;
 
-void gt_matrix_describe(char const *name, gt_matrix *); // of Vulkan's adapter of that name
+// What Vulkan tells of an adapter and WebGPU does not.
+typedef struct gt_vulkan {
+    uint32_t multiprocessors; // 0: the driver does not tell
+    float tick;               // nanoseconds of a tick of timestamps; 0: not known
+    gt_matrix matrix;
+} gt_vulkan;
+
+void gt_vulkan_describe(char const *name, gt_vulkan *); // of Vulkan's adapter of that name
 
 // gt_open of a device with matrix units; *granted: the driver has made it so.
 gt_device *gt_matrix_open(WGPUAdapter, char const *label, int timestamps, int texels, int alone, gt_error *, int *granted);

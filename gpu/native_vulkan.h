@@ -17,16 +17,21 @@ typedef void (*PFN_vkVoidFunction)(void);
 
 enum {
     VK_SUCCESS = 0,
+    VK_API_VERSION_1_1 = 1 << 22 | 1 << 12,
     VK_API_VERSION_1_3 = 1 << 22 | 3 << 12,
     VK_SHADER_STAGE_COMPUTE_BIT = 0x20,
     VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT = 2,
     VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2 = 1000059000,
     VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2 = 1000059001,
     VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES = 1000082000,
+    VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV = 1000154001,
+    VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD = 1000185000,
     VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES = 1000211000,
     VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES = 1000225000,
     VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO = 1000225001,
     VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES = 1000225002,
+    VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_2_AMD = 1000227000,
+    VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_BUILTINS_PROPERTIES_ARM = 1000497001,
 };
 
 typedef struct VkBaseOutStructure {
@@ -47,6 +52,8 @@ typedef struct VkPhysicalDeviceProperties {
     uint64_t limits[63];
     VkBool32 sparseProperties[5];
 } VkPhysicalDeviceProperties;
+
+enum { GT_TIMESTAMP_PERIOD = 424 }; // where in limits the float timestampPeriod lies
 
 typedef struct VkPhysicalDeviceProperties2 {
     int32_t sType;
@@ -83,6 +90,33 @@ typedef struct VkPhysicalDeviceSubgroupSizeControlProperties {
     void *pNext;
     uint32_t minSubgroupSize, maxSubgroupSize, maxComputeWorkgroupSubgroups, requiredSubgroupSizeStages;
 } VkPhysicalDeviceSubgroupSizeControlProperties;
+
+typedef struct VkPhysicalDeviceShaderSMBuiltinsPropertiesNV {
+    int32_t sType;
+    void *pNext;
+    uint32_t shaderSMCount, shaderWarpsPerSM;
+} VkPhysicalDeviceShaderSMBuiltinsPropertiesNV;
+
+typedef struct VkPhysicalDeviceShaderCorePropertiesAMD {
+    int32_t sType;
+    void *pNext;
+    uint32_t shaderEngineCount, shaderArraysPerEngineCount, computeUnitsPerShaderArray, simdPerComputeUnit, wavefrontsPerSimd, wavefrontSize;
+    uint32_t sgprsPerSimd, minSgprAllocation, maxSgprAllocation, sgprAllocationGranularity;
+    uint32_t vgprsPerSimd, minVgprAllocation, maxVgprAllocation, vgprAllocationGranularity;
+} VkPhysicalDeviceShaderCorePropertiesAMD;
+
+typedef struct VkPhysicalDeviceShaderCoreProperties2AMD {
+    int32_t sType;
+    void *pNext;
+    uint32_t shaderCoreFeatures, activeComputeUnitCount;
+} VkPhysicalDeviceShaderCoreProperties2AMD;
+
+typedef struct VkPhysicalDeviceShaderCoreBuiltinsPropertiesARM {
+    int32_t sType;
+    void *pNext;
+    uint64_t shaderCoreMask;
+    uint32_t shaderCoreCount, shaderWarpsPerCore;
+} VkPhysicalDeviceShaderCoreBuiltinsPropertiesARM;
 
 typedef struct VkDeviceCreateInfo {
     int32_t sType;

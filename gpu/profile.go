@@ -43,9 +43,8 @@ type profiler struct {
 	free     []*profileSlot
 	passes   []timedPass
 	dropped  int
-	first    tickAt // for the length of a tick, which the library does not tell
-	last     tickAt
-	haveTick bool
+	origin   uint64   // the tick that the times of spans begin at
+	ends     []tickAt // the last tick of the first and of the newest submit that the host waited for, and when it saw the fence
 	launched []tickAt // the first tick of submits, and when they were launched
 }
 
@@ -109,8 +108,8 @@ func (p *profiler) giveBack(s *profileSlot) {
 	p.free = append(p.free, s)
 }
 
-// harvest reads the timestamps of a submit that is done; their map was asked for before its fence.
-func (p *profiler) harvest(s *profileSlot, done func(nativeFence) error) {
+// harvest reads the timestamps of a submit that is done; their map was asked for before its fence, which was seen then.
+func (p *profiler) harvest(s *profileSlot, seen time.Time, done func(nativeFence) error) {
 	if s == nil {
 		return
 	}
@@ -119,33 +118,53 @@ func (p *profiler) harvest(s *profileSlot, done func(nativeFence) error) {
 		return
 	}
 	ticks, groups := p.device.native.readProfile(s.native)
+	p.note(s, seen, ticks, groups)
+}
+
+// note keeps the begin and the end of each pass of a submit. The time at which its fence was seen is zero where the host came late to it.
+func (p *profiler) note(s *profileSlot, seen time.Time, ticks []uint64, groups []uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	end := uint64(0)
 	for i, g := range groups {
-		begin, end := ticks[2*i], ticks[2*i+1]
-		if len(p.passes) >= profileSpanLimit || end < begin {
+		if len(p.passes) >= profileSpanLimit || ticks[2*i+1] < ticks[2*i] {
 			p.dropped++
 			continue
 		}
-		p.passes = append(p.passes, timedPass{s.names[g], begin, end})
-		p.last = tickAt{end, time.Now()}
-		if !p.haveTick {
-			p.first, p.haveTick = p.last, true
+		if end = ticks[2*i+1]; p.origin == 0 {
+			p.origin = end
 		}
+		p.passes = append(p.passes, timedPass{s.names[g], ticks[2*i], end})
+	}
+	if end > 0 && !seen.IsZero() {
+		p.ends = append(p.ends[:min(1, len(p.ends))], tickAt{end, seen})
 	}
 	if len(ticks) > 0 && len(p.launched) < profileLaunchLimit {
 		p.launched = append(p.launched, tickAt{ticks[0], s.at})
 	}
 }
 
-// period is nanoseconds a tick, measured against the clock; a nanosecond where that is near or there is too little to say.
+// Lengths of a tick in nanoseconds: no timer of an adapter counts faster, or slower.
+const shortestTick, longestTick = 1, 1e4
+
+// period is nanoseconds a tick: as the driver says, else measured against the clock. It is a nanosecond where that is near, where there is too little to
+// say, or where what is said cannot be.
 func (p *profiler) period() float64 {
-	elapsed := p.last.at.Sub(p.first.at)
-	if elapsed < 50*time.Millisecond || p.last.tick <= p.first.tick {
+	ns := p.device.adapter.tick
+	if ns == 0 && len(p.ends) == 2 {
+		first, last := p.ends[0], p.ends[1]
+		if elapsed := last.at.Sub(first.at); elapsed >= 50*time.Millisecond && last.tick > first.tick {
+			ns = float64(elapsed.Nanoseconds()) / float64(last.tick-first.tick)
+		}
+		if math.Abs(ns-1) < 0.2 {
+			return 1
+		}
+	}
+	if ns == 0 {
 		return 1
 	}
-	ns := float64(elapsed.Nanoseconds()) / float64(p.last.tick-p.first.tick)
-	if math.Abs(ns-1) < 0.2 {
+	if ns < shortestTick || ns > longestTick {
+		p.device.logger.Warn("gpu: profile: the length of a tick cannot be, one of a nanosecond is taken", "found", ns, "measured", p.device.adapter.tick == 0)
 		return 1
 	}
 	return ns
@@ -176,7 +195,7 @@ func (d *Device) Profile() []Span {
 
 // since is the time of a tick. Ticks are unsigned, their difference may be negative.
 func (p *profiler) since(tick uint64, period float64) time.Duration {
-	return time.Duration(float64(int64(tick-p.first.tick)) * period)
+	return time.Duration(float64(int64(tick-p.origin)) * period)
 }
 
 // ProfileOrigin is when, by the host's clock, the times of Profile's spans begin: work cannot have begun before it was submitted, and the

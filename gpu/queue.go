@@ -104,6 +104,9 @@ func (d *Device) wait(ctx context.Context, f nativeFence, what string) error {
 	return nil
 }
 
+// noWait is how long a wait for work takes that had ended before it, at most.
+const noWait = 200 * time.Microsecond
+
 // drain waits until at most left submits are under way. The caller holds turn.
 func (d *Device) drain(ctx context.Context, left int) error {
 	q := &d.queue
@@ -115,15 +118,20 @@ func (d *Device) drain(ctx context.Context, left int) error {
 		}
 		oldest := q.flight[0]
 		q.mu.Unlock()
+		began := time.Now()
 		if err := d.wait(ctx, oldest.fence, "wait for submitted work"); err != nil {
 			return err
+		}
+		seen := time.Now()
+		if seen.Sub(began) < noWait {
+			seen = time.Time{}
 		}
 		q.mu.Lock()
 		q.flight = q.flight[1:]
 		q.ahead -= oldest.expected
 		q.spare = append(q.spare, oldest.fence)
 		q.mu.Unlock()
-		d.profiler.harvest(oldest.profile, func(f nativeFence) error { return d.wait(ctx, f, "wait for timestamps") })
+		d.profiler.harvest(oldest.profile, seen, func(f nativeFence) error { return d.wait(ctx, f, "wait for timestamps") })
 	}
 }
 

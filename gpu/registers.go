@@ -3,6 +3,8 @@ package gpu
 import (
 	"cmp"
 	"strings"
+
+	"gputrain/shaders"
 )
 
 // Registers is what a compiler has for an invocation of a kernel, by the make of the card. Kernels that keep sums in registers choose their tiles by it:
@@ -59,9 +61,21 @@ func (r Registers) Holds(carried, others int) bool {
 	return carried+others <= r.Budget
 }
 
-// productOthers are the registers that the innermost loop of a tiled product takes besides its sums, of two quads a side: operands, their addresses, and
-// what is on its way (make isa: 173 alive in an unrolled loop of 64 sums that count twice).
-const productOthers = 45
+// productOthers are the registers that the innermost loop of a tiled product takes besides what it carries, of two quads a side: operands and their
+// addresses (make isa: 173 alive in an unrolled loop of 64 sums that count twice; where C is stored one by one, a few more).
+const productOthers = 49
 
-// HoldsProduct tells whether the innermost loop of a tiled product of so many sums an invocation can be unrolled without a spill.
-func (r Registers) HoldsProduct(sums int) bool { return r.OrLeast().Holds(sums, productOthers) }
+// ProductTile is how a product's square tile of so many rows is made without a spill: unrolled, and with the next step's operands on their way, where
+// registers hold that. The tile of 64 then takes eight of K at a time, whose operands take half the registers of 16.
+func (r Registers) ProductTile(rows int) shaders.ProductTile {
+	t := shaders.ProductTile{Rows: rows, Step: 16}
+	t.Rolled = !r.OrLeast().Holds(t.Sums(), productOthers)
+	switch {
+	case rows == 32:
+		t.Step = 32
+	case rows == 64 && !t.Rolled:
+		t.Step = 8
+	}
+	t.Prefetch = r.OrLeast().Holds(t.Sums()+t.Held(), productOthers)
+	return t
+}

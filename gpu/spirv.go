@@ -7,6 +7,7 @@ const (
 	opName               = 5
 	opMemberName         = 6
 	opExtension          = 10
+	opExtInstImport      = 11
 	opExtInst            = 12
 	opMemoryModel        = 14
 	opCapability         = 17
@@ -27,8 +28,11 @@ const (
 	opDecorate           = 71
 	opMemberDecorate     = 72
 	opCompositeConstruct = 80
+	opCompositeExtract   = 81
+	opCompositeInsert    = 82
 	opFConvert           = 115
 	opBitcast            = 124
+	opFMul               = 133
 	opControlBarrier     = 224
 	opTypeMatrix         = 4456 // OpTypeCooperativeMatrixKHR
 	opMatrixLoad         = 4457
@@ -40,13 +44,14 @@ const (
 	capabilityMatrix      = 6022 // CooperativeMatrixKHR
 
 	memoryModelLogical, memoryModelVulkan = 0, 3
-	storageWorkgroup                      = 4
+	storageWorkgroup, storageBuffer       = 4, 12
 	scopeSubgroup                         = 3
 	nonPrivatePointer                     = 0x20
 	makeAvailableAndVisible               = 0x6000
 	layoutRows, layoutColumns             = 0, 1
 
-	packHalf2x16 = 58 // of GLSL.std.450, the only set that the library imports
+	extExp2      = 29 // of GLSL.std.450, the only set that the library imports
+	packHalf2x16 = 58
 
 	spirvHeaderWords = 5 // magic, version, generator, bound of ids, 0
 	spirvVersion13   = 0x10300

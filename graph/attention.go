@@ -154,6 +154,12 @@ func (o AttentionGrad) FLOPs(n *Node) int64 {
 	return Attention(o).pairs(n) * int64(8*o.HeadDim+4)
 }
 
+// Executed counts seven products where FLOPs counts four: no scores are kept, so the pass that makes dQ and the one that makes dK and dV both compute S and
+// dP, and the exponentials, again.
+func (o AttentionGrad) Executed(n *Node) int64 {
+	return Attention(o).pairs(n) * int64(14*o.HeadDim+8)
+}
+
 // Gradient is AttentionGrad.
 func (o Attention) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 	if !g.onlyFirst(n, dy) {

@@ -98,6 +98,14 @@ func (n *Node) FLOPs() int64 {
 	return 0
 }
 
+// Executed counts what kernels execute for it: FLOPs, and what they compute again.
+func (n *Node) Executed() int64 {
+	if o, ok := n.Op.(interface{ Executed(*Node) int64 }); ok {
+		return o.Executed(n)
+	}
+	return n.FLOPs()
+}
+
 // remade is what an operation implements that is made again wherever it is read, in every pass and every part of a cut model, rather than
 // kept or handed on: a view, which costs nothing, or what takes as much memory as it saves work.
 type remade interface{ Remade() }

@@ -49,10 +49,10 @@ type Product struct {
 
 // productVariant is a specialisation of kron_product.wgsl.
 type productVariant struct {
-	tile      int  // quads of rows and of columns that an invocation makes
-	lanes     int  // of a workgroup
-	workgroup bool // a workgroup makes one tile of 64 by 64
-	rolled    bool // of its loop along K
+	tile      int                 // quads of rows and of columns that an invocation makes
+	lanes     int                 // of a workgroup
+	workgroup bool                // a workgroup makes one tile of 64 by 64
+	made      shaders.ProductTile // of that
 }
 
 // side is the side of the tiles that are counted, in quads.
@@ -188,7 +188,7 @@ func (p Product) variant(dev *gpu.Device) productVariant {
 	switch {
 	case dev.Limits().Software:
 	case smaller >= 48:
-		return productVariant{tile: 2, lanes: 64, workgroup: true, rolled: !dev.Limits().Registers.HoldsProduct(64)}
+		return productVariant{tile: 2, lanes: 64, workgroup: true, made: dev.Limits().Registers.ProductTile(64)}
 	case smaller >= 16:
 		return productVariant{tile: 2, lanes: 64}
 	default:
@@ -220,9 +220,6 @@ func (p Product) kernel(v productVariant) *gpu.Kernel {
 		"UPDATE": p.update.Bytes > 0, "BALANCING": p.balancing, "DITHER": p.sides.Bytes > 0,
 		"WORKGROUP": v.workgroup,
 	}
-	if v.workgroup {
-		flags["WIDE"], flags["ROLLED"] = false, v.rolled
-	}
 	for _, s := range []*Stack{&p.A, &p.B, &p.C, p.D} {
 		flags["BF16"] = flags["BF16"] || s != nil && s.DType == buffers.BF16 || p.update.Bytes > 0
 	}
@@ -253,5 +250,12 @@ func (p Product) kernel(v productVariant) *gpu.Kernel {
 		"B_TYPE": memory[p.B.DType].element, "B_LOAD": memory[p.B.DType].load,
 		"C_TYPE": c.element, "C_ROUND": c.round, "C_VALUE": c.value, "C_STORE": c.store, "D_LOAD": d.load,
 	}
-	return kernelOf("product", fmt.Sprintf("%s_%d", suffix, 4*v.side()), shaders.Variant{Flags: flags, Constants: constants})
+	variant := shaders.Variant{Flags: flags, Constants: constants}
+	if v.workgroup {
+		v.made.Specialise(variant)
+		raw := map[buffers.DType][2]string{buffers.F32: {"bitcast<vec4<u32>>(%s[i])", "bitcast<vec4<f32>>(raw)"}, buffers.BF16: {"vec4<u32>(%s[i], 0u, 0u)", "bf16_unpack4(raw.xy)"}}
+		constants["A_RAW"], constants["A_OF"] = fmt.Sprintf(raw[p.A.DType][0], "a"), raw[p.A.DType][1]
+		constants["B_RAW"], constants["B_OF"] = fmt.Sprintf(raw[p.B.DType][0], "b"), raw[p.B.DType][1]
+	}
+	return kernelOf("product", fmt.Sprintf("%s_%d", suffix, 4*v.side()), variant)
 }

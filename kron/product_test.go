@@ -107,7 +107,10 @@ func requireNear(t testing.TB, where string, got, want []float64, tolerance floa
 // variantsOf are the adapter's own variant and the GPUs' variants; OpenGL takes seconds to compile each, so there the
 // first will do.
 func variantsOf(d *gpu.Device) []*productVariant {
-	all := []*productVariant{nil, {tile: 1, lanes: 64}, {tile: 2, lanes: 64}, {tile: 2, lanes: 64, workgroup: true}, {tile: 2, lanes: 64, workgroup: true, rolled: true}}
+	all := []*productVariant{nil, {tile: 1, lanes: 64}, {tile: 2, lanes: 64}}
+	for _, r := range []gpu.Registers{{Budget: 256}, {}} {
+		all = append(all, &productVariant{tile: 2, lanes: 64, workgroup: true, made: r.ProductTile(64)})
+	}
 	if d.Adapter().Backend == "gl" {
 		return all[:1]
 	}

@@ -21,7 +21,7 @@ fn main() {
 		t.Helper()
 		for _, b := range bindings {
 			var ok bool
-			source, ok = BF16(source, b, b == 0)
+			source, ok = BF16(source, b, b == 0, false)
 			require.True(t, ok)
 		}
 		text, functions, ok := strings.Cut(source, "\n// bfloat16,")
@@ -51,7 +51,7 @@ fn main() {
 		"a uniform":       "@group(0) @binding(1) var<uniform> a: Params;\nfn main() { x = a.x; }",
 		"no such binding": "@group(0) @binding(2) var<storage, read> a: array<vec4<f32>>;\nfn main() { x = a[1]; }",
 	} {
-		got, ok := BF16(other, 1, false)
+		got, ok := BF16(other, 1, false, false)
 		require.False(t, ok, name)
 		require.Equal(t, other, got, name)
 	}

@@ -1,6 +1,6 @@
 // cross_entropy: lse = log(sum(exp(logits))) and loss = lse - logits[label] a row; 0 for the label -100. The columns may come
 // in several runs, one dispatch each, which carry (maximum, sum of exponentials, logit of the label) on in `carried`. A row an
-// invocation, or with GROUP a row a workgroup of 64. -3e38 stands for minus infinity. Twin: graph.CrossEntropy.Eval.
+// invocation, or with GROUP a row a workgroup of LANES. -3e38 stands for minus infinity. Twin: graph.CrossEntropy.Eval.
 struct Params {
     rows: u32,
     columns: u32,  // of this run
@@ -27,9 +27,9 @@ const LOWEST = -3.0e38;
 #import "shared/functions.wgsl" T=vec4<f32>
 #endif
 #if GROUP
-const STEP = 64u;
-var<workgroup> maxima: array<f32, 64>;
-var<workgroup> sums: array<f32, 64>;
+const STEP = {{LANES}}u;
+var<workgroup> maxima: array<f32, {{LANES}}>;
+var<workgroup> sums: array<f32, {{LANES}}>;
 #else
 const STEP = 1u;
 #endif
@@ -58,7 +58,7 @@ fn load(row: u32, quad: u32) -> vec4<f32> {
     return v;
 }
 
-#import "shared/main.wgsl" LANES=64
+#import "shared/main.wgsl" LANES={{LANES}}
 {
 #if GROUP
     let group = workgroup.y * workgroups.x + workgroup.x;
@@ -89,7 +89,7 @@ fn load(row: u32, quad: u32) -> vec4<f32> {
 #if GROUP
     maxima[lane] = m;
     sums[lane] = l;
-    for (var half = 32u; half > 0u; half /= 2u) {
+    for (var half = {{LANES}}u / 2u; half > 0u; half /= 2u) {
         workgroupBarrier();
         if (lane < half) {
             let other = maxima[lane + half];

@@ -34,8 +34,12 @@ fn bf16_round4(x: vec4<f32>) -> vec4<u32> { return bf16_round_bits(bitcast<vec4<
 #endif
 
 #if WORKGROUP
-#import "shared/product_memory.wgsl" PITCH=17 FOURS=4
-fn b_at(i: u32) -> vec4<f32> { return {{B_LOAD}}(b[i]); }
+#import "shared/z_order.wgsl"
+#import "shared/product_memory.wgsl"
+fn a_raw(i: u32) -> vec4<u32> { return {{A_RAW}}; }
+fn b_raw(i: u32) -> vec4<u32> { return {{B_RAW}}; }
+fn a_of(raw: vec4<u32>) -> vec4<f32> { return {{A_OF}}; }
+fn b_of(raw: vec4<u32>) -> vec4<f32> { return {{B_OF}}; }
 #endif
 
 #import "shared/main.wgsl" LANES={{LANES}}
@@ -66,8 +70,10 @@ fn b_at(i: u32) -> vec4<f32> { return {{B_LOAD}}(b[i]); }
     let right = t % p.across;
 #endif
 #if WORKGROUP
-    let row = down * 16u + lane / 8u; // quads row, row+8 and col, col+8 are the invocation's
-    let col = right * 16u + lane % 8u;
+    let y4 = every_second(lane >> 1u);
+    let x4 = every_second(lane);
+    let row = down * 16u + y4; // quads row, row+8 and col, col+8 are the invocation's
+    let col = right * 16u + x4;
 #else
 #if KEEP
     if (keep[z] != 0u) {
@@ -90,13 +96,11 @@ fn b_at(i: u32) -> vec4<f32> { return {{B_LOAD}}(b[i]); }
     let n = 4u * p.n;
     let row4 = down * 16u;
     let col4 = right * 16u;
-    let y4 = lane / 8u;
-    let x4 = lane % 8u;
     let abase = z * p.sa;
     let bbase = z * p.sb;
     let begin = 0u;
     let end = p.k;
-#import "shared/product_loop.wgsl" A_LOAD={{A_LOAD}} SIDE=8 SPOTS=2 QUADS=16 STEP=16 FOURS=4 LOADS=4
+#import "shared/product_loop.wgsl"
 #if KEEP
     if (keep[z] != 0u) {
         return;

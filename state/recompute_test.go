@@ -106,7 +106,7 @@ func TestWorkOfRecompute(t *testing.T) {
 		require.NoError(t, err)
 		found := s.Work()
 		for _, w := range found[:len(found)-1] {
-			all += w.FLOPs
+			all += w.Needed
 		}
 		return all
 	}

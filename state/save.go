@@ -114,13 +114,17 @@ func devices(stages []Resident) (all []*gpu.Device) {
 	return all
 }
 
-// AdapterName tells adapters and their drivers apart, wherever they stand in the list. Of several devices each kind is named once, in
-// order of the names.
+// AdapterName tells adapters and their drivers apart, wherever they stand in the list, and what slices of products follow from: a card with some of its
+// multiprocessors computes other bits. Of several devices each kind is named once, in order of the names.
 func AdapterName(devs ...*gpu.Device) string {
 	var names []string
 	for _, dev := range devs {
 		a := dev.Adapter()
-		names = append(names, fmt.Sprintf("%s, %s, %s", a.Name, a.Backend, a.Driver))
+		name := fmt.Sprintf("%s, %s, %s", a.Name, a.Backend, a.Driver)
+		if n := dev.Limits().Multiprocessors; n > 0 {
+			name += fmt.Sprintf(", %d multiprocessors", n)
+		}
+		names = append(names, name)
 	}
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), "; ")

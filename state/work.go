@@ -12,13 +12,14 @@ import (
 	"gputrain/run/data"
 )
 
-// Work counts what an update does on one device, kernel by kernel. The operations of the passes add up to FLOPs and what Recompute has them compute
+// Work counts what an update does on one device, kernel by kernel. The operations that the passes need add up to FLOPs and what Recompute has them compute
 // again. The last entry is the optimizer, with what its Cost tells.
 func (s *TrainState) Work() []compile.Work {
 	d, batches := s.passes.(*onDevice), s.job.Share().Count
 	work := d.micro.Work()
 	for i, w := range work {
-		work[i].Dispatches, work[i].Work, work[i].Least = w.Dispatches*batches, w.Times(float64(batches)), w.Least*float64(batches)
+		n := float64(batches)
+		work[i].Dispatches, work[i].Work, work[i].Needed, work[i].Least = w.Dispatches*batches, w.Times(n), n*w.Needed, n*w.Least
 	}
 	gradients := func(kernels string, dispatches int, bytes uint64) {
 		work = append(work, compile.Work{Group: compile.Rest, Kind: "gradients", Kernels: kernels, Dispatches: dispatches, Work: gpu.Work{Bytes: float64(bytes)}})

@@ -199,6 +199,9 @@ func holding(ctx context.Context, cfg *runfile.Config) (string, error) {
 	if names == nil {
 		return fmt.Sprintf("no card of the list of --memory has the %s that it takes", gpu.SizeText(most)), nil
 	}
+	if n := len(names) - 2; n > 1 {
+		names = append(names[:2], fmt.Sprintf("and %d more", n))
+	}
 	return fmt.Sprintf("the smallest cards of the list of --memory that hold it have %s: %s", gpu.SizeText(least), strings.Join(names, ", ")), nil
 }
 

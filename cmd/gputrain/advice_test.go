@@ -99,7 +99,7 @@ func TestAdviceHolds(t *testing.T) {
 			assert.Contains(t, found, means)
 		}
 		assert.True(t, found["adapters, beside a base in nf4"])
-		assert.Equal(t, "the smallest cards of the list of --memory that hold it have 8.00 GiB: Apple M2, AMD RX 7600, NVIDIA RTX 4060, Apple M1", p.Card)
+		assert.Equal(t, "the smallest cards of the list of --memory that hold it have 8.00 GiB: Apple M2, AMD RX 5700 XT, and 7 more", p.Card)
 		assert.Equal(t, memory == "115MiB", found["one moment a parameter"], "%s", memory)
 		var out bytes.Buffer
 		require.NoError(t, p.write(&out))

@@ -72,7 +72,7 @@ func TestBenchCard(t *testing.T) {
 	assert.Regexp(t, `\| kernel/that is wrong \| 0.5 \| 0.25 \| .*element 7 \|`, page)
 	assert.Contains(t, page, card.Adapter.Driver)
 
-	require.Len(t, card.Parts, 10)
+	require.Len(t, card.Parts, 11)
 	for _, p := range card.Parts {
 		assert.Empty(t, p.Short+p.Failed, p.Name)
 		assert.Equal(t, p.Of, p.Done, p.Name)
@@ -87,7 +87,7 @@ func TestBenchCard(t *testing.T) {
 		positive(t, s.Caches, s.Seconds)
 		assert.NotEmpty(t, s.Spans)
 	}
-	require.Len(t, card.Models, 3)
+	require.Len(t, card.Models, 4)
 	for _, m := range card.Models {
 		positive(t, m.Name, m.Seconds, m.Predicted, m.TokensPerSecond, m.Create, m.LongestSubmit, float64(m.Dispatches), float64(m.Submits), float64(m.Planned), float64(m.Taken))
 		assert.InDelta(t, m.Seconds/m.Predicted, m.Ratio, 1e-9*m.Ratio)

@@ -31,6 +31,7 @@ type deviceLine struct {
 	MaxWorkgroupBytes int      `json:"max_workgroup_bytes"`
 	MaxWorkgroupsADim uint32   `json:"max_workgroups_per_dimension"`
 	Timestamps        bool     `json:"timestamps"`
+	Multiprocessors   int      `json:"multiprocessors"`    // 0: not known
 	MatrixShapes      []string `json:"matrix_shapes"`      // M x N x K of its units that multiply f16 and add up in f32
 	MatrixInvocations int      `json:"matrix_invocations"` // that make a product together
 }
@@ -55,7 +56,7 @@ func (c *devicesCmd) Run() error {
 			Default:        bestErr == nil && best.Index == a.Index,
 			MaxBufferBytes: l.BufferBytes, MaxBindingBytes: l.BindingBytes, MaxStorageBuffers: l.StorageBuffers,
 			MaxInvocations: l.Invocations, MaxWorkgroupBytes: l.WorkgroupBytes, MaxWorkgroupsADim: l.Workgroups,
-			Timestamps: a.Timestamps, MatrixShapes: []string{}, MatrixInvocations: l.Matrix.Lanes,
+			Timestamps: a.Timestamps, Multiprocessors: l.Multiprocessors, MatrixShapes: []string{}, MatrixInvocations: l.Matrix.Lanes,
 		}
 		for _, s := range l.Matrix.Shapes {
 			lines[i].MatrixShapes = append(lines[i].MatrixShapes, s.String())
@@ -65,14 +66,17 @@ func (c *devicesCmd) Run() error {
 		return json.NewEncoder(os.Stdout).Encode(lines)
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\tINDEX\tNAME\tBACKEND\tTYPE\tDRIVER\tBUFFER\tBINDING\tSTORAGE BUFFERS\tINVOCATIONS\tTIMESTAMPS\tMATRIX UNITS")
+	fmt.Fprintln(w, "\tINDEX\tNAME\tBACKEND\tTYPE\tDRIVER\tBUFFER\tBINDING\tSTORAGE BUFFERS\tINVOCATIONS\tTIMESTAMPS\tMULTIPROCESSORS\tMATRIX UNITS")
 	for i, l := range lines {
-		mark := ""
+		mark, multiprocessors := "", "not known"
 		if l.Default {
 			mark = "*"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%v\t%s\n", mark, l.Index, l.Name, l.Backend, l.Type, l.Driver,
-			size(l.MaxBufferBytes), size(l.MaxBindingBytes), l.MaxStorageBuffers, l.MaxInvocations, l.Timestamps, adapters[i].Limits.Matrix)
+		if l.Multiprocessors > 0 {
+			multiprocessors = fmt.Sprint(l.Multiprocessors)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%v\t%s\t%s\n", mark, l.Index, l.Name, l.Backend, l.Type, l.Driver,
+			size(l.MaxBufferBytes), size(l.MaxBindingBytes), l.MaxStorageBuffers, l.MaxInvocations, l.Timestamps, multiprocessors, adapters[i].Limits.Matrix)
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -27,7 +27,7 @@ type planCmd struct {
 	runFlags
 	Adapter string `help:"Adapter of every stage: index, part of a name, or backend:part." placeholder:"SEL" xor:"adapter"`
 	Memory  string `help:"Plan for cards that are not here, one for every stage: of so much memory, or a card's name." placeholder:"24GiB|CARD" xor:"adapter"`
-	Step    bool   `help:"Show the work of one training step instead, kernel by kernel, and its time at the limits of cards; with --adapter, of that adapter too."`
+	Step    bool   `help:"Show the work of one training step instead, kernel by kernel, and its time at the limits of cards; with --adapter, of that adapter too; with --memory, with the kernels of that card."`
 	Ranks   int    `help:"Show also how the run scales to up to this many such ranks, computed from this plan and from speeds."`
 	Network string `help:"Speed of the network between ranks, such as 10Gbit." default:"10Gbit" placeholder:"SPEED"`
 	JSON    bool   `help:"One JSON object on standard output."`

@@ -44,8 +44,9 @@ type plannedWork struct {
 type plannedCard struct {
 	card
 	Seconds         float64    `json:"seconds"`
-	TokensPerSecond float64    `json:"tokens_per_second"`
-	Groups          []timePart `json:"groups"` // the longest first
+	Expected        float64    `json:"expected_seconds,omitempty"` // by the shares of its limits that kernels reach elsewhere; 0: the limits are measured
+	TokensPerSecond float64    `json:"tokens_per_second"`          // as expected, else at the limits
+	Groups          []timePart `json:"groups"`                     // the longest first
 	plannedSubmits
 }
 
@@ -70,7 +71,8 @@ func (c *planCmd) runStep(ctx context.Context, cfg *runfile.Config) error {
 	return p.write(os.Stdout)
 }
 
-// planStep takes the kernels of the adapter that --adapter names, and measures what that can do; else those of a discrete card.
+// planStep takes the kernels of the adapter that --adapter names, and measures what that can do, those of the card that --memory names, or those of a discrete
+// card.
 func (c *planCmd) planStep(ctx context.Context, cfg *runfile.Config) (*plannedStep, error) {
 	p, err := setup.Plan(cfg, told)
 	if err != nil {
@@ -81,6 +83,11 @@ func (c *planCmd) planStep(ctx context.Context, cfg *runfile.Config) (*plannedSt
 		return nil, err
 	}
 	on, all := someCard(), rated()
+	if c.Memory != "" {
+		if on, _, err = wantedCard(c.Memory); err != nil {
+			return nil, err
+		}
+	}
 	if options.Matrix { // the tile of 16 x 16 x 16, as NVIDIA's and AMD's cards have it
 		on.Limits.WorkgroupBytes = 48 << 10
 		on.Limits.Matrix = gpu.MatrixUnits{Shapes: []gpu.MatrixShape{{M: 16, N: 16, K: 16}}, Lanes: 32, Subgroups: 32}
@@ -176,6 +183,9 @@ func (p *plannedStep) on(c card) plannedCard {
 	for _, w := range p.Work {
 		s := c.Speed.Seconds(w.Work.Work)
 		out.Seconds += s
+		if c.memory > 0 { // published
+			out.Expected += s / reached(w.Work, c.UnitFLOPS > 0)
+		}
 		at := slices.IndexFunc(out.Groups, func(g timePart) bool { return g.Group == w.Group })
 		if at < 0 {
 			at = len(out.Groups)
@@ -187,7 +197,7 @@ func (p *plannedStep) on(c card) plannedCard {
 		out.Groups[i].Share /= out.Seconds
 	}
 	slices.SortStableFunc(out.Groups, func(a, b timePart) int { return cmp.Compare(b.Share, a.Share) })
-	out.TokensPerSecond = float64(p.Tokens) / out.Seconds
+	out.TokensPerSecond = float64(p.Tokens) / cmp.Or(out.Expected, out.Seconds)
 	return out
 }
 
@@ -220,16 +230,31 @@ func (p *plannedStep) write(out io.Writer) error {
 	}
 	line(all)
 	fmt.Fprintf(w, "\n%s moves %.2f times the %.1f MiB that no fusion spares\n", compile.Rest, rest.Bytes/rest.Least, rest.Least/(1<<20))
-	fmt.Fprintln(w, "\nAT THE LIMITS OF\tGB/S\tTFLOP/S\tMS A STEP\tTOKENS/S\tSUBMITS\tLONGEST MS\tLARGEST PARTS")
+	for _, g := range []string{compile.Attention, compile.Head} {
+		needed, executed := 0.0, 0.0
+		for _, r := range p.Work {
+			if r.Group == g {
+				needed, executed = needed+r.Needed, executed+r.FLOPs
+			}
+		}
+		if executed > needed {
+			fmt.Fprintf(w, "%s executes %.2f times the operations that it needs\n", g, executed/needed)
+		}
+	}
+	fmt.Fprintln(w, "\nCARD\tGB/S\tTFLOP/S\tLIMIT MS\tEXPECTED\tTOKENS/S\tSUBMITS\tLONGEST MS\tLARGEST PARTS")
 	for _, c := range p.Cards {
 		var parts []string
 		for _, g := range c.Groups[:min(3, len(c.Groups))] {
 			parts = append(parts, fmt.Sprintf("%s %.0f %%", g.Group, 100*g.Share))
 		}
-		row(w, 34, c.Name, fmt.Sprintf("%.0f", c.BytesPerSecond/1e9), c.operations(all.Units > 0), fmt.Sprintf("%.1f", 1e3*c.Seconds),
+		expected := "-"
+		if c.Expected > 0 {
+			expected = fmt.Sprintf("%.1f", 1e3*c.Expected)
+		}
+		row(w, 34, c.Name, fmt.Sprintf("%.0f", c.BytesPerSecond/1e9), c.operations(all.Units > 0), fmt.Sprintf("%.1f", 1e3*c.Seconds), expected,
 			fmt.Sprintf("%.0f", c.TokensPerSecond), fmt.Sprint(c.Submits), fmt.Sprintf("%.1f", 1e3*c.LongestSubmit), strings.Join(parts, ", "))
 	}
-	fmt.Fprintf(w, "\nsubmits, and the longest, as planned with %.0f %% of these limits\n", 100*ofLimits)
+	fmt.Fprintf(w, "\nsubmits, and the longest, as planned with %.0f %% of these limits; expected by what kernels reach of an H100's\n", 100*ofLimits)
 	for _, c := range p.Cards {
 		if c.TooLong != "" {
 			fmt.Fprintln(w, strings.Join(wrapped(fmt.Sprintf("on %s %s", c.Name, c.TooLong), pageWidth), "\n"))

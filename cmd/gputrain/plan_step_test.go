@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/cmd/gputrain/lab/bench"
 	"gputrain/gpu"
 	"gputrain/graph/compile"
 	"gputrain/run/setup"
@@ -55,9 +58,9 @@ func TestPlanOfAStep(t *testing.T) {
 	assert.Len(t, groups, 5)
 	require.Len(t, p.Cards, len(rated()))
 	for _, on := range p.Cards {
-		assert.InDelta(t, on.TokensPerSecond*on.Seconds, p.Tokens, 1e-6)
+		assert.InDelta(t, on.TokensPerSecond*on.Expected, p.Tokens, 1e-6)
 	}
-	assert.Less(t, p.Cards[0].Seconds, p.Cards[3].Seconds)
+	assert.Less(t, p.Cards[0].Expected, p.Cards[3].Expected)
 	var rest compile.Work
 	for _, w := range p.Work {
 		if w.Group == compile.Rest {
@@ -114,4 +117,48 @@ func TestSubmitsOfGPT2OnACard(t *testing.T) {
 	require.NoError(t, p.write(&out))
 	assertPage(t, out.String())
 	assert.Contains(t, strings.ReplaceAll(out.String(), "\n", " "), "on ten matmul is expected to take 1 s, wanted at most 0.5 s (device.submit_limit), and is not to be cut: lower train.batch")
+}
+
+// The shares of a card's limits that kernels are expected to reach are those of the page of the H100.
+func TestReached(t *testing.T) {
+	raw, err := os.ReadFile("../../docs/cards/nvidia-h100-vulkan.json")
+	require.NoError(t, err)
+	var page bench.Card
+	require.NoError(t, json.Unmarshal(raw, &page))
+	h100, ok := namedCard("H100 80GB")
+	require.True(t, ok)
+	for _, m := range page.Models {
+		if !strings.HasPrefix(m.Name, "GPT-2 124M") {
+			continue
+		}
+		units := strings.HasSuffix(m.Name, "f16")
+		c := planCmd{Step: true, runFlags: runFlags{Set: append(m.Set, "data.text=absent.txt")}}
+		cfg, err := c.load()
+		require.NoError(t, err)
+		p, err := c.planStep(t.Context(), cfg)
+		require.NoError(t, err)
+		limits, took := map[string]float64{}, map[string]float64{}
+		for _, w := range p.Work {
+			limits[w.Group] += h100.Seconds(w.Work.Work)
+		}
+		for _, o := range m.Operations {
+			switch _, known := reaches[o.Name]; {
+			case known:
+				took[o.Name] += o.Seconds
+			case o.Name == "update and sums":
+				took["optimizer"] += o.Seconds
+			default:
+				took[compile.Rest] += o.Seconds
+			}
+		}
+		for group, r := range reaches {
+			want := r.f32
+			if units {
+				want = r.units
+			}
+			found := limits[group] / took[group]
+			t.Logf("%s: %s: %.2f", m.Name, group, found)
+			assert.InEpsilon(t, found, want, 0.1, "%s: %s", m.Name, group)
+		}
+	}
 }

@@ -254,6 +254,9 @@ func (c *Compiler) spans(values []*graph.Value) []Span {
 
 // attend dispatches one of the three kernels.
 func (c *Compiler) attend(name string, a attentionKernel, names map[string]string, bind ...Span) {
+	if c.byUnits(name, a, names, bind) {
+		return
+	}
 	if a.tiled() {
 		k, grid := c.tiledKernel(name, a, names)
 		c.Dispatch(k, grid, a.uniform(), bind...)

@@ -10,6 +10,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
+	"gputrain/graph"
 	"gputrain/internal/gputest"
 )
 
@@ -106,4 +107,49 @@ func BenchmarkHeadLoss(b *testing.B) {
 			benchmarkProgram(b, d, w.compiled(b, d), float64(f.FLOPs()+g.FLOPs()))
 		})
 	}
+}
+
+// BenchmarkReduce sums columns, the gradients of GPT-2's biases and gains, as processors do and as the device's kind does.
+func BenchmarkReduce(b *testing.B) {
+	d := gputest.Device(b)
+	invocations, lanes := reduceInvocations, reduceLanes
+	b.Cleanup(func() { reduceInvocations, reduceLanes = invocations, lanes })
+	for _, s := range [][2]int{{512, 768}, {4096, 768}, {4096, 3072}, {8192, 768}} {
+		for name, n := range map[string][2]int{"before": {4096, 1}, "now": {invocations, lanes}} {
+			b.Run(fmt.Sprintf("%dx%d_%s", s[0], s[1], name), func(b *testing.B) {
+				reduceInvocations, reduceLanes = n[0], n[1]
+				w := &twin{graph: graph.New()}
+				w.values = []*graph.Value{w.graph.Sum(w.graph.Input("a", graph.F32(s[0], s[1])), 0)}
+				p := w.compiled(b, d)
+				benchmarkRepeated(b, d, p)
+				b.ReportMetric(float64(4*s[0]*s[1]*repeats)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
+			})
+		}
+	}
+}
+
+// repeats are the times that a small program is recorded in one submit, which takes longer than it does.
+const repeats = 64
+
+// benchmarkRepeated submits a program repeats times at once.
+func benchmarkRepeated(b *testing.B, d *gpu.Device, p *Program) {
+	b.Helper()
+	ctx := context.Background()
+	rec := d.Record("bench")
+	for range repeats {
+		p.Record(rec)
+	}
+	program, err := rec.Program(ctx)
+	require.NoError(b, err)
+	defer program.Release()
+	run := func() {
+		require.NoError(b, program.Submit(ctx))
+		require.NoError(b, d.Wait(ctx))
+	}
+	run()
+	for b.Loop() {
+		run()
+	}
+	b.ReportMetric(1e6*b.Elapsed().Seconds()/float64(b.N*repeats), "us/program")
+	b.ReportMetric(float64(program.Dispatches())/repeats, "dispatches")
 }

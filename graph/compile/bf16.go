@@ -60,7 +60,7 @@ func (c *Compiler) unitBF16(commands []command) (out []command) {
 	copies, first, last := map[*storage]*storage{}, map[*storage]int{}, map[*storage]int{}
 	for i, cmd := range commands {
 		for j, s := range cmd.bind {
-			if !s.st.bf16 || s.asKept {
+			if !s.st.short() || s.asKept {
 				continue
 			}
 			if _, seen := first[s.st]; !seen {
@@ -71,7 +71,7 @@ func (c *Compiler) unitBF16(commands []command) (out []command) {
 			}
 			if k := cmd.kernel; k != nil && copies[s.st] == nil {
 				at := cmd.binding(j)
-				if k.InBF16(1<<at, c.limits.Software) == nil || k.ReadsBack(at) && !c.taken[unitStorage{cmd.unit, s.st}] {
+				if k.InBF16(1<<at, s.st.halves(1<<at), c.limits.Software) == nil || k.ReadsBack(at) && !c.taken[unitStorage{cmd.unit, s.st}] {
 					copies[s.st] = c.newStorage(transientStorage, s.st.label+".f32", 2*s.st.bytes)
 					copies[s.st].workspace = true
 				}
@@ -79,12 +79,15 @@ func (c *Compiler) unitBF16(commands []command) (out []command) {
 		}
 	}
 	for i, cmd := range commands {
-		bind, forms := slices.Clone(cmd.bind), uint64(0)
+		bind, forms, halves := slices.Clone(cmd.bind), uint64(0), uint64(0)
 		var after []command
 		for j, s := range cmd.bind {
 			to := copies[s.st]
 			switch {
 			case s.asKept:
+				continue
+			case to == nil && s.st.half:
+				halves |= 1 << cmd.binding(j)
 				continue
 			case to == nil && s.st.bf16:
 				forms |= 1 << cmd.binding(j)
@@ -101,8 +104,8 @@ func (c *Compiler) unitBF16(commands []command) (out []command) {
 			bind[j] = Span{st: to, Offset: 2 * s.Offset, Bytes: 2 * s.Bytes}
 		}
 		cmd.bind = bind
-		if forms != 0 && cmd.kernel != nil {
-			cmd.kernel = cmd.kernel.InBF16(forms, c.limits.Software)
+		if forms|halves != 0 && cmd.kernel != nil {
+			cmd.kernel = cmd.kernel.InBF16(forms, halves, c.limits.Software)
 		}
 		out = append(append(out, cmd), after...)
 	}
@@ -113,7 +116,7 @@ func (c *Compiler) unitBF16(commands []command) (out []command) {
 func (c *Compiler) inBF16(t Tensor) Tensor {
 	t.Parts = slices.Clone(t.Parts)
 	for i, p := range t.Parts {
-		if p.Span.kept() != buffers.F32 || p.Span.st.bf16 {
+		if p.Span.kept() != buffers.F32 || p.Span.st.short() {
 			continue
 		}
 		to := c.workspaceOf(buffers.BF16, fmt.Sprintf("copy.%d", i), p.Rows, t.width()).Parts[0].Span
@@ -127,11 +130,14 @@ func (c *Compiler) inBF16(t Tensor) Tensor {
 
 // castStorage is the command that widens or rounds a whole storage for another.
 func (c *Compiler) castStorage(reader command, widen bool, from, to *storage) command {
-	kernel, grid, params := c.cast(widen, min(from.bytes, to.bytes)/8)
-	return command{
-		group: reader.group, unit: reader.unit, kernel: kernel, grid: grid, params: params,
-		bind: []Span{{st: from, Bytes: from.bytes}, {st: to, Bytes: to.bytes}},
+	cmd := command{group: reader.group, unit: reader.unit, bind: []Span{{st: from, Bytes: from.bytes}, {st: to, Bytes: to.bytes}}}
+	if to.half { // what is in f16 is read by products alone
+		cmd.kernel, cmd.grid, cmd.params = c.castHalves(buffers.F32, to.bytes/16)
+		return cmd
 	}
+	kernel, grid, params := c.cast(widen, min(from.bytes, to.bytes)/8)
+	cmd.kernel, cmd.grid, cmd.params = kernel, grid, params
+	return cmd
 }
 
 // binding is the number of the binding that takes span i of the command.

@@ -41,14 +41,18 @@ type Compiler struct {
 	current  int                  // index of the unit being lowered
 	lastUse  map[*graph.Value]int // the last unit that reads the storage behind a root value
 
-	places    map[*graph.Value]Tensor
-	taken     map[unitStorage]bool // by a unit's result from an operand
-	inputs    map[string]*programInput
-	constants map[string]Tensor
-	slabs     map[slabKey]*storage
-	storages  []*storage
-	commands  []command
-	group     string
+	places     map[*graph.Value]Tensor
+	taken      map[unitStorage]bool  // by a unit's result from an operand
+	halved     map[*graph.Value]bool // values that are kept in f16, or not: see halves.go
+	halves     bool                  // some are
+	halfParams uint64                // bytes of copies of all params that products read
+	halfCopy   map[halfCopy]*storage // copies in f16
+	inputs     map[string]*programInput
+	constants  map[string]Tensor
+	slabs      map[slabKey]*storage
+	storages   []*storage
+	commands   []command
+	group      string
 
 	visits  int      // of units, gaps and nodes of trees, by searches that could grow with the square of the graph
 	planned []uint64 // bytes of the shared buffers
@@ -70,7 +74,7 @@ func newCompiler(g *graph.Graph, targets []Target, lim gpu.Limits) (*Compiler, e
 	c := &Compiler{
 		targets: targets, limits: lim, ctx: context.Background(),
 		readers: map[*graph.Value][]*graph.Node{}, reshaped: map[*graph.Value][]*graph.Value{}, names: map[*graph.Value]bool{}, pins: map[*graph.Value]bool{}, sinks: map[*graph.Value][]*sink{}, dropped: map[*graph.Node]bool{},
-		inlined: map[*graph.Node]bool{}, lastUse: map[*graph.Value]int{}, places: map[*graph.Value]Tensor{}, taken: map[unitStorage]bool{}, inputs: map[string]*programInput{},
+		inlined: map[*graph.Node]bool{}, lastUse: map[*graph.Value]int{}, places: map[*graph.Value]Tensor{}, taken: map[unitStorage]bool{}, halved: map[*graph.Value]bool{}, halfCopy: map[halfCopy]*storage{}, inputs: map[string]*programInput{},
 		constants: map[string]Tensor{}, slabs: map[slabKey]*storage{}, narrow: map[*buffers.Layout]buffers.DType{},
 	}
 	if c.limits.StorageAlign == 0 {
@@ -152,7 +156,7 @@ func (c *Compiler) run() error {
 	if c.err == nil {
 		c.widen()
 	}
-	if c.err == nil && c.bf16 {
+	if c.err == nil && (c.bf16 || c.halves) {
 		c.storeBF16()
 	}
 	if !c.over() {

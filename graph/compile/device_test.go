@@ -25,6 +25,7 @@ type twin struct {
 	hardware   bool // compile the variants for hardware adapters
 	buffers    int  // storage buffers of a kernel for the compiler to know of, where not 0
 	registers  gpu.Registers
+	matrix     gpu.MatrixUnits // for the compiler to know of, which the device need not have
 }
 
 // eps is the distance from 1 to the next f32.
@@ -92,6 +93,9 @@ func (w *twin) run(t *testing.T, d *gpu.Device) (got map[string][]float64, p *Pr
 	}
 	if w.registers.Budget > 0 {
 		limits.Registers = w.registers
+	}
+	if len(w.matrix.Shapes) > 0 {
+		limits.Matrix = w.matrix
 	}
 	plan, err := PlanNarrow(t.Context(), w.graph, o.Targets, nil, limits)
 	require.NoError(t, err)

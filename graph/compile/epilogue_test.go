@@ -88,8 +88,8 @@ func TestWorkOfAnEpilogue(t *testing.T) {
 	work := q.Work()
 	require.Len(t, work, 2)
 	for i, want := range []Work{
-		{Group: Rest, Kind: "elementwise", Work: gpu.Work{Bytes: word * (n + m*n), FLOPs: 2 * m * n}, Least: word * m * n},
-		{Group: Products, Kind: "matmul", Dispatches: 1, Work: gpu.Work{Bytes: word * (m*k + k*n + m*n), FLOPs: 2 * m * n * k}},
+		{Group: Rest, Kind: "elementwise", Work: gpu.Work{Bytes: word * (n + m*n), FLOPs: 2 * m * n}, Needed: 2 * m * n, Least: word * m * n},
+		{Group: Products, Kind: "matmul", Dispatches: 1, Work: gpu.Work{Bytes: word * (m*k + k*n + m*n), FLOPs: 2 * m * n * k}, Needed: 2 * m * n * k},
 	} {
 		want.Kernels = work[i].Kernels
 		assert.Equal(t, want, work[i])

@@ -54,7 +54,7 @@ func (f *fused) takeOver(v *graph.Value, out Tensor, part Part, name string, bes
 	}
 	for _, l := range f.loads {
 		st := l.part.Span.st
-		if l.value == nil || st == nil || st.kind != transientStorage || st.bytes != part.Span.st.bytes || st.bf16 != part.Span.st.bf16 || !f.diesHere(l) || !f.onlyStraight(st) ||
+		if l.value == nil || st == nil || st.kind != transientStorage || st.bytes != part.Span.st.bytes || st.bf16 != part.Span.st.bf16 || st.half != part.Span.st.half || !f.diesHere(l) || !f.onlyStraight(st) ||
 			!f.onlyOwnRows(l) || f.taken[st] != "" || slices.ContainsFunc(besides, func(s Span) bool { return s.st == st }) {
 			continue
 		}

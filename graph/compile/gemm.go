@@ -3,7 +3,6 @@ package compile
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"strconv"
 
 	"gputrain/buffers"
@@ -18,8 +17,19 @@ type operand struct {
 	copied             bool // read as f32, however it is kept
 }
 
+// vector is the elements of a vec4.
+func (o operand) vector() int {
+	if o.span.inHalves() {
+		return 8
+	}
+	return 4
+}
+
 // fitsVec4 is whether every row starts at a whole vec4.
-func (o operand) fitsVec4() bool { return o.offset%4 == 0 && o.row%4 == 0 && o.batch%4 == 0 }
+func (o operand) fitsVec4() bool {
+	n := o.vector()
+	return o.offset%n == 0 && o.row%n == 0 && o.batch%n == 0
+}
 
 // gemm is a batch of matrix products C = op(A) op(B), or C += it: C [m,n], op(A) [m,k], op(B) [k,n]. Nothing in it is
 // empty. A transposed lies as [k,m], B transposed as [n,k]; not both.
@@ -222,12 +232,13 @@ func (c *Compiler) gemmSlice(g gemm, v gemmVariant, depth int) {
 		if !g.storesVec4() {
 			unit = 1
 		}
+		ofA, ofB := g.a.vector(), g.b.vector()
 		k, spans := v.kernel(c, g)
 		c.Dispatch(k, grid, gemmParams{
 			M: uint32(g.m), N: uint32(g.n), K: uint32(g.k), Depth: uint32(step),
-			LDA: uint32(g.a.row / 4), LDB: uint32(g.b.row / 4), LDC: uint32(g.c.row / unit), Slices: sliced,
-			A0: uint32(g.a.offset / 4), B0: uint32(g.b.offset / 4), C0: uint32(g.c.offset / unit), Z0: uint32(z),
-			SA: uint32(g.a.batch / 4), SB: uint32(g.b.batch / 4), SC: uint32(g.c.batch / unit),
+			LDA: uint32(g.a.row / ofA), LDB: uint32(g.b.row / ofB), LDC: uint32(g.c.row / unit), Slices: sliced,
+			A0: uint32(g.a.offset / ofA), B0: uint32(g.b.offset / ofB), C0: uint32(g.c.offset / unit), Z0: uint32(z),
+			SA: uint32(g.a.batch / ofA), SB: uint32(g.b.batch / ofB), SC: uint32(g.c.batch / unit),
 		}, spans...)
 		c.multiplies(g.m, g.n, depth*int(grid.Z))
 	}
@@ -247,8 +258,15 @@ func (g gemm) loadsVec4() bool {
 	if !g.a.fitsVec4() || !g.b.fitsVec4() {
 		return false
 	}
-	if g.transB || !g.transA && !g.paddedA {
-		return g.k%4 == 0
+	along := 4
+	if !g.transA {
+		along = g.a.vector()
+	}
+	if g.transB {
+		along = max(along, g.b.vector())
+	}
+	if g.transB || along > 4 || !g.transA && !g.paddedA {
+		return g.k%along == 0
 	}
 	return true
 }
@@ -263,6 +281,7 @@ type gemmVariant struct {
 	rows, cols   int // of matmul.wgsl: rows, and quads of columns, an invocation
 	wx, wy       int // of matmul.wgsl: its workgroup
 	matrix       matrixTile
+	as           *tiledForm // in place of the one that the card asks for
 }
 
 // chooseGemm is the table of variants, a function of the kind of adapter and the shape.
@@ -305,33 +324,46 @@ func tiled(rows int) gemmVariant { return gemmVariant{file: "matmul_tiled", tile
 // every invocation busy with at least one load of an operand.
 func (v gemmVariant) step() int { return map[int]int{32: 32, 64: 16, 128: 8}[v.tileM] }
 
-// tile is the geometry of a tile for matmul_tiled.wgsl, see shared/product_loop.wgsl; wide: it has more invocations than an operand has
-// squares of 4x4 to transpose.
-func (v gemmVariant) tile() (constants map[string]string, wide bool) {
-	side, spots := 8, 2 // invocations along a side of the workgroup, quads of an invocation
-	switch v.tileM {
-	case 32:
-		spots = 1
-	case 128:
-		side = 16
-	}
-	quads, fours := v.tileM/4, v.step()/4
-	constants = map[string]string{}
-	for name, n := range map[string]int{
-		"SIDE": side, "SPOTS": spots, "QUADS": quads, "PITCH": quads + 1, "STEP": v.step(), "FOURS": fours,
-		"LOADS": quads * v.step() / (side * side),
-	} {
-		constants[name] = strconv.Itoa(n)
-	}
-	return constants, quads*fours < side*side
+// tiledForm is how a tile of matmul_tiled.wgsl is made.
+type tiledForm struct {
+	shaders.ProductTile
+	lines  bool // invocations lie line by line
+	before bool // shared/product_loop_before.wgsl
 }
 
-// sums is the number of elements of C that an invocation of matmul_tiled.wgsl adds up.
-func (v gemmVariant) sums() int {
-	if v.tileM == 32 {
-		return 16
+// form is how a tile is made on a card.
+func (v gemmVariant) form(g gemm, l gpu.Limits) tiledForm {
+	if v.as != nil {
+		return *v.as
 	}
-	return 64
+	t := l.Registers.ProductTile(v.tileM)
+	if g.b.kept().Packed() && t.Bytes()+levelBytes > l.WorkgroupBytes {
+		t.Step /= 2
+	}
+	return tiledForm{ProductTile: t}
+}
+
+const levelBytes = 4 * 16 // of what codes stand for, in workgroup memory beside a tile
+
+func (f tiledForm) specialise(variant shaders.Variant) {
+	variant.Flags["BEFORE"], variant.Flags["LINES"] = f.before, f.lines
+	f.Specialise(variant)
+	if f.before {
+		side, quads, fours := f.Side(), f.Rows/4, f.Step/4
+		for name, n := range map[string]int{
+			"SIDE": side, "SPOTS": f.Spots(), "QUADS": quads, "STEP": f.Step, "FOURS": fours, "PITCH": quads + 1, "LOADS": quads * f.Step / (side * side),
+		} {
+			variant.Constants[name] = strconv.Itoa(n)
+		}
+		for _, name := range []string{"LOADERS", "ROWS", "SWAP", "PAIRS", "FASTER", "A", "B", "IDLE", "ALONG_A", "ALONG_B"} {
+			delete(variant.Constants, name)
+		}
+		variant.Constants["A_LOAD"] = cmp.Or(variant.Constants["LOAD"], "vec4<f32>")
+		for _, name := range []string{"PARTED", "PREFETCH", "DOUBLE"} {
+			delete(variant.Flags, name)
+		}
+		variant.Flags["WIDE"] = quads*fours < side*side
+	}
 }
 
 // registerTile is the tile of matmul.wgsl with the least estimated time: on a software adapter (lanes 8) a vec4 load costs
@@ -412,17 +444,13 @@ func (v gemmVariant) kernel(c *Compiler, g gemm) (*gpu.Kernel, []Span) {
 	reads := append([]Span{g.a.span}, b...)
 	if v.file == "matmul_matrix" {
 		gemm{}.rounds(variant, "") // what goes to the units is rounded there
-		v.matrix.specialise(v, variant)
-		variant.Flags["K_EDGE"] = g.k%v.matrix.step != 0 || g.block%v.matrix.step != 0
+		v.matrix.specialise(v, g, variant)
 		suffix, spans := g.results(c, variant, reads...)
 		return c.kernel(v.file, fmt.Sprintf("%s_%s%s%s", form, v.matrix, kept, suffix), variant), spans
 	}
 	kept += g.rounds(variant, "half4")
 	if v.file == "matmul_tiled" {
-		constants, wide := v.tile()
-		variant.Constants["A_LOAD"] = cmp.Or(variant.Constants["LOAD"], "vec4<f32>")
-		variant.Flags["WIDE"], variant.Flags["ROLLED"] = wide, !c.limits.Registers.HoldsProduct(v.sums())
-		maps.Copy(variant.Constants, constants)
+		v.form(g, c.limits).specialise(variant)
 		suffix, spans := g.results(c, variant, reads...)
 		return c.kernel(v.file, fmt.Sprintf("%s_%d%s%s", form, v.tileM, kept, suffix), variant), spans
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"gputrain/gpu"
 	"gputrain/shaders"
@@ -15,7 +16,12 @@ type matrixTile struct {
 	unit         gpu.MatrixShape
 	lanes        int // invocations of a subgroup
 	down, across int // matrices of the unit's shape that a subgroup keeps
+	group        int // of those across that it has in workgroup memory when it stores them
 	step         int // of K
+
+	turns    bool // what lies across K goes to workgroup memory along it
+	prefetch bool // a step of K is loaded while the one before is multiplied
+	twice    bool // and has a buffer of its own in workgroup memory
 }
 
 // matrixUnits is the variant for units of a shape. Of AMD's and most other cards, registers hold sums of 32 x 64 a subgroup (make isa); of NVIDIA's, 64 x 64,
@@ -26,8 +32,12 @@ func matrixUnits(unit gpu.MatrixShape, lanes int, registers gpu.Registers) gemmV
 		rows = 64
 	}
 	v := gemmVariant{file: "matmul_matrix", tileM: 128, tileN: 128, matrix: matrixTile{unit: unit, lanes: lanes, down: rows / unit.M, across: 64 / unit.N, step: 32}}
+	v.matrix.group = v.matrix.across
+	if rows == 32 {
+		v.matrix.turns, v.matrix.group = true, v.matrix.across/2 // which takes no more workgroup memory than operands do
+	}
 	if unit.M*unit.N < 256 {
-		v.tileM, v.tileN, v.matrix.down, v.matrix.across, v.matrix.step = 4*unit.M, 2*unit.N, 2, 1, 2*unit.K
+		v.tileM, v.tileN, v.matrix.down, v.matrix.across, v.matrix.group, v.matrix.step = 4*unit.M, 2*unit.N, 2, 1, 1, 2*unit.K
 	}
 	return v
 }
@@ -42,9 +52,18 @@ func units(l gpu.Limits) (gemmVariant, bool) {
 		if !slices.Contains(l.Matrix.Shapes, shape) {
 			continue
 		}
-		return v, v.subgroups() <= l.Matrix.Subgroups && v.subgroups()*v.matrix.lanes <= l.Invocations && 16*v.sharedQuads() <= l.WorkgroupBytes
+		return v, v.fits(l)
 	}
 	return gemmVariant{}, false
+}
+
+// fits tells whether a device runs a variant, whatever the form of a product.
+func (v gemmVariant) fits(l gpu.Limits) bool {
+	shared := 0
+	for _, transposed := range [][2]bool{{false, false}, {false, true}, {true, false}} {
+		shared = max(shared, v.sharedQuads(gemm{transA: transposed[0], transB: transposed[1], accumulate: true}))
+	}
+	return v.subgroups() <= l.Matrix.Subgroups && v.subgroups()*v.matrix.lanes <= l.Invocations && 16*shared <= l.WorkgroupBytes
 }
 
 // UnitsOf names the matrix units that make products of f16, "16x16x16"; "" if none do.
@@ -65,14 +84,25 @@ func (c *Compiler) takesUnits(g gemm) bool {
 	return ok
 }
 
-// unitSlices are as many slices of K as let a product fill a device, each of 256 or more.
-func unitSlices(g gemm, v gemmVariant) int {
+// unitSlices are the slices of K, each of 256 or more, with the least time on the device's multiprocessors. Where nobody knows how many these are, as many
+// slices as give 128 workgroups.
+func unitSlices(l gpu.Limits, g gemm, v gemmVariant) int {
 	const full, shortest = 128, 256 // workgroups, K
-	groups := int(tiles(g.m, v.tileM)) * int(tiles(g.n, v.tileN)) * g.count
-	if g.count > 1 || groups >= full {
+	groups := int(v.groups(g, 1))
+	switch {
+	case g.count > 1:
 		return 1
+	case l.Multiprocessors == 0:
+		return max(1, min(g.k/shortest, (full+groups-1)/groups))
 	}
-	return max(1, min(g.k/shortest, (full+groups-1)/groups))
+	on, saves := devicesOf(l)
+	best := 1
+	for s := 2; s <= g.k/shortest; s++ {
+		if v.unitTime(g, s, on[0]) < (1-saves)*v.unitTime(g, best, on[0]) {
+			best = s
+		}
+	}
+	return best
 }
 
 // subgroups are those of a workgroup of matmul_matrix.wgsl.
@@ -80,33 +110,131 @@ func (v gemmVariant) subgroups() int {
 	return v.tileM / (v.matrix.down * v.matrix.unit.M) * (v.tileN / (v.matrix.across * v.matrix.unit.N))
 }
 
-// pitch is the vec4s of a row in workgroup memory: eights along K, and one against bank conflicts.
-func (t matrixTile) pitch() int { return t.step/8 + 1 }
+// matrixOperand is how an operand goes to workgroup memory, rows x eights of it a step.
+type matrixOperand struct {
+	name         string
+	halves       bool // it is in f16
+	along        bool // it is contiguous along K
+	turned       bool
+	rows, eights int
+}
 
-// sharedQuads are the vec4s of workgroup memory: the operands of a step, and after the products a matrix of C a subgroup.
-func (v gemmVariant) sharedQuads() int {
-	return max((v.tileM+v.tileN)*v.matrix.pitch(), v.subgroups()*v.matrix.unit.M*v.matrix.unit.N/4)
+// operandsOf are those of a product in a variant.
+func (v gemmVariant) operandsOf(g gemm) [2]matrixOperand {
+	out := [2]matrixOperand{
+		{name: "A", halves: g.a.span.inHalves(), along: !g.transA, rows: v.tileM},
+		{name: "B", halves: g.b.span.inHalves(), along: g.transB, rows: v.tileN},
+	}
+	for i := range out {
+		o, side := &out[i], []int{g.m, g.n}[i]
+		o.turned = !o.along && (v.matrix.turns || !o.halves && side%8 != 0) // eights of f32 end at the edge
+		o.eights = v.matrix.step / 8
+		if !o.along && !o.turned {
+			o.rows, o.eights = v.matrix.step, o.rows/8
+		}
+	}
+	return out
+}
+
+// pitch is the vec4s of a row in workgroup memory: its eights, and one against bank conflicts.
+func (o matrixOperand) pitch() int { return o.eights + 1 }
+
+// pieces are the vec4s that an invocation brings at once.
+func (o matrixOperand) pieces() int {
+	switch {
+	case o.turned:
+		return 4
+	case o.halves:
+		return 1
+	}
+	return 2
+}
+
+// specialise gives the shader an operand, which so many invocations bring.
+func (o matrixOperand) specialise(invocations int, variant shaders.Variant) {
+	next, reach, width, items := "1u", 0, 4, o.rows*o.eights
+	if o.along {
+		reach = 4
+	}
+	if o.halves {
+		width = 8
+	}
+	if o.turned {
+		next, reach, items = "p.ld"+strings.ToLower(o.name), 1, o.rows/width*o.eights*2
+	}
+	texts := map[string]string{
+		"TYPE": "vec4<f32>", "EIGHT": "matrix_eight(v,w)", "PAIR": "pack2x16float(vec2<f32>(v[e],w[e]))", "ALONG": "k*p.ld" + strings.ToLower(o.name), "NEXT": next,
+	}
+	if o.halves {
+		texts["TYPE"], texts["EIGHT"], texts["PAIR"] = "vec4<u32>", "v", "((v[e/2u]>>(16u*(e%2u)))&0xffffu)|((w[e/2u]>>(16u*(e%2u)))<<16u)"
+	}
+	if o.along {
+		texts["ALONG"] = fmt.Sprintf("k/%du", width)
+	}
+	for name, n := range map[string]int{
+		"PIECES": o.pieces(), "LAST": o.pieces() - 1, "REACH": reach, "PITCH": o.pitch(), "ROWS": o.rows, "WIDTH": width,
+		"BLOCKS": (items + invocations - 1) / invocations, "FULL": items / invocations,
+	} {
+		texts[name] = strconv.Itoa(n)
+	}
+	if o.turned {
+		texts["ROWS"] = strconv.Itoa(o.rows / width)
+	}
+	for name, text := range texts {
+		variant.Constants[o.name+"_"+name] = text
+	}
+	variant.Flags[o.name+"_HALVES"], variant.Flags[o.name+"_TURNED"] = o.halves, o.turned
+}
+
+// cPitch is the vec4s of a row of C that a subgroup has in workgroup memory, two of them against bank conflicts.
+func (t matrixTile) cPitch() int { return t.group*t.unit.N/4 + 2 }
+
+// keepsDirectly tells whether the matrices of C are stored as they are: there are no edges, and nothing else is done.
+func (v gemmVariant) keepsDirectly(g gemm) bool {
+	return g.m%v.tileM == 0 && g.n%v.tileN == 0 && g.epilogue == nil && !g.accumulate && !g.continues && g.block == 0 && g.storesVec4() && !g.c.span.st.short()
+}
+
+// operandQuads are the vec4s of workgroup memory for the operands of a step; bQuads those before B's.
+func (v gemmVariant) operandQuads(g gemm) (all, beforeB int) {
+	o := v.operandsOf(g)
+	beforeB = o[0].rows * o[0].pitch()
+	return beforeB + o[1].rows*o[1].pitch(), beforeB
+}
+
+// sharedQuads are the vec4s of workgroup memory: the operands of a step, and after the products rows of C of each subgroup.
+func (v gemmVariant) sharedQuads(g gemm) int {
+	operands, _ := v.operandQuads(g)
+	if v.matrix.twice {
+		operands *= 2
+	}
+	if v.keepsDirectly(g) {
+		return operands
+	}
+	return max(operands, v.subgroups()*v.matrix.unit.M*v.matrix.cPitch())
 }
 
 // specialise gives a variant of the shader its geometry.
-func (t matrixTile) specialise(v gemmVariant, variant shaders.Variant) {
+func (t matrixTile) specialise(v gemmVariant, g gemm, variant shaders.Variant) {
 	t.unit.Specialise(t.lanes, variant)
-	columns := v.tileN / (t.across * t.unit.N) // subgroups side by side
 	subgroups := v.subgroups()
-	invocations := subgroups * t.lanes
-	blocks := func(rows int, turned bool) int { // of 8 elements of a row, or 4 of 4 rows
-		n := rows * t.step / 8
-		if turned {
-			n /= 2
-		}
-		return (n + invocations - 1) / invocations
+	operands, beforeB := v.operandQuads(g)
+	for _, o := range v.operandsOf(g) {
+		o.specialise(subgroups*t.lanes, variant)
 	}
+	quads := t.group * t.unit.N / 4
+	lines := t.lanes / quads
 	for name, n := range map[string]int{
-		"TILE_M": v.tileM, "TILE_N": v.tileN, "STEP": t.step, "DOWN": t.down, "ACROSS": t.across, "SUBGROUPS_N": columns, "INVOCATIONS": invocations,
-		"PITCH": t.pitch(), "UNIT_STEPS": t.step / t.unit.K, "TILE": v.sharedQuads(),
-		"A_BLOCKS": blocks(v.tileM, variant.Flags["TRANS_A"]), "B_BLOCKS": blocks(v.tileN, !variant.Flags["TRANS_B"]),
+		"TILE_M": v.tileM, "TILE_N": v.tileN, "STEP": t.step, "DOWN": t.down, "ACROSS": t.across, "SUBGROUPS_N": v.tileN / (t.across * t.unit.N),
+		"INVOCATIONS": subgroups * t.lanes, "UNIT_STEPS": t.step / t.unit.K, "TILE": v.sharedQuads(g), "B_AT": beforeB, "BUFFER": operands,
+		"C_PITCH": t.cPitch(), "C_GROUP": t.group, "C_GROUPS": t.across / t.group, "C_QUADS": quads, "C_LINES": lines, "C_TURNS": t.unit.M / lines,
 	} {
 		variant.Constants[name] = strconv.Itoa(n)
+	}
+	for name, on := range map[string]bool{
+		"PREFETCH": t.prefetch, "TWICE": t.twice, "DIRECT": v.keepsDirectly(g), "K_EDGE": g.k%t.step != 0 || g.block%t.step != 0,
+		"A_COLUMNS": g.transA && !variant.Flags["A_TURNED"], "B_ROWS": !g.transB && !variant.Flags["B_TURNED"],
+	} {
+		variant.Flags[name] = on
 	}
 }
 

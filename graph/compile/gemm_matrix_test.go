@@ -67,6 +67,48 @@ func matrixProducts(t *testing.T, d *gpu.Device) {
 	}
 }
 
+// Operands that are in f16, as they lie or turned on their way in, steps that are loaded before, and workgroups of six subgroups, whose last invocations have
+// nothing to bring: each form, of whole tiles and with edges.
+func TestMatrixTiles(t *testing.T) {
+	matrixTiles(t, gputest.Device(t))
+}
+
+// The same with the units of an adapter that has them.
+func TestMatrixTilesOfUnits(t *testing.T) {
+	d := gputest.Device(t, func(o *gpu.Options) { o.Matrix = true })
+	if len(d.Limits().Matrix.Shapes) == 0 {
+		t.Skip("skipped, needs an adapter with matrix units")
+	}
+	matrixTiles(t, d)
+}
+
+func matrixTiles(t *testing.T, d *gpu.Device) {
+	rng := rand.New(rand.NewPCG(1, 31))
+	for f, form := range [][2]bool{{false, false}, {false, true}, {true, false}} {
+		for i, halves := range [][2]bool{{false, false}, {true, true}, {true, false}, {false, true}} {
+			for j, as := range []matrixTile{{}, {prefetch: true}, {prefetch: true, twice: true}, {turns: true, prefetch: true}} {
+				if testing.Short() && (f+i+j)%3 > 0 {
+					continue
+				}
+				v := matrixUnits(gpu.MatrixShape{M: 8, N: 8, K: 8}, 8, gpu.Registers{})
+				v.tileN = 24
+				v.matrix.turns, v.matrix.prefetch, v.matrix.twice = as.turns, as.prefetch, as.twice
+				for e, s := range [][3]int{{64, 48, 64}, {40, 32, 40}, {44, 24, 56}} {
+					if s[0]%8 > 0 && form[0] && halves[0] || testing.Short() && e != (f+i)%3 {
+						continue // no row begins at a whole vec4
+					}
+					set := func(g *gemm) {
+						g.a.span.st.half, g.b.span.st.half = halves[0], halves[1]
+						g.continues = e == 2
+					}
+					r := newProductOf(t, d, rng, false, form, s, set, v)
+					assert.NoError(t, compareMatrix(r.run(t, d), r, form, s, e == 2), "%v %v halves %v, %+v", form, s, halves, as)
+				}
+			}
+		}
+	}
+}
+
 // compareMatrix compares C with sums of rounded operands in float64. A sum of K products in f32 is within (K+1) roundings of the sum of their magnitudes.
 func compareMatrix(got []float64, r productRun, form [2]bool, s [3]int, accumulate bool) error {
 	m, n, k := s[0], s[1], s[2]

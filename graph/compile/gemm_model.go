@@ -1,28 +1,53 @@
 package compile
 
-import "math"
+import (
+	"cmp"
+	"math"
 
-// How a GPU's tile and slices of K are chosen: by a model of the time of a product, in clocks. WebGPU does not tell how many compute units
-// a device has, so the choice is made for devices of 40 to 80, which is 80 to 160 SIMDs of 32 lanes: it has the least product of the times on
-// all of them, so that each device counts by ratios. It depends on shape and limits alone.
+	"gputrain/gpu"
+)
+
+// How a GPU's tile and slices of K are chosen: by a model of the time of a product, in clocks, of a device with so many multiprocessors of so many lanes. It
+// depends on shape and limits alone. Where Limits do not tell the number (gpu.Limits.Multiprocessors), the choice is made for devices of 40 to 80 of 64 lanes:
+// it has the least product of the times on all of them, so that each device counts by ratios.
 //
 //	groups = tiles of C * products * slices       workgroups
-//	turns  = ceil(groups / places)                of the busiest place: a SIMD, or two of them for the 256 invocations of a tile of 128 x 128
+//	turns  = ceil(groups / places)                of the busiest place: a multiprocessor for the 256 invocations of a tile of 128 x 128, else half of one
 //	step   = max(turns * alu, alu + wait)         while a workgroup waits for memory, the others of its place compute
 //	loads  = groups * depth * (rows + columns of a tile) * 4 bytes / rate
 //	time   = max(step * steps of K a slice, loads) + sum
 //	sum    = pass + 2 * slices * M * N * 4 bytes / rate, or nothing for one slice
+//
+// A place is what one workgroup fills. AMD's compute unit has two SIMDs of 32 lanes: a wave of 64 invocations is on one of them, four waves share both.
+// NVIDIA's multiprocessor and Apple's core have four: 64 invocations are two warps on two of them, in half the clocks; 256 are on all. An H100's products in
+// f32 go by these places and their turns alone, whether there is one or many: base * (groups / places) / turns, of 28 to 32 TFLOP/s, meets every shape that
+// its page has within 5 %. So a wait is counted where the number of places is a guess.
 const (
 	modelWait = 560.  // clocks from a load to what the tile makes of it: 500 of memory, 60 of workgroup memory
 	modelPass = 4000. // of one more dispatch, which waits for the whole product: 2 us
-	modelRate = 2.5   // bytes a clock and SIMD from the second cache, assumed; at full rate a tile of 64 x 64 asks 4, one of 128 x 128 asks 2
+	modelRate = 2.5   // bytes a clock and 32 lanes from the second cache, assumed; at full rate a tile of 64 x 64 asks 4, one of 128 x 128 asks 2
 )
 
-var modelSIMDs = []float64{80, 100, 120, 140, 160}
+// modelDevice is what a choice is made for.
+type modelDevice struct{ multiprocessors, lanes, wait float64 }
 
-// alu is the clocks that a workgroup's place spends computing in a step of K, and how long that step is. For the tiles they are counted in
-// what Mesa's compiler for AMD makes of them (navi21; a wave of 64 invocations takes two clocks an instruction, the four waves of
-// the largest tile share two SIMDs); for the others they are the multiply-adds and about six instructions a load.
+var someDevices = []modelDevice{{40, 64, modelWait}, {50, 64, modelWait}, {60, 64, modelWait}, {70, 64, modelWait}, {80, 64, modelWait}}
+
+// devicesOf are those that the choices for some limits are made for. What takes more slices, and with them more memory, or a smaller tile has to save a
+// share of the time.
+func devicesOf(l gpu.Limits) (on []modelDevice, saves float64) {
+	if l.Multiprocessors == 0 {
+		return someDevices, 0.05
+	}
+	return []modelDevice{{float64(l.Multiprocessors), float64(cmp.Or(l.MultiprocessorLanes, 128)), 0}}, 0.02
+}
+
+// rate is bytes a clock.
+func (d modelDevice) rate() float64 { return modelRate * d.multiprocessors * d.lanes / 32 }
+
+// alu is the clocks that a workgroup's place of a multiprocessor of 64 lanes spends computing in a step of K, and how long that step is. For the tiles they
+// are counted in what Mesa's compiler for AMD makes of them (navi21; a wave of 64 invocations takes two clocks an instruction, the four waves of the largest
+// tile share two SIMDs); for the others they are the multiply-adds and about six instructions a load.
 func (v gemmVariant) alu() (clocks float64, step int) {
 	switch {
 	case v.file == "matmul_scalar":
@@ -33,26 +58,47 @@ func (v gemmVariant) alu() (clocks float64, step int) {
 	return map[int]float64{32: 1230, 64: 2270, 128: 2320}[v.tileM], v.step()
 }
 
-// time is what the model says of a variant with K in slices, on a device of so many SIMDs.
-func (v gemmVariant) time(g gemm, slices int, simds float64) float64 {
+// time is what the model says of a variant with K in slices.
+func (v gemmVariant) time(g gemm, slices int, d modelDevice) float64 {
 	alu, step := v.alu()
-	places := simds
+	alu *= 64 / d.lanes
+	places := 2 * d.multiprocessors
 	if v.tileM == 128 && v.file == "matmul_tiled" {
 		places /= 2
 	}
 	depth := (g.k + slices - 1) / slices
-	groups := float64(tiles(g.m, v.tileM)) * float64(tiles(g.n, v.tileN)) * float64(g.count*slices)
-	work := max(math.Ceil(groups/places)*alu, alu+modelWait) * float64(tiles(depth, step))
-	loads := groups * float64(depth*(v.tileM+v.tileN)*4) / (modelRate * simds)
-	sum := 0.0
-	if slices > 1 {
-		sum = modelPass + float64(2*slices)*float64(g.m)*float64(g.n)*4/(modelRate*simds)
+	groups := v.groups(g, slices)
+	work := max(math.Ceil(groups/places)*alu, alu+d.wait) * float64(tiles(depth, step))
+	loads := groups * float64(depth*(v.tileM+v.tileN)*4) / d.rate()
+	return max(work, loads) + sumTime(g, slices, d)
+}
+
+// groups is the workgroups of a product with K in slices.
+func (v gemmVariant) groups(g gemm, slices int) float64 {
+	return float64(tiles(g.m, v.tileM)) * float64(tiles(g.n, v.tileN)) * float64(g.count*slices)
+}
+
+// sumTime is that of the sum of slices.
+func sumTime(g gemm, slices int, d modelDevice) float64 {
+	if slices == 1 {
+		return 0
 	}
-	return max(work, loads) + sum
+	return modelPass + float64(2*slices)*float64(g.m)*float64(g.n)*4/d.rate()
+}
+
+// unitTime is time for a product by matrix units. Two workgroups of a multiprocessor wait for memory in turns, so that one alone takes three quarters of the
+// time of both: an H100 takes 1.25 us for a step of 32 of one tile of 128 x 128 and 1.6 for two, 2,800 clocks; 1,600 are taken here, for operands that come
+// in f16.
+func (v gemmVariant) unitTime(g gemm, slices int, d modelDevice) float64 {
+	turns := math.Ceil(v.groups(g, slices) / d.multiprocessors)
+	pairs, alone := math.Floor(turns/2), math.Mod(turns, 2)
+	step := 1600 * float64(v.tileM*v.tileN*v.matrix.step) / (128 * 128 * 32)
+	depth := (g.k + slices - 1) / slices
+	return (pairs+0.75*alone)*step*float64(tiles(depth, v.matrix.step)) + sumTime(g, slices, d)
 }
 
 // gpuChoice is the variant and the slices with the least time among the variants that suit the form of g; what comes later in the list, or
-// takes more slices and with them more memory, has to save a twentieth. The products of all slices fit one binding.
+// takes more slices, has to save a share of it. The products of all slices fit one binding.
 func (c *Compiler) gpuChoice(g gemm) (gemmVariant, int) {
 	of := gemmForm{m: g.m, n: g.n, k: g.k, count: g.count, transA: g.transA, transB: g.transB, vec4: g.loadsVec4(), units: c.takesUnits(g)}
 	chosen, known := c.chosen[of]
@@ -82,7 +128,7 @@ type gemmChoice struct {
 func (c *Compiler) chooseGPU(g gemm) (best gemmVariant, slices int) {
 	if c.takesUnits(g) {
 		v, _ := units(c.limits)
-		return v, min(unitSlices(g, v), c.mostSlices(g))
+		return v, min(unitSlices(c.limits, g, v), c.mostSlices(g))
 	}
 	shortest := 256 // of K a slice; of the tiles' less, as what they wait for is counted
 	var variants []gemmVariant
@@ -101,13 +147,14 @@ func (c *Compiler) chooseGPU(g gemm) (best gemmVariant, slices int) {
 	if g.count == 1 {
 		most = max(1, min(g.k/shortest, c.mostSlices(g)))
 	}
-	clearly := math.Pow(0.95, float64(len(modelSIMDs)))
+	on, saves := devicesOf(c.limits)
+	clearly := math.Pow(1-saves, float64(len(on)))
 	least := math.Inf(1)
 	for _, v := range variants {
 		for s := 1; s <= most; s++ {
 			product := 1.0
-			for _, simds := range modelSIMDs {
-				product *= v.time(g, s, simds)
+			for _, d := range on {
+				product *= v.time(g, s, d)
 			}
 			if product < clearly*least {
 				best, slices, least = v, s, product

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 	"gputrain/graph"
 )
@@ -101,6 +102,10 @@ func newProductOf(t testing.TB, d *gpu.Device, rng *rand.Rand, cpu bool, form [2
 	for st, data := range map[*storage][]float64{a.st: r.a.data, b.st: r.b.data, out.st: fill} {
 		raw := bytes.Repeat([]byte{0, 0, 0xc0, 0x7f}, int(st.bytes)/4) // NaN behind the operands
 		for i, v := range data {
+			if st.half {
+				binary.LittleEndian.PutUint16(raw[2*i:], array.EncodeF16(float32(v)))
+				continue
+			}
 			binary.LittleEndian.PutUint32(raw[4*i:], math.Float32bits(float32(v)))
 		}
 		require.NoError(t, d.Write(r.program.ranges[st], raw))

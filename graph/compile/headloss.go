@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"gputrain/buffers"
+	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/shaders"
 )
@@ -56,6 +57,13 @@ var lossChecks = []Check{
 // operations a byte that cards' limits ask for. A block has as many rows as have blockBytes of logits. dW adds up blocks, one after the other, so that its
 // bits do not depend on the chunks. Variables for tests.
 var chunkRows, blockBytes = 256, 64 << 20
+
+// On a GPU a chunk is a block, of whole tiles of cardTile rows: it has cardRows of logits in f32 or twice as many in 16 bits, half of that on a card of
+// less than cardSmall multiprocessors or that nobody knows, and no more than cardBytes. By matrix units 1024 rows have 500 operations for each byte of W and
+// dW, in f32 512 have 190, and cards ask for 20 to 100. Variables for tests.
+var cardRows, cardBytes, cardTile = 512, 320 << 20, 128
+
+const cardSmall = 32
 
 // lossGradParams is Params of cross_entropy_grad.wgsl, and the start of those of cross_entropy.wgsl.
 type lossGradParams struct{ Rows, Columns, Stride, Column0, Row0 uint32 }
@@ -131,12 +139,12 @@ func (c *Compiler) rowLoss(l logitsRun, r rowLosses, first, last bool) {
 		p.Last = 1
 	}
 	group := !c.limits.Software // a workgroup a row where there is workgroup memory worth the name
-	grid := c.Linear(l.rows)
+	grid, lanes := c.Linear(l.rows), "64"
 	if group {
-		grid = c.Linear(64 * l.rows)
+		grid, lanes = gpu.Linear(uint64(l.rows), 1, c.limits), "256"
 	}
 	k := c.kernel("cross_entropy", "", shaders.Variant{
-		Constants: map[string]string{"ELEMENT": l.element()},
+		Constants: map[string]string{"ELEMENT": l.element(), "LANES": lanes},
 		Flags:     map[string]bool{"SCALAR": l.scalar(), "GROUP": group, "CAPPED": l.limit > 0},
 	})
 	params := any(p)
@@ -276,8 +284,34 @@ func (c *Compiler) emptyHead(h head, forward, gradient *graph.Node) {
 	}
 }
 
-// makeRoom takes the workspaces. A block has as many rows as fit in blockBytes, and each part's logits in a binding, in whole tiles; a chunk has as
-// few blocks as come to chunkRows, if a binding has them.
+// blockOf is the rows of a block, at most so many, where a row has so many logits of so many bytes: as many as fit in blockBytes, in whole tiles.
+func (h *head) blockOf(c *Compiler, most, width, bytes int) int {
+	if c.limits.Software {
+		return wholeTiles(max(1, min(blockBytes/(bytes*width), most)), h.n, 16)
+	}
+	rows := cardRows * 4 / bytes
+	if c.limits.Multiprocessors < cardSmall {
+		rows /= 2
+	}
+	block := wholeTiles(max(1, min(cardBytes/(bytes*width), rows, most)), h.n, cardTile)
+	if chunks := (h.n + block - 1) / block; block%cardTile == 0 { // as even as tiles allow
+		block = min(h.n, ((h.n+chunks-1)/chunks+cardTile-1)/cardTile*cardTile)
+	}
+	return block
+}
+
+// wholeTiles is a number of the n rows, in whole tiles where it is not all of them, or in tiles of 16 where one has not so many.
+func wholeTiles(rows, n, tile int) int {
+	if rows <= tile {
+		tile = 16
+	}
+	if rows < n && rows > tile {
+		rows = rows / tile * tile
+	}
+	return rows
+}
+
+// makeRoom takes the workspaces. Each part's logits of a block fit a binding; a chunk has as few blocks as come to chunkRows, if a binding has them.
 func (h *head) makeRoom(c *Compiler) {
 	width, widest := 0, 0
 	for _, p := range h.w.Parts {
@@ -291,10 +325,7 @@ func (h *head) makeRoom(c *Compiler) {
 		logit = buffers.BF16
 	}
 	most := min(int(c.largest())/(4*widest), h.n)
-	h.block = max(1, min(blockBytes/(logit.Bits()/8*width), most))
-	if h.block < h.n && h.block > 16 {
-		h.block = h.block / 16 * 16
-	}
+	h.block = h.blockOf(c, most, width, logit.Bits()/8)
 	h.rows = h.block
 	if h.addsBlocks(c) {
 		h.rows = min((chunkRows+h.block-1)/h.block*h.block, most)

@@ -164,9 +164,10 @@ func TestHeadLossParts(t *testing.T) {
 // the kernels of processors and of GPUs.
 func TestHeadLossChunks(t *testing.T) {
 	const width, vocab, rows, n = 32, 260, 16, 43*16 + 7
-	chunk, block := chunkRows, blockBytes
-	t.Cleanup(func() { chunkRows, blockBytes = chunk, block })
+	chunk, block, card, tile := chunkRows, blockBytes, cardBytes, cardTile
+	t.Cleanup(func() { chunkRows, blockBytes, cardBytes, cardTile = chunk, block, card, tile })
 	blockBytes = 4 * vocab * rows
+	cardBytes, cardTile = blockBytes, rows
 	for _, c := range []struct {
 		binding              uint64
 		hardware, accumulate bool
@@ -200,4 +201,18 @@ func TestLossRefusesLabels(t *testing.T) {
 	require.NoError(t, p.WriteInts("labels", []int32{0, graph.IgnoreLabel, 7, 1}))
 	require.EqualError(t, p.WriteInts("labels", []int32{0, graph.IgnoreLabel, 8, 1}), `graph: write: input "labels": label at position 2: 8, want 0 to 7`)
 	require.Error(t, p.WriteInts("labels", []int32{0, -1, 7, 1}))
+}
+
+// The rows of a block are whole tiles on GPUs: GPT-2, Qwen3, Llama, Gemma, and few rows.
+func TestHeadLossBlocks(t *testing.T) {
+	c := &Compiler{limits: gpu.DefaultLimits()}
+	block := func(n, width, bytes int) int { return (&head{n: n}).blockOf(c, n, width, bytes) }
+	for _, on := range []struct{ multiprocessors, gpt2, half, qwen, gemma, odd int }{{132, 512, 1024, 512, 256, 384}, {0, 256, 512, 256, 256, 256}} {
+		c.limits.Multiprocessors = on.multiprocessors
+		require.Equal(t, []int{on.gpt2, on.half, on.qwen, on.gemma, on.odd},
+			[]int{block(4096, 50260, 4), block(4096, 50260, 2), block(1024, 151936, 4), block(1024, 262144, 4), block(700, 50260, 4)})
+		require.Equal(t, []int{100, 130, 16}, []int{block(100, 50260, 4), block(130, 50260, 4), block(1000, 5<<20, 4)})
+	}
+	c.limits.Software = true
+	require.Equal(t, 320, block(4096, 50260, 4))
 }

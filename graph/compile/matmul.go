@@ -92,6 +92,7 @@ func lowerMatMul(c *Compiler, n *graph.Node, e *epilogue) {
 			c.One(t, []string{"a", "b", "y"}[i])
 		}
 	}
+	a, b = c.halvesOf(n, g, 0, a), c.halvesOf(n, g, 1, b)
 	if c.err != nil {
 		return
 	}

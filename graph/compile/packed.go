@@ -59,8 +59,11 @@ func (c *Compiler) copies(g gemm, b Tensor) bool {
 
 // specialise gives a product kernel the form of its operand B, and what it binds for it.
 func (v gemmVariant) specialise(g gemm, variant shaders.Variant, software bool) (suffix string, spans []Span) {
-	kept := g.b.kept()
-	variant.Flags["B_WHOLE"], variant.Flags["B_BF16"], variant.Flags["B_CODES"] = kept == buffers.F32, kept == buffers.BF16, kept.Packed()
+	kept, halves := g.b.kept(), g.b.span.inHalves()
+	variant.Flags["B_WHOLE"], variant.Flags["B_BF16"], variant.Flags["B_CODES"] = kept == buffers.F32 && !halves, kept == buffers.BF16, kept.Packed()
+	if v.file != "matmul" {
+		variant.Flags["B_HALVES"] = halves
+	}
 	if kept == buffers.F32 {
 		return "", []Span{g.b.span}
 	}

@@ -17,6 +17,13 @@ func (c *Compiler) largest() uint64 { return min(c.limits.BindingBytes, c.limits
 // newTensor is memory for a value: in parts where it exceeds a binding, each a storage of its own where nobody else must find the value in one buffer.
 func (c *Compiler) newTensor(kind storageKind, label string, v *graph.Value) (Tensor, *storage) {
 	size, bf16 := roundUp(typeBytes(v.Shape(), v.DType()), spanAlign), inBF16(v)
+	if kind == transientStorage && c.inHalves(v) {
+		st := c.newStorage(kind, label, size/2)
+		st.half, c.halves = true, true
+		t := wholeTensor(st, v.Shape(), v.DType())
+		t.Parts[0].Span.Bytes = st.bytes
+		return t, st
+	}
 	if roundUp(typeBytes(v.Shape(), wide(v.DType())), spanAlign) <= c.largest() {
 		st := c.newStorage(kind, label, size)
 		st.bf16 = bf16
@@ -149,8 +156,11 @@ func (c *Compiler) rowwise(operands []rowOperand, do func(share func(n int) int,
 
 // rowsOf is the span of some rows of a tensor, all in one part.
 func (c *Compiler) rowsOf(t Tensor, r run, name string) Span {
-	rowBytes := typeBytes(t.Shape[1:], t.DType)
 	for _, p := range t.Parts {
+		rowBytes := typeBytes(t.Shape[1:], t.DType)
+		if p.Span.st.half {
+			rowBytes /= 2
+		}
 		if r.start >= p.Row && r.start+r.length <= p.Row+p.Rows {
 			span := p.Span.at(uint64(r.start-p.Row)*rowBytes, uint64(r.length)*rowBytes)
 			if span.Offset%c.limits.StorageAlign != 0 {

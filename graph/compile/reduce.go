@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"gputrain/buffers"
+	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/shaders"
 )
@@ -20,7 +21,7 @@ func reduceChecks() (out []Check) {
 	for _, fn := range []string{"sum", "mean", "max"} {
 		out = append(out, Check{Name: "reduce " + fn, Tolerance: 256, Build: func(g *graph.Graph) []*graph.Value {
 			var results []*graph.Value
-			for _, s := range [][]int{{300, 64}, {33, 5}, {7, 1030}} {
+			for _, s := range [][]int{{300, 64}, {33, 5}, {7, 1030}, {5000, 12}} {
 				a := checkedInput(g, fmt.Sprint("a", s), s...)
 				reduced := func(axes ...int) *graph.Value { return g.Append(graph.Reduce{Fn: fn, Axes: axes}, a).Outputs[0] }
 				results = append(results, reduced(0), reduced(1), reduced(0, 1))
@@ -31,15 +32,55 @@ func reduceChecks() (out []Check) {
 	return out
 }
 
-// Sizes of a reduction's levels. With fewer invocations than reduceInvocations a reduction is split in parts, of at least
+// Sizes of a reduction's levels. With fewer invocations than it takes to fill the device a reduction is split in parts, of at least
 // reduceShortest items, and needs another level; reduceLongest bounds the rounding error of one invocation's sum and the
 // time it takes alone.
 const (
-	reduceInvocations = 4096
-	reduceShortest    = 16
-	reduceSingle      = 128 // items that one invocation reduces without being split
-	reduceLongest     = 1024
+	reduceShortest = 16
+	reduceSingle   = 128 // items that one invocation reduces without being split
+	reduceLongest  = 1024
 )
+
+// On GPUs reduceLanes invocations, a power of two, add up one result in workgroup memory, in groups of reduceGroup. reduceInvocations fill the device: 0 for
+// those that it takes. Variables for tests: 4096 and 1 are what processors have, whatever the device.
+var reduceInvocations, reduceLanes = 0, 64
+
+const (
+	reduceGroup  = 256
+	reduceUnroll = 4  // loads that a lane has under way
+	reduceTurns  = 64 // items of a lane, above which a result comes in parts
+)
+
+// invocations are as many as fill the device: on a GPU four vec4s a lane are under way, 1 MB on an H100, whose memory wants 3 TB/s * 0.6 us. Where nobody
+// knows its multiprocessors, those of a small card.
+func (c *Compiler) invocations() int {
+	switch l := c.limits; {
+	case reduceInvocations > 0:
+		return reduceInvocations
+	case l.Software:
+		return 4096
+	case l.Multiprocessors > 0:
+		return max(4096, 4*l.Multiprocessors*l.MultiprocessorLanes)
+	}
+	return 16384
+}
+
+// reduceSplit is the parts that a reduction of length items comes in, where that many results are reduced side by side, and the lanes of a part. Those of a
+// row read side by side, and are as many as it has work for; of columns it takes as many as fill the device.
+func (c *Compiler) reduceSplit(length, results int, columns bool) (parts, lanes int) {
+	lanes = 1
+	for !c.limits.Software && 2*lanes <= reduceLanes && 2*lanes*reduceUnroll <= length && (!columns || results*lanes < c.invocations()) {
+		lanes *= 2
+	}
+	if lanes == 1 {
+		return c.reduceParts(length, results), 1
+	}
+	if length <= lanes*reduceTurns {
+		return 1, lanes
+	}
+	want := c.invocations() / (results * lanes)
+	return max(1, min(want, length/(lanes*reduceShortest)), (length+lanes*reduceLongest-1)/(lanes*reduceLongest)), lanes
+}
 
 // reduction is [O, R, I] to [O, I].
 type reduction struct {
@@ -123,8 +164,11 @@ func (c *Compiler) reduce(r reduction, domain []int, build func(f *fused) *ir, o
 		} else {
 			length /= f.lanes()
 		}
-		parts := reduceParts(length, r.outer*inner)
 		runs := f.runs()
+		parts, lanes := c.reduceParts(length, r.outer*inner), 1
+		if len(runs) == 1 {
+			parts, lanes = c.reduceSplit(length, r.outer*inner, columns)
+		}
 		to, level := out, scale
 		if parts > 1 || len(runs) > 1 {
 			to, level = c.workspace("partial", r.outer, parts, r.inner), 1
@@ -137,7 +181,7 @@ func (c *Compiler) reduce(r reduction, domain []int, build func(f *fused) *ir, o
 			outType = f.typeName(f.vec)
 		}
 		v := shaders.Variant{
-			Flags: map[string]bool{"COLUMNS": columns, "CUT": false, "VECTOR": f.vec, "MAXIMUM": r.maximum, "ACCUMULATE": to.Accumulate},
+			Flags: map[string]bool{"COLUMNS": columns, "VECTOR": f.vec, "MAXIMUM": r.maximum, "ACCUMULATE": to.Accumulate},
 			Constants: map[string]string{
 				"PARTS": strconv.Itoa(parts), "LENGTH": strconv.Itoa(length), "START": start, "OUT": outType,
 				"SCALE": float32Text(level), "COUNT": strconv.Itoa(r.outer * parts * inner),
@@ -149,8 +193,17 @@ func (c *Compiler) reduce(r reduction, domain []int, build func(f *fused) *ir, o
 		if len(runs) > 1 {
 			c.reduceRuns(r, domain, runs, build, c.One(to, "result"), v)
 		} else {
-			k, salts := f.kernel("reduce", "_"+r.name(parts), root, v)
-			c.Dispatch(k, c.Linear(r.outer*parts*inner), salts, append(f.spans(), c.One(to, "result"))...)
+			file, grid := "reduce", c.Linear(r.outer*parts*inner)
+			if lanes == 1 {
+				v.Flags["CUT"] = false
+			} else {
+				file, grid = "reduce_group", gpu.Linear(uint64(r.outer*parts*inner), reduceGroup/lanes, c.limits)
+				for name, n := range map[string]int{"LANES": lanes, "RESULTS": reduceGroup / lanes, "GROUP": reduceGroup, "UNROLL": reduceUnroll} {
+					v.Constants[name] = strconv.Itoa(n)
+				}
+			}
+			k, salts := f.kernel(file, "_"+r.name(parts), root, v)
+			c.Dispatch(k, grid, salts, append(f.spans(), c.One(to, "result"))...)
 		}
 		if parts == 1 && len(runs) == 1 || c.err != nil {
 			return
@@ -214,12 +267,12 @@ func (r reduction) name(parts int) string {
 	return name
 }
 
-// reduceParts is the number of parts that length items are reduced in, when that many results are reduced side by side.
-func reduceParts(length, results int) int {
+// reduceParts is the number of parts that length items are reduced in by an invocation each, when that many results are reduced side by side.
+func (c *Compiler) reduceParts(length, results int) int {
 	if length <= reduceSingle {
 		return 1
 	}
-	want := (reduceInvocations + results - 1) / results
+	want := (c.invocations() + results - 1) / results
 	parts := max(min(want, length/reduceShortest), (length+reduceLongest-1)/reduceLongest)
 	return parts
 }

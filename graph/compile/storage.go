@@ -37,9 +37,21 @@ type storage struct {
 	narrow    *buffers.Layout // of a slab that is not in f32, whose bytes are counted as if it were
 	kept      buffers.DType   // of such a slab: BF16 or a packed type
 	bf16      bool            // of a value in BF16, see bf16.go
+	half      bool            // of a value, or of a copy, in f16, which products by units read, see halves.go
 
 	first, last int // the first and last command that use it; -1 while there is none
 	buffer      int // of a transient: the planned buffer it lives in
+}
+
+// short tells whether elements take half of what they do in f32.
+func (st *storage) short() bool { return st.bf16 || st.half }
+
+// halves is a bit if elements are in f16.
+func (st *storage) halves(bit uint64) uint64 {
+	if st.half {
+		return bit
+	}
+	return 0
 }
 
 // slabKey is a slab of a tree; params and grads may have one layout.

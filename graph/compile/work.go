@@ -8,15 +8,16 @@ import (
 	"gputrain/graph"
 )
 
-// Work is what a program does in those of its dispatches that come of operations of one kind with the same kernels: operations as the graph counts
-// them, and bytes where each dispatch moves what it reads and what it writes once.
+// Work is what a program does in those of its dispatches that come of operations of one kind with the same kernels: operations that are executed, and bytes
+// where each dispatch moves what it reads and what it writes once.
 type Work struct {
 	Group      string `json:"group"`     // what the operation counts as: Products, Attention, Head or Rest
 	Kind       string `json:"operation"` // that of the result where several are fused
 	Kernels    string `json:"kernels"`   // in the order in which they run: "attention_dq + attention_dkv"
 	Dispatches int    `json:"dispatches"`
 	gpu.Work
-	Least float64 `json:"least_bytes"` // of the Rest that no fusion spares: what it takes from the other groups, once, and hands to them or to gradient leaves
+	Needed float64 `json:"needed_operations"` // as the graph counts them, nothing twice
+	Least  float64 `json:"least_bytes"`       // of the Rest that no fusion spares: what it takes from the other groups, once, and hands to them or to gradient leaves
 }
 
 // Groups of work.
@@ -39,7 +40,7 @@ func groupOf(u *unit) string {
 	return Rest
 }
 
-// Work lists the program's work, by kind and kernels, in the order of first use. Its operations add up to those of the graph.
+// Work lists the program's work, by kind and kernels, in the order of first use. Those that are needed add up to those of the graph.
 func (p *Program) Work() []Work {
 	units := make([]Work, len(p.units))
 	for i, u := range p.units {
@@ -76,7 +77,7 @@ func add(all []Work, w Work) []Work {
 		return append(all, w)
 	}
 	o := &all[at]
-	o.Dispatches, o.Work, o.Least = o.Dispatches+w.Dispatches, o.Plus(w.Work), o.Least+w.Least
+	o.Dispatches, o.Work, o.Needed, o.Least = o.Dispatches+w.Dispatches, o.Plus(w.Work), o.Needed+w.Needed, o.Least+w.Least
 	return all
 }
 
@@ -101,7 +102,7 @@ func (p *Program) workOfCommands() []gpu.Work {
 			flops += u.follow.FLOPs
 		}
 		work[i].FLOPs = share * flops
-		if cmd.kernel != nil && strings.HasPrefix(cmd.kernel.Label, "gputrain.graph.matmul_matrix") {
+		if cmd.kernel != nil && strings.Contains(cmd.kernel.Label, "_matrix") {
 			work[i].Units = work[i].FLOPs
 		}
 	}
@@ -123,6 +124,10 @@ type unitWork struct {
 	rows   uint64    // bytes of the rows that it looks up in a table, or adds to; 0 where it moves whole ranges
 	table  int       // the binding of the table
 	follow *unitWork // of its epilogue
+}
+
+func (u *unitWork) count(n *graph.Node) {
+	u.FLOPs, u.Needed = u.FLOPs+float64(n.Executed()), u.Needed+float64(n.FLOPs())
 }
 
 // operation is what a profile adds up the unit under.
@@ -154,7 +159,7 @@ func (c *Compiler) unitWorks() []unitWork {
 				_, counted := unitOf[n]
 				if !counted {
 					unitOf[n] = i
-					w.FLOPs += float64(n.FLOPs())
+					w.count(n)
 				}
 				return !counted
 			})
@@ -177,7 +182,7 @@ func (c *Compiler) unitWorks() []unitWork {
 		for _, v := range n.Inputs {
 			unitOf[n] = max(unitOf[n], unitOf[v.Node()])
 		}
-		out[unitOf[n]].FLOPs += float64(n.FLOPs())
+		out[unitOf[n]].count(n)
 	}
 	c.addLeast(out)
 	return out

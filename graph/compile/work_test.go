@@ -27,8 +27,8 @@ func TestWorkOfAProgram(t *testing.T) {
 	require.Len(t, work, 3)
 	for i, want := range []Work{
 		{Group: Rest, Kind: "embedding", Dispatches: 1, Work: gpu.Work{Bytes: word * (64*k + 64 + 64*k)}, Least: word * 64 * k},
-		{Group: Products, Kind: "matmul", Dispatches: 1, Work: gpu.Work{Bytes: word * (n*64 + 64*k + n*k), FLOPs: 2 * n * 64 * k}},
-		{Group: Rest, Kind: "elementwise", Dispatches: 1, Work: gpu.Work{Bytes: word * 2 * n * k, FLOPs: 2 * n * k}, Least: word * n * k},
+		{Group: Products, Kind: "matmul", Dispatches: 1, Work: gpu.Work{Bytes: word * (n*64 + 64*k + n*k), FLOPs: 2 * n * 64 * k}, Needed: 2 * n * 64 * k},
+		{Group: Rest, Kind: "elementwise", Dispatches: 1, Work: gpu.Work{Bytes: word * 2 * n * k, FLOPs: 2 * n * k}, Needed: 2 * n * k, Least: word * n * k},
 	} {
 		want.Kernels = work[i].Kernels
 		assert.Equal(t, want, work[i])
@@ -60,4 +60,24 @@ func TestOperationsOfAProfile(t *testing.T) {
 		found = append(found, s.Group+": "+s.Operation)
 	}
 	assert.Equal(t, []string{"h.0.mlp: products", "h.0.mlp: softmax"}, found)
+}
+
+// The gradient of attention needs four products of each pair of positions and executes seven.
+func TestWorkOfAttention(t *testing.T) {
+	const batch, n, heads, width = 2, 64, 2, 64
+	g := graph.New()
+	qkv := g.Input("qkv", graph.Type{Shape: []int{batch, n, 3 * heads * width}, DType: buffers.F32})
+	y := g.PackedAttention(qkv, heads, heads, width, true)
+	grads, err := graph.Gradients(g, g.Sum(y), []*graph.Value{qkv})
+	require.NoError(t, err)
+	p, err := New(t.Context(), gpu.Dry(gpu.DefaultLimits()), g, Options{Targets: []Target{{Name: "dqkv", Value: grads[0]}}})
+	require.NoError(t, err)
+	defer p.Release()
+	found := map[string][2]float64{}
+	for _, w := range p.Work() {
+		found[w.Kind] = [2]float64{w.Needed, w.FLOPs}
+	}
+	const pairs = batch * heads * n * (n + 1) / 2
+	assert.Equal(t, [2]float64{pairs * (4*width + 4), pairs * (4*width + 4)}, found["attention"])
+	assert.Equal(t, [2]float64{pairs * (8*width + 4), pairs * (14*width + 8)}, found["attention_grad"])
 }

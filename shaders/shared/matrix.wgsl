@@ -5,9 +5,14 @@
 const matrix_unit = vec4<u32>({{UNIT_M}}u, {{UNIT_N}}u, {{UNIT_K}}u, {{LANES}}u);
 var<private> matrix_lane: u32; // in its subgroup; main sets it
 
-// Elements of A or B are where they lie, and are read when they are multiplied; `first` says in which memory.
-struct MatrixA { at: u32, stride: u32, first: vec4<u32> }
-struct MatrixB { at: u32, stride: u32, first: vec4<u32> }
+// An invocation has the row of A that its quads of C are in. Elements of B are where they lie, and are read when they are multiplied; `first` says in
+// which memory.
+struct MatrixA {
+#for K in 0..UNIT_EIGHTS
+    k{{K}}: vec4<u32>,
+#end
+}
+struct MatrixB { at: u32, stride: u32, across: u32, first: vec4<u32> }
 // An invocation has {{UNIT_QUADS}} quads of C, next to each other in rows.
 struct MatrixC {
 #for Q in 0..UNIT_QUADS
@@ -24,15 +29,32 @@ fn matrix_eight(v: vec4<f32>, w: vec4<f32>) -> vec4<u32> {
     return vec4<u32>(pack2x16float(v.xy), pack2x16float(v.zw), pack2x16float(w.xy), pack2x16float(w.zw));
 }
 
+// Eight elements along K, from 8 k on, of a column of B whose rows lie next to each other, or of a row of A whose columns do.
+fn matrix_turned(at: u32, stride: u32, column: u32, k: u32) -> vec4<u32> {
+    var eight: vec4<u32>;
+#for H in 0..4
+    {
+        let low = tile[at + (8u * k + 2u * {{H}}u) * stride + column / 8u][column % 8u / 2u] >> (16u * (column % 2u));
+        let high = tile[at + (8u * k + 2u * {{H}}u + 1u) * stride + column / 8u][column % 8u / 2u] >> (16u * (column % 2u));
+        eight[{{H}}] = (low & 0xffffu) | (high << 16u);
+    }
+#end
+    return eight;
+}
+
 // Rows of A begin at `at`, each `stride` after the one before; columns of B and rows of C too.
 fn matrix_load_a(at: u32, stride: u32) -> MatrixA {
     var mark = 0x6d78a001u;
-    return MatrixA(at, stride, tile[at]);
+    var a: MatrixA;
+#for K in 0..UNIT_EIGHTS
+    a.k{{K}} = tile[at + matrix_row(0u) * stride + {{K}}u];
+#end
+    return a;
 }
 
 fn matrix_load_b(at: u32, stride: u32) -> MatrixB {
     var mark = 0x6d78a002u;
-    return MatrixB(at, stride, tile[at]);
+    return MatrixB(at, stride, 0u, tile[at]);
 }
 
 fn matrix_load_c(at: u32, stride: u32) -> MatrixC {
@@ -52,26 +74,26 @@ fn matrix_zero() -> MatrixC {
 fn matrix_mul_add(a: MatrixA, b: MatrixB, c: MatrixC) -> MatrixC {
     var mark = 0x6d78a005u;
     var sum = c;
-    for (var k = 0u; k < {{UNIT_K}}u / 8u; k++) {
+#for K in 0..UNIT_EIGHTS
 #for Q in 0..UNIT_QUADS
-        {
-            let x = tile[a.at + matrix_row({{Q}}u) * a.stride + k];
-            let column = b.at + 4u * matrix_quad({{Q}}u) * b.stride + k;
 #for E in 0..4
-            {
-                let y = tile[column + {{E}}u * b.stride];
-#for H in 0..4
-                {
-                    let products = unpack2x16float(x[{{H}}]) * unpack2x16float(y[{{H}}]);
-                    sum.q{{Q}}[{{E}}] += products.x;
-                    sum.q{{Q}}[{{E}}] += products.y;
-                }
-#end
-            }
-#end
+    {
+        let column = 4u * matrix_quad({{Q}}u) + {{E}}u;
+        var y: vec4<u32>;
+        if (b.across == 0u) {
+            y = tile[b.at + column * b.stride + {{K}}u];
+        } else {
+            y = matrix_turned(b.at, b.stride, column, {{K}}u);
         }
-#end
+        for (var i = 0u; i < 4u; i++) {
+            let products = unpack2x16float(a.k{{K}}[i]) * unpack2x16float(y[i]);
+            sum.q{{Q}}[{{E}}] += products.x;
+            sum.q{{Q}}[{{E}}] += products.y;
+        }
     }
+#end
+#end
+#end
     return sum;
 }
 
@@ -80,4 +102,60 @@ fn matrix_store(at: u32, stride: u32, c: MatrixC) {
 #for Q in 0..UNIT_QUADS
     tile[at + matrix_row({{Q}}u) * stride + matrix_quad({{Q}}u)] = bitcast<vec4<u32>>(c.q{{Q}});
 #end
+}
+
+// Rows of B begin at `at`, their elements next to each other.
+fn matrix_load_b_rows(at: u32, stride: u32) -> MatrixB {
+    var mark = 0x6d78a007u;
+    return MatrixB(at, stride, 1u, tile[at]);
+}
+
+// Element by element.
+fn matrix_mul(c: MatrixC, d: MatrixC) -> MatrixC {
+    var mark = 0x6d78a008u;
+    var r: MatrixC;
+#for Q in 0..UNIT_QUADS
+    r.q{{Q}} = c.q{{Q}} * d.q{{Q}};
+#end
+    return r;
+}
+
+// 2^(factor c) of each element.
+fn matrix_exp2(c: MatrixC, factor: f32) -> MatrixC {
+    var mark = 0x6d78a009u;
+    var r: MatrixC;
+#for Q in 0..UNIT_QUADS
+    r.q{{Q}} = exp2(factor * c.q{{Q}});
+#end
+    return r;
+}
+
+// C rounded to f16: eight elements in a vec4, along N.
+fn matrix_store_half(at: u32, stride: u32, c: MatrixC) {
+    var mark = 0x6d78a00au;
+#for Q in 0..UNIT_QUADS
+    {
+        let to = at + matrix_row({{Q}}u) * stride + matrix_quad({{Q}}u) / 2u;
+        let half = 2u * (matrix_quad({{Q}}u) % 2u);
+        tile[to][half] = pack2x16float(c.q{{Q}}.xy);
+        tile[to][half + 1u] = pack2x16float(c.q{{Q}}.zw);
+    }
+#end
+}
+
+// A barrier of a subgroup's invocations; the plain body's is of the workgroup's.
+fn matrix_barrier() {
+    var mark = 0x6d78a00bu;
+    workgroupBarrier();
+}
+
+// Columns of A begin at `at`, their elements next to each other.
+fn matrix_load_a_columns(at: u32, stride: u32) -> MatrixA {
+    var mark = 0x6d78a00cu;
+    let first = tile[at];
+    var a: MatrixA;
+#for K in 0..UNIT_EIGHTS
+    a.k{{K}} = matrix_turned(at, stride, matrix_row(0u), {{K}}u);
+#end
+    return a;
 }

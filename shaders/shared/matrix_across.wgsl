@@ -1,9 +1,8 @@
-    // Where {{X}} is contiguous along M or N, an invocation brings a quad of these of four K at a time: quad `quad`, from 4*four on. Four invocations read 64
-    // bytes in a row; the next four are next to them in a row of the tile, where they meet fewer banks twice.
+    // {{X}} is contiguous along M or N, and so are the rows of its tile, one a K: an invocation brings eights of these, eight `fast` of row `slow`.
 #for L in 0..{{BLOCKS}}
-    let {{X}}_quad{{L}} = index % 4u + (index + {{L}}u * {{INVOCATIONS}}u) / {{STEP}}u * 4u;
-    let {{X}}_four{{L}} = index / 4u % ({{STEP}}u / 4u);
-    let {{X}}_base{{L}} = {{X}}base + min({{FIRST}} / 4u + {{X}}_quad{{L}}, ({{EDGE}} + 3u) / 4u - 1u);
-    let {{X}}_from{{L}} = {{X}}_base{{L}} + 4u * {{X}}_four{{L}} * p.ld{{X}};
-    let {{X}}_to{{L}} = {{AT}} + 4u * {{X}}_quad{{L}} * {{PITCH}}u + {{X}}_four{{L}} / 2u;
+    let {{X}}_slow{{L}} = (index + {{L}}u * {{INVOCATIONS}}u) / ({{SIDE}}u / 8u);
+    let {{X}}_fast{{L}} = (index + {{L}}u * {{INVOCATIONS}}u) % ({{SIDE}}u / 8u);
+    let {{X}}_from{{L}} = {{X}}base + min({{FIRST}} / 8u + {{X}}_fast{{L}}, ({{EDGE}} + 7u) / 8u - 1u) * {{PIECES}}u + {{X}}_slow{{L}} * p.ld{{X}};
+    let {{X}}_k{{L}} = {{X}}_slow{{L}};
+    let {{X}}_to{{L}} = {{AT}} + {{X}}_slow{{L}} * {{PITCH}}u + {{X}}_fast{{L}};
 #end

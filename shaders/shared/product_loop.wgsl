@@ -1,106 +1,137 @@
-    // The products of a tile of C along K, {{STEP}} of K at a time, through workgroup memory. In scope: a[abase...] and b_at(bbase...), row
+    // The products of a tile of C along K, {{STEP}} of K at a time, through workgroup memory. In scope: a_raw(abase...) and b_raw(bbase...), row
     // strides p.lda and p.ldb; K from begin to end; m rows and n columns of C, row4 and col4 the first quads of the tile; index, of the
     // invocation, which has quads y4, y4 + {{SIDE}}, ... by x4, x4 + {{SIDE}}, ... of the tile; c0_0_0, ... that the products add to, k ascending.
+    // PARTED: the first {{LOADERS}} invocations load four quads of A, the next ones of B; else each loads four of both. PREFETCH: those of the next step are on
+    // their way while products are made. DOUBLE: a step has the place of the last but one, so that one barrier a step will do.
     // ROLLED: one K a turn, where registers do not hold the sums of an unrolled loop.
-    // Rows and columns past an edge read the last ones, so that loads need no branch and one wait serves them all; past the end of K is 0.
+    // Rows and columns past an edge read the last ones, so that loads need no branch and one wait serves them all.
     let last = max(end, 1u) - 1u;
-    let spot = index % {{QUADS}}u; // contiguous along M or N: quad `spot` of {{LOADS}} rows from k = part on
-    let part = index / {{QUADS}}u * {{LOADS}}u;
-    let fast = index % {{FOURS}}u; // contiguous along K: quad `slow` of four rows at k = 4*fast
-    let slow = index / {{FOURS}}u % {{QUADS}}u;
+    let lda = p.lda;
+    let ldb = p.ldb;
+    let loader = index % {{LOADERS}}u;
+    let spot = loader % {{QUADS}}u; // contiguous along M or N: quad `spot` of the four `part` of K
+    let part = loader / {{QUADS}}u;
+    let fast = loader % 2u + loader / 8u % {{PAIRS}}u * 2u; // contiguous along K: quad `fast` of the four rows `slow`
+    let slow = loader / 2u % 4u + loader / {{FASTER}}u * 4u;
+#for I in 0..4
+    var {{A}}{{I}} = vec4<u32>();
+    var at_{{A}}{{I}} = 0u;
+#if !PARTED
+    var {{B}}{{I}} = vec4<u32>();
+    var at_{{B}}{{I}} = 0u;
+#endif
+#end
+#if PARTED
+    if (index < {{LOADERS}}u) {
+#else
+    {
+#endif
 #if TRANS_A
-    let column_a = abase + min(row4 + spot, (m + 3u) / 4u - 1u);
-    let edge_a = column_a + last * p.lda;
-    var at_a = column_a + (begin + part) * p.lda; // moves with k
+        let column = abase + min(row4 + spot, (m + 3u) / 4u - 1u);
+        at_{{A}}0 = column + (begin + 4u * part) * lda; // moves with k
+        at_{{A}}1 = column + last * lda;
 #else
 #for I in 0..4
-    let at_a{{I}} = abase + min(4u * (row4 + slow) + {{I}}u, m - 1u) * p.lda;
+        at_{{A}}{{I}} = abase + min(4u * (row4 + slow) + {{I}}u, m - 1u) * lda;
 #end
+#endif
+    }
+#if PARTED
+    else {
+#else
+    {
 #endif
 #if TRANS_B
 #for I in 0..4
-    let at_b{{I}} = bbase + min(4u * (col4 + slow) + {{I}}u, n - 1u) * p.ldb;
+        at_{{B}}{{I}} = bbase + min(4u * (col4 + slow) + {{I}}u, n - 1u) * ldb;
 #end
 #else
-    let column_b = bbase + min(col4 + spot, (n + 3u) / 4u - 1u);
-    let edge_b = column_b + last * p.ldb;
-    var at_b = column_b + (begin + part) * p.ldb; // moves with k
+        let column = bbase + min(col4 + spot, (n + 3u) / 4u - 1u);
+        at_{{B}}0 = column + (begin + 4u * part) * ldb; // moves with k
+        at_{{B}}1 = column + last * ldb;
+#endif
+    }
+    let y0 = y4; // in even fours of K, and in odd ones
+    let x0 = x4;
+    let y1 = y4 ^ {{SWAP}}u;
+    let x1 = x4 ^ {{SWAP}}u;
+#if DOUBLE
+    var turn = 0u;
+#else
+    let turn = 0u;
+#endif
+#if PREFETCH
+#import "shared/product_fetch.wgsl" K=begin
 #endif
     for (var k = begin; k < end; k += {{STEP}}u) {
-        let quad = min(k + 4u * fast, last) / 4u;
-        let within = k + 4u * fast < end;
-#if TRANS_A
-#for I in 0..LOADS
-        let a{{I}} = select(vec4<f32>(), {{A_LOAD}}(a[min(at_a + {{I}}u * p.lda, edge_a)]), k + part + {{I}}u < end);
-#end
-        at_a += {{STEP}}u * p.lda;
+#if !PREFETCH
+#import "shared/product_fetch.wgsl" K=k
 #endif
-#if !TRANS_B
-#for I in 0..LOADS
-        let b{{I}} = select(vec4<f32>(), b_at(min(at_b + {{I}}u * p.ldb, edge_b)), k + part + {{I}}u < end);
-#end
-        at_b += {{STEP}}u * p.ldb;
-#endif
-#if !TRANS_A
-#if WIDE
-        if (index < {{QUADS}}u * {{FOURS}}u) {
+#if PREFETCH
+        if (k + {{STEP}}u > end) { // past the end of K is 0
 #else
         {
 #endif
+#if PARTED
+            let along = select({{ALONG_B}}, {{ALONG_A}}, index < {{LOADERS}}u);
 #for I in 0..4
-            let a{{I}} = select(vec4<f32>(), {{A_LOAD}}(a[at_a{{I}} + quad]), within);
+            {{A}}{{I}} = select(vec4<u32>(), {{A}}{{I}}, k + select(4u * fast, 4u * part + {{I}}u, along) < end);
 #end
+#else
 #for I in 0..4
-            tile_a[fast][{{I}}][slow] = vec4<f32>(a0[{{I}}], a1[{{I}}], a2[{{I}}], a3[{{I}}]);
+            {{A}}{{I}} = select(vec4<u32>(), {{A}}{{I}}, k + select(4u * fast, 4u * part + {{I}}u, {{ALONG_A}}) < end);
+            {{B}}{{I}} = select(vec4<u32>(), {{B}}{{I}}, k + select(4u * fast, 4u * part + {{I}}u, {{ALONG_B}}) < end);
 #end
+#endif
         }
+#if PARTED
+        if (index < {{LOADERS}}u) {
+#else
+        {
+#endif
+#if TRANS_A
+            stage(turn + part, 0u, spot, a_of({{A}}0), a_of({{A}}1), a_of({{A}}2), a_of({{A}}3));
+#else
+            stage_across(turn + fast, 0u, slow, a_of({{A}}0), a_of({{A}}1), a_of({{A}}2), a_of({{A}}3));
+#endif
+        }
+#if PARTED
+        else {{IDLE}} {
+#else
+        {
 #endif
 #if TRANS_B
-#if WIDE
-        if (index / ({{QUADS}}u * {{FOURS}}u) == 1u) {
+            stage_across(turn + fast, 1u, slow, b_of({{B}}0), b_of({{B}}1), b_of({{B}}2), b_of({{B}}3));
 #else
-        {
+            stage(turn + part, 1u, spot, b_of({{B}}0), b_of({{B}}1), b_of({{B}}2), b_of({{B}}3));
 #endif
-#for I in 0..4
-            let b{{I}} = select(vec4<f32>(), b_at(at_b{{I}} + quad), within);
-#end
-#for I in 0..4
-            tile_b[fast][{{I}}][slow] = vec4<f32>(b0[{{I}}], b1[{{I}}], b2[{{I}}], b3[{{I}}]);
-#end
         }
-#endif
-#if TRANS_A
-#if WIDE
-        tile_a[part / 4u][part % 4u][spot] = a0;
-#else
-#for I in 0..4
-        tile_a[part / 4u][{{I}}][spot] = a{{I}};
-#end
-#endif
-#endif
-#if !TRANS_B
-#if WIDE
-        tile_b[part / 4u][part % 4u][spot] = b0;
-#else
-#for I in 0..4
-        tile_b[part / 4u][{{I}}][spot] = b{{I}};
-#end
-#endif
-#endif
         workgroupBarrier();
+#if PREFETCH
+#import "shared/product_fetch.wgsl" K=(k+{{STEP}}u)
+#endif
 #if ROLLED
         let steps = min({{STEP}}u, end - k); // no constant, or it is unrolled all the same
         for (var i = 0u; i < steps; i++) {
-#import "shared/product_step.wgsl" AT=i/4u WITHIN=i%4u SIDE={{SIDE}} SPOTS={{SPOTS}}
+#import "shared/product_step.wgsl" AT=i/4u WITHIN=i%4u ODD=0
         }
 #else
-        for (var i = 0u; i < {{FOURS}}u; i++) {
+        for (var i = 0u; i < {{FOURS}}u; i += 2u) {
+#for F in 0..2
 #for K in 0..4
             {
-#import "shared/product_step.wgsl" AT=i WITHIN={{K}} SIDE={{SIDE}} SPOTS={{SPOTS}}
+#import "shared/product_step.wgsl" AT=i+{{F}}u WITHIN={{K}} ODD={{F}}
             }
+#end
 #end
         }
 #endif
+#if DOUBLE
+        turn = {{FOURS}}u - turn;
+#else
         workgroupBarrier();
+#endif
     }
+#if DOUBLE
+    workgroupBarrier();
+#endif

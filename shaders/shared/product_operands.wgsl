@@ -1,10 +1,14 @@
-// b_at is a quad of B: of f32, bf16 or nf4. F16: operands are rounded to f16.
+// b_at is a quad of B: of f32, bf16 or nf4, or (B_HALVES) eight elements in f16. F16: operands are rounded to f16.
 #if F16
 #import "shared/half.wgsl"
 #endif
 #if B_WHOLE
 @bind var<storage, read> b: array<vec4<f32>>;
 fn b_at(i: u32) -> vec4<f32> { return {{LOAD}}(b[i]); }
+#endif
+#if B_HALVES
+@bind var<storage, read> b: array<vec4<u32>>;
+fn b_at(i: u32) -> vec4<u32> { return b[i]; }
 #endif
 #if B_BF16
 #import "shared/bf16.wgsl"

@@ -1,7 +1,7 @@
                 // One K of product_loop.wgsl: row {{AT}}, {{WITHIN}} of both tiles.
 #for Q in 0..SPOTS
-                let ra{{Q}} = tile_a[{{AT}}][{{WITHIN}}][y4 + {{Q}}u * {{SIDE}}u];
-                let rb{{Q}} = tile_b[{{AT}}][{{WITHIN}}][x4 + {{Q}}u * {{SIDE}}u];
+                let ra{{Q}} = tile[turn + {{AT}}][{{WITHIN}}][0][{{Q}}][y{{ODD}}];
+                let rb{{Q}} = tile[turn + {{AT}}][{{WITHIN}}][1][{{Q}}][x{{ODD}}];
 #end
 #for Q in 0..SPOTS
 #for I in 0..4

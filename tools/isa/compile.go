@@ -74,7 +74,7 @@ func child(ctx context.Context, dir string) error {
 			return err
 		}
 		kernels = slices.DeleteFunc(kernels, func(k found) bool {
-			return !matching.MatchString(k.Label) || w.Units && !strings.Contains(k.Label, "matmul_matrix")
+			return !matching.MatchString(k.Label) || w.Units && !strings.Contains(k.Source, "matrix_unit")
 		})
 	}
 	dev, err := gpu.Open(ctx, a, gpu.Options{Matrix: w.Units, Unproven: true})

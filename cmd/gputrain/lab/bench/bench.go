@@ -34,14 +34,13 @@ func (f Figure) beside(rate, work float64, took time.Duration, dispatches int) F
 // sizes are what is measured: usually those of the tables, of a card what fits it.
 type sizes struct {
 	products  []matmulShape // the first is what others are compared with
-	flops     float64       // of a submit of products, at least
 	attention []attentionShape
 	elements  int // of the trees in figures of memory
 	side      int // of the matrix that optimizers work on which wait for arithmetic
 	kron      int // of that whose factors are refreshed
 }
 
-var tableSizes = sizes{products: benchShapes, flops: 2e9, elements: figureElements, side: 768, kron: 1024}
+var tableSizes = sizes{products: benchShapes, elements: figureElements, side: 768, kron: 1024}
 
 // benchShapes are the products that are measured: the square one, and those of
 // the default model's step (1,024 tokens, width 128).
@@ -63,7 +62,7 @@ var benchShapes = []matmulShape{
 
 // Names are what can be measured alone.
 func Names() []string {
-	return slices.Concat([]string{"copy", "matmul", "kron", "train", "pipeline", "texels"}, optim.Names())
+	return slices.Concat([]string{"copy", "matmul", "kron", "train", "pipeline", "texels", "lora"}, optim.Names())
 }
 
 // measurement is a run of the figures of one adapter.
@@ -93,6 +92,7 @@ func Adapter(ctx context.Context, a gpu.Adapter, dev *gpu.Device, only string, r
 		{r.wants("train"), func() error { return trainingFigures(ctx, dev, r.report) }},
 		{r.wants("pipeline"), func() error { return pipelineFigures(ctx, a, r.report) }},
 		{r.wants("texels"), func() error { return texelFigures(ctx, a, r.report) }},
+		{only == "lora", func() error { return tuningFigures(ctx, a, r.report) }},
 	} {
 		if !part.wanted {
 			continue
@@ -107,7 +107,7 @@ func Adapter(ctx context.Context, a gpu.Adapter, dev *gpu.Device, only string, r
 // productFigures measures the products.
 func (r measurement) productFigures(ctx context.Context, dev *gpu.Device) error {
 	for _, s := range r.products {
-		rate, kernels, err := measureMatmul(ctx, dev, s, r.rounded, r.flops)
+		rate, kernels, err := measureMatmul(ctx, dev, s, r.rounded)
 		if err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (r measurement) arithmetic(ctx context.Context, dev *gpu.Device) error {
 	if err != nil || len(wanted) == 0 {
 		return err
 	}
-	rate, _, err := measureMatmul(ctx, dev, r.products[0], false, r.flops)
+	rate, _, err := measureMatmul(ctx, dev, r.products[0], false)
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func cardAdapter(a gpu.Adapter) CardAdapter {
 			"invocations_per_workgroup": uint64(l.Invocations), "workgroup_bytes": uint64(l.WorkgroupBytes), "workgroups_per_dimension": uint64(l.Workgroups),
 			"workgroup_size_x": uint64(l.WorkgroupSize[0]), "workgroup_size_y": uint64(l.WorkgroupSize[1]), "workgroup_size_z": uint64(l.WorkgroupSize[2]),
 			"storage_align_bytes": l.StorageAlign, "uniform_align_bytes": l.UniformAlign,
-			"registers": uint64(l.Registers.Budget),
+			"registers": uint64(l.Registers.Budget), "multiprocessors": uint64(l.Multiprocessors),
 		},
 	}
 }
@@ -95,6 +95,7 @@ type Scale struct {
 	models  []cardModel
 	budgets map[string]time.Duration // of parts
 	rest    time.Duration            // of each part that has none there
+	step    time.Duration            // of each model; 0: rest
 	limit   time.Duration            // of all
 }
 
@@ -106,11 +107,27 @@ type cardModel struct {
 	name  string
 	set   []string
 	batch int
+	rank  int // of adapters on all linear layers, around a base in bf16; 0: all is trained
 }
 
 // inF16 is the model with products of f16, by the adapter's matrix units.
 func (c cardModel) inF16() cardModel {
-	return cardModel{c.name + ", products of f16", append(slices.Clip(c.set), "train.products=f16", "device.matrix=auto"), c.batch}
+	c.name, c.set = c.name+", products of f16", append(slices.Clip(c.set), "train.products=f16", "device.matrix=auto")
+	return c
+}
+
+// tunedModels are those that rates of tuning on small devices are published of: adapters of rank 8 and 512 tokens.
+var tunedModels = []cardModel{
+	{"SmolLM2-135M, adapters", append(slices.Clone(smolLM2), "model.context=512"), 1, 8},
+	{"TinyLlama 1.1B, adapters", []string{
+		"model.kind=llama", "model.layers=22", "model.heads=32", "model.kv_heads=4", "model.width=2048", "model.intermediate=5632", "model.vocab=32000",
+		"model.context=512",
+	}, 1, 8},
+}
+
+var smolLM2 = []string{
+	"model.kind=llama", "model.layers=30", "model.heads=9", "model.kv_heads=3", "model.width=576", "model.intermediate=1536", "model.vocab=49152",
+	"model.tie_head=true",
 }
 
 var cardShapes = sizes{
@@ -134,7 +151,6 @@ var cardShapes = sizes{
 		{1024, 128, 128, "nn"},
 		{4096, 64, 64, "nn"}, // narrow
 	},
-	flops:     1e11, // 10 ms at 10 TFLOP/s
 	attention: []attentionShape{{4, 1024, 12, 64}, {1, 1024, 16, 128}, {8, 128, 4, 32}},
 	elements:  figureElements, side: 768, kron: 4096,
 }
@@ -143,20 +159,17 @@ var cardShapes = sizes{
 func FullScale() Scale {
 	return Scale{
 		Name: "full", Cases: true, sizes: cardShapes, limit: 10 * time.Minute, rest: 35 * time.Second,
-		budgets: map[string]time.Duration{"start": time.Minute, "doctor": 150 * time.Second, "GPT-2 124M": 70 * time.Second, "GPT-2 124M, products of f16": 70 * time.Second, "SmolLM2-135M": 70 * time.Second, "Qwen3-0.6B": 70 * time.Second},
-		models: []cardModel{
+		budgets: map[string]time.Duration{"start": 40 * time.Second, "doctor": 110 * time.Second},
+		step:    55 * time.Second, models: append([]cardModel{
 			{"GPT-2 124M", []string{
 				"model.kind=gpt2", "model.layers=12", "model.heads=12", "model.width=768", "model.vocab=50257", "model.context=1024",
-			}, 4},
-			{"SmolLM2-135M", []string{
-				"model.kind=llama", "model.layers=30", "model.heads=9", "model.kv_heads=3", "model.width=576", "model.intermediate=1536",
-				"model.vocab=49152", "model.tie_head=true", "model.context=1024",
-			}, 4},
+			}, 4, 0},
+			{"SmolLM2-135M", append(slices.Clone(smolLM2), "model.context=1024"), 4, 0},
 			{"Qwen3-0.6B", []string{
 				"model.kind=qwen3", "model.layers=28", "model.heads=16", "model.kv_heads=8", "model.head_dim=128", "model.width=1024", "model.intermediate=3072",
 				"model.vocab=151936", "model.tie_head=true", "model.context=1024",
-			}, 1},
-		},
+			}, 1, 0},
+		}, tunedModels...),
 	}
 }
 
@@ -166,8 +179,8 @@ func SmallScale() Scale {
 		Name: "small", Cases: true, limit: 4 * time.Minute, rest: 12 * time.Second,
 		budgets: map[string]time.Duration{"start": 30 * time.Second, "doctor": 40 * time.Second},
 		sizes: sizes{
-			products: append(benchShapes[:3:3], matmulShape{256, 256, 768, "nn"}, matmulShape{256, 768, 256, "nt"}, matmulShape{256, 256, 768, "tn"}, matmulShape{1024, 128, 128, "nn"}),
-			flops:    1e9, attention: []attentionShape{{8, 128, 4, 32}, {1, 256, 4, 64}}, elements: 1 << 22, side: 256, kron: 256,
+			products:  append(benchShapes[:3:3], matmulShape{256, 256, 768, "nn"}, matmulShape{256, 768, 256, "nt"}, matmulShape{256, 256, 768, "tn"}, matmulShape{1024, 128, 128, "nn"}),
+			attention: []attentionShape{{8, 128, 4, 32}, {1, 256, 4, 64}}, elements: 1 << 22, side: 256, kron: 256,
 		},
 		models: smallModels(2, 256, 4096, 128),
 	}
@@ -177,7 +190,7 @@ func SmallScale() Scale {
 func TestScale() Scale {
 	s := SmallScale()
 	s.Name, s.Cases, s.start = "test", false, []string{"model.layers=1", "model.width=32", "model.context=32"}
-	s.products, s.flops = []matmulShape{{64, 64, 64, "nn"}, {64, 64, 32, "tn"}}, 1e6
+	s.products = []matmulShape{{64, 64, 64, "nn"}, {64, 64, 32, "tn"}}
 	s.attention, s.elements, s.side, s.kron = []attentionShape{{1, 32, 2, 16}}, 1<<16, 128, 128
 	s.models = smallModels(1, 32, 64, 32)
 	return s
@@ -190,11 +203,14 @@ func smallModels(layers, width, vocab, context int) []cardModel {
 			"model.kind=" + kind, fmt.Sprintf("model.layers=%d", layers), "model.heads=4", fmt.Sprintf("model.width=%d", width),
 			fmt.Sprintf("model.vocab=%d", vocab), fmt.Sprintf("model.context=%d", context),
 		}
-		return cardModel{"small " + kind, append(set, more...), 2}
+		return cardModel{"small " + kind, append(set, more...), 2, 0}
 	}
+	tuned := small("llama", "model.kv_heads=2")
+	tuned.name, tuned.rank = "small llama, adapters", 8
 	return []cardModel{
 		small("gpt2"),
 		small("llama", "model.kv_heads=2", "model.tie_head=true"),
 		small("qwen3", "model.kv_heads=2", "model.tie_head=true"),
+		tuned,
 	}
 }

@@ -42,7 +42,12 @@ func gaps(c Card) []gap {
 			out = append(out, slowProducts(p.Figures)...)
 		}
 	}
+	memory := fastest(c)
 	for _, m := range c.Models {
+		if wrong := m.impossible(memory); wrong != "" {
+			out = append(out, gap{m.Name + ": " + wrong, 1, "report it: all times of this model's operations are doubtful"})
+			m.Operations = nil
+		}
 		out = append(out, m.gaps(c.Adapter.Type == "cpu")...)
 	}
 	slices.SortStableFunc(out, func(a, b gap) int { return cmp.Compare(b.Share, a.Share) })
@@ -53,6 +58,32 @@ func gaps(c Card) []gap {
 		return again
 	})
 	return out[:min(mostGaps, len(out))]
+}
+
+// fastest is the most that a figure of the card has moved, in GB/s; 0 without one.
+func fastest(c Card) (rate float64) {
+	for _, p := range c.Parts {
+		for _, f := range p.Figures {
+			if f.Unit == "GB/s" {
+				rate = max(rate, f.Value)
+			}
+		}
+	}
+	return rate
+}
+
+// beyondCaches is how much a dispatch moves that no cache of a card holds.
+const beyondCaches = 128 << 20
+
+// impossible names an operation that moves more than memory can, in GB/s, by a tenth; "" where there is none. What fits a cache may.
+func (m CardModel) impossible(memory float64) string {
+	for _, o := range m.Operations {
+		rate := o.Bytes / max(o.Seconds, 1e-9) / 1e9
+		if memory > 0 && rate > 1.1*memory && o.Bytes >= beyondCaches*float64(max(1, o.Dispatches)) {
+			return fmt.Sprintf("%s moves %.0f GB/s by its profile, of %.0f that this memory can: the time is wrong", o.Name, rate, memory)
+		}
+	}
+	return ""
 }
 
 func (m CardModel) gaps(software bool) (out []gap) {

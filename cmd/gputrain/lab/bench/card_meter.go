@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,10 +128,7 @@ func (m *Meter) parts(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		budget := m.Scale.rest
-		if b, ok := m.Scale.budgets[part.name]; ok {
-			budget = b
-		}
+		budget := m.Scale.budget(part)
 		m.mu.Lock()
 		m.begun = time.Now()
 		m.card.Parts = append(m.card.Parts, cardPart{Name: part.name, Budget: budget.Seconds(), Of: part.of})
@@ -163,6 +161,15 @@ type meterPart struct {
 	name    string
 	of      int
 	measure func(ctx context.Context) error
+	model   bool
+}
+
+// budget is the time that a part has.
+func (s Scale) budget(p meterPart) time.Duration {
+	if p.model {
+		return cmp.Or(s.step, s.rest)
+	}
+	return cmp.Or(s.budgets[p.name], s.rest)
 }
 
 func (m *Meter) list() []meterPart {
@@ -186,21 +193,25 @@ func (m *Meter) list() []meterPart {
 	memory, _ := r.chosen(true)
 	arithmetic, _ := r.chosen(false)
 	parts := []meterPart{
-		{"start", 2, m.starts},
-		{"doctor", 0, on(m.doctor)},
-		{"copy and optimizers", 1 + len(memory), on(measurement.memory)},
-		{"products", len(r.products), on(measurement.productFigures)},
-		{"attention", 2 * len(r.attention), on(measurement.attentionFigures)},
-		{"Kronecker factors", 4, on(measurement.kronFigures)},
-		{"optimizers of matrices", len(arithmetic), on(measurement.arithmetic)},
+		{"start", 2, m.starts, false},
+		{"doctor", 0, on(m.doctor), false},
+		{"copy and optimizers", 1 + len(memory), on(measurement.memory), false},
+		{"products", len(r.products), on(measurement.productFigures), false},
+		{"attention", 2 * len(r.attention), on(measurement.attentionFigures), false},
+		{"Kronecker factors", 4, on(measurement.kronFigures), false},
+		{"optimizers of matrices", len(arithmetic), on(measurement.arithmetic), false},
 	}
 	models := m.Scale.models
 	if compile.UnitsOf(m.Adapter.Limits) != "" {
-		parts = append(parts, meterPart{"products of f16 by matrix units", len(r.products), with(gpu.Options{Matrix: true}, measurement.productFigures)})
-		models = append(slices.Clip(models), models[0].inF16())
+		parts = append(parts, meterPart{"products of f16 by matrix units", len(r.products), with(gpu.Options{Matrix: true}, measurement.productFigures), false})
+		for i, c := range m.Scale.models {
+			if i == 0 || c.rank > 0 {
+				models = append(slices.Clip(models), c.inF16())
+			}
+		}
 	}
 	for _, c := range models {
-		parts = append(parts, meterPart{c.name, 1, func(ctx context.Context) error { return m.model(ctx, c) }})
+		parts = append(parts, meterPart{c.name, 1, func(ctx context.Context) error { return m.model(ctx, c) }, true})
 	}
 	return parts
 }

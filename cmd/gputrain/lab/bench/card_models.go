@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph/compile"
 	"gputrain/internal/system"
@@ -56,10 +57,14 @@ type CardModel struct {
 
 // operation is what operations of a kind took in a step, and what was computed.
 type operation struct {
-	Name      string  `json:"name"`
-	Seconds   float64 `json:"seconds"`
-	Predicted float64 `json:"predicted_seconds"`
-	Ratio     float64 `json:"ratio"` // 0: nothing was computed
+	Name       string  `json:"name"`
+	Seconds    float64 `json:"seconds"`
+	Predicted  float64 `json:"predicted_seconds"`
+	Ratio      float64 `json:"ratio"` // 0: nothing was computed
+	Needed     float64 `json:"needed_operations"`
+	Executed   float64 `json:"executed_operations"`
+	Bytes      float64 `json:"bytes"`
+	Dispatches int     `json:"dispatches"`
 }
 
 // updating is what an update is called among operations; a profile names its passes alone.
@@ -68,13 +73,19 @@ const updating = "update and sums"
 // cardSteps are the most steps that are timed.
 const cardSteps = 10
 
-// settings are all of the run file's.
+// settings are all of the run file's. A run file with adapters has model.from too.
 func (c cardModel) settings() []string {
-	return append(slices.Clip(c.set), fmt.Sprintf("train.batch=%d", c.batch))
+	set := append(slices.Clip(c.set), fmt.Sprintf("train.batch=%d", c.batch))
+	if c.rank > 0 {
+		set = append(set, fmt.Sprintf("lora.rank=%d", c.rank), "lora.target=all-linear", "model.base=bf16")
+	}
+	return set
 }
 
 // config is how a model is trained.
 func (c cardModel) config() (st state.Config, err error) {
+	rank := c.rank
+	c.rank = 0
 	cfg := runfile.New()
 	for _, set := range append([]string{"data.text=none.txt"}, c.settings()...) {
 		if err := cfg.Set(set); err != nil {
@@ -85,10 +96,15 @@ func (c cardModel) config() (st state.Config, err error) {
 		return st, err
 	}
 	p, err := setup.Plan(cfg, io.Discard)
-	if err != nil {
+	if err != nil || rank == 0 {
+		return p.State, err
+	}
+	st = p.State
+	if st.Definition, err = model.WithLoRA(st.Definition, model.LoRA{Rank: rank, Target: []string{model.AllLinear}}); err != nil {
 		return st, err
 	}
-	return p.State, nil
+	st.Frozen, st.FrozenDType = state.Frozen(st.Definition, nil), buffers.BF16
+	return st, nil
 }
 
 // model measures steps of a model, with what passes are made of on another device, as timing them lengthens a step.
@@ -217,8 +233,8 @@ func (m *Meter) operations(ctx context.Context, st state.Config, p Prediction, o
 	return nil
 }
 
-// predicted is what operations of each kind take by computation. Those that are in another's kernel are that one's.
-func predicted(p Prediction) map[string]float64 {
+// predicted is what operations of each kind do and take by computation. Those that are in another's kernel are that one's.
+func predicted(p Prediction) map[string]operation {
 	name := func(w compile.Work) string {
 		switch {
 		case w.Kind == "update" || w.Kind == "gradients":
@@ -228,7 +244,7 @@ func predicted(p Prediction) map[string]float64 {
 		}
 		return w.Kind
 	}
-	out := map[string]float64{}
+	out := map[string]operation{}
 	for _, w := range p.Work {
 		within, follows := strings.CutPrefix(w.Kernels, "in ")
 		at := slices.IndexFunc(p.Work, func(o compile.Work) bool { return follows && o.Kernels == within })
@@ -236,16 +252,19 @@ func predicted(p Prediction) map[string]float64 {
 		if at >= 0 {
 			of = p.Work[at]
 		}
-		out[name(of)] += p.Speed.Seconds(w.Work)
+		o := out[name(of)]
+		o.Predicted += p.Speed.Seconds(w.Work)
+		o.Needed, o.Executed, o.Bytes, o.Dispatches = o.Needed+w.Needed, o.Executed+w.FLOPs, o.Bytes+w.Bytes, o.Dispatches+w.Dispatches
+		out[name(of)] = o
 	}
 	return out
 }
 
 // compared puts both together, the longest first.
-func compared(took, predicted map[string]float64) (out []operation) {
+func compared(took map[string]float64, predicted map[string]operation) (out []operation) {
 	for name, seconds := range took {
-		o := operation{Name: name, Seconds: seconds, Predicted: predicted[name]}
-		if o.Predicted > 0 {
+		o := predicted[name]
+		if o.Name, o.Seconds = name, seconds; o.Predicted > 0 {
 			o.Ratio = o.Seconds / o.Predicted
 		}
 		out = append(out, o)

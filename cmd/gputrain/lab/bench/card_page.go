@@ -205,11 +205,17 @@ func (p *page) models(c Card) {
 			continue
 		}
 		p.say("A step takes %s s where its passes are timed.\n", digits(m.Profiled))
+		if wrong := m.impossible(fastest(c)); wrong != "" {
+			p.say("**%s.**\n", wrong)
+		}
 		var rows [][]string
 		for _, o := range m.Operations {
-			rows = append(rows, []string{o.Name, digits(1e3 * o.Seconds), digits(1e3 * o.Predicted), digits(o.Ratio), fmt.Sprintf("%.1f %%", 100*o.Seconds/m.Profiled)})
+			rows = append(rows, []string{
+				o.Name, digits(1e3 * o.Seconds), digits(1e3 * o.Predicted), digits(o.Ratio), fmt.Sprintf("%.1f %%", 100*o.Seconds/m.Profiled),
+				digits(o.Needed / 1e9), digits(o.Executed / 1e9), digits(o.Executed / 1e12 / o.Seconds), digits(o.Bytes / 1e9 / o.Seconds),
+			})
 		}
-		p.table([]string{"operation", "ms", "computed", "ratio", "of the step"}, rows)
+		p.table([]string{"operation", "ms", "computed", "ratio", "of the step", "GFLOP needed", "executed", "TFLOP/s", "GB/s"}, rows)
 	}
 }
 

@@ -21,8 +21,8 @@ import (
 // The models of a card are of the published sizes.
 func TestCardModels(t *testing.T) {
 	sizes := map[string]int64{"GPT-2 124M": 124_439_808, "SmolLM2-135M": 134_515_008, "Qwen3-0.6B": 596_049_920}
-	require.Len(t, FullScale().models, len(sizes))
-	for _, m := range FullScale().models {
+	require.Len(t, FullScale().models, len(sizes)+len(tunedModels))
+	for _, m := range FullScale().models[:len(sizes)] {
 		st, err := m.config()
 		require.NoError(t, err, m.name)
 		assert.Equal(t, sizes[m.name], model.Parameters(st.Definition), m.name)
@@ -32,13 +32,25 @@ func TestCardModels(t *testing.T) {
 	full := FullScale()
 	all := time.Duration(0)
 	for _, p := range (&Meter{Scale: full}).list() {
-		if b, ok := full.budgets[p.name]; ok {
-			all += b
-		} else {
-			all += full.rest
-		}
+		all += full.budget(p)
 	}
 	assert.LessOrEqual(t, all, 10*time.Minute)
+}
+
+// Models with adapters train these alone: on all seven projections, eight by each side of a matrix.
+func TestTunedModels(t *testing.T) {
+	for i, want := range []int64{30 * 8 * (6*576 + 2*192 + 3*(576+1536)), 22 * 8 * (6*2048 + 2*256 + 3*(2048+5632))} {
+		st, err := tunedModels[i].config()
+		require.NoError(t, err)
+		assert.Equal(t, []int{1, 512}, []int{st.Batch, st.Sequence})
+		trained := int64(0)
+		for _, p := range model.Specs(st.Definition) {
+			if !slices.Contains(st.Frozen, p.Path) {
+				trained += int64(p.Shape[0] * p.Shape[1])
+			}
+		}
+		assert.Equal(t, want, trained, tunedModels[i].name)
+	}
 }
 
 // Where memory is too small for a model's batch, half of it is measured.
@@ -66,8 +78,8 @@ func TestCardModelThatDoesNotFit(t *testing.T) {
 
 // What is computed in another's kernel counts there, as a profile has it.
 func TestPredictedOperations(t *testing.T) {
-	one := gpu.Work{Bytes: 100}
-	p := Prediction{Speed: gpu.Speed{FLOPS: 1, BytesPerSecond: 100}, Work: []compile.Work{
+	one := gpu.Work{Bytes: 100, FLOPs: 2}
+	p := Prediction{Speed: gpu.Speed{FLOPS: 10, BytesPerSecond: 100}, Work: []compile.Work{
 		{Group: compile.Rest, Kind: "elementwise", Kernels: "in matmul_nn_add", Work: one},
 		{Group: compile.Products, Kind: "matmul", Kernels: "matmul_nn_add", Work: one},
 		{Group: compile.Rest, Kind: "elementwise", Kernels: "elementwise_add", Work: one},
@@ -75,16 +87,26 @@ func TestPredictedOperations(t *testing.T) {
 		{Group: compile.Rest, Kind: "gradients", Kernels: "sum", Work: one},
 	}}
 	found := predicted(p)
-	assert.Equal(t, map[string]float64{compile.Products: 2, "elementwise": 1, updating: 2}, found)
+	two := operation{Predicted: 2, Executed: 4, Bytes: 200}
+	assert.Equal(t, map[string]operation{compile.Products: two, "elementwise": {Predicted: 1, Executed: 2, Bytes: 100}, updating: two}, found)
 	all := compared(map[string]float64{"elementwise": 3, compile.Products: 8, "rope": 1}, found)
-	assert.Equal(t, []operation{{compile.Products, 8, 2, 4}, {"elementwise", 3, 1, 3}, {"rope", 1, 0, 0}}, all)
+	assert.Equal(t, []operation{
+		{Name: compile.Products, Seconds: 8, Predicted: 2, Ratio: 4, Executed: 4, Bytes: 200},
+		{Name: "elementwise", Seconds: 3, Predicted: 1, Ratio: 3, Executed: 2, Bytes: 100},
+		{Name: "rope", Seconds: 1},
+	}, all)
 }
 
 // Gaps are named with what to try, the largest first.
 func TestGaps(t *testing.T) {
 	m := CardModel{
 		Name: "m", Seconds: 10, Profiled: 10, Planned: 100 << 20, Taken: 111 << 20, SubmitLimit: 0.5, LongestSubmit: 0.6,
-		Operations: []operation{{compile.Products, 5, 2, 2.5}, {compile.Attention, 1.4, 1, 1.4}, {"rope", 0.4, 0.01, 40}, {updating, 2, 0.5, 4}},
+		Operations: []operation{
+			{Name: compile.Products, Seconds: 5, Predicted: 2, Ratio: 2.5},
+			{Name: compile.Attention, Seconds: 1.4, Predicted: 1, Ratio: 1.4},
+			{Name: "rope", Seconds: 0.4, Predicted: 0.01, Ratio: 40},
+			{Name: updating, Seconds: 2, Predicted: 0.5, Ratio: 4},
+		},
 	}
 	c := Card{Models: []CardModel{m, m}}
 	c.Parts = []cardPart{{Name: "products", Figures: []Figure{{Bench: "matmul a", Value: 10}, {Bench: "matmul b", Value: 4}}}}
@@ -102,6 +124,20 @@ func TestGaps(t *testing.T) {
 	}, texts)
 	c.Models[0].Taken, c.Models = 110<<20, c.Models[:1]
 	assert.False(t, slices.ContainsFunc(gaps(c), func(g gap) bool { return g.What == "m: took 110.0 MiB of memory, planned 100.0 MiB" }))
+}
+
+// Of a profile that has an operation move more than memory can, nothing is concluded. What fits a cache may be faster.
+func TestTimesThatCannotBe(t *testing.T) {
+	m := CardModel{Name: "m", Seconds: 0.1, Profiled: 0.1, Operations: []operation{
+		{Name: "norm", Seconds: 0.001, Bytes: 5e9, Dispatches: 100}, {Name: updating, Seconds: 0.00504, Bytes: 19.07e9, Dispatches: 7},
+	}}
+	c := Card{Models: []CardModel{m}, Parts: []cardPart{{Name: "copy and optimizers", Figures: []Figure{{Bench: "copy", Value: 3080, Unit: "GB/s"}}}}}
+	require.Len(t, gaps(c), 1)
+	assert.Equal(t, "m: update and sums moves 3784 GB/s by its profile, of 3080 that this memory can: the time is wrong", gaps(c)[0].What)
+	assert.Contains(t, c.Page(), "\n**update and sums moves 3784 GB/s")
+	m.Operations[1].Seconds /= 0.77
+	assert.NotContains(t, gaps(c)[0].What, "wrong")
+	assert.NotContains(t, c.Page(), "**update")
 }
 
 // A part ends when it has had its time, and says what is missing.

@@ -38,7 +38,7 @@ func kronFlops(method kron.Method, reuse bool) float64 {
 // kronFigures reports refreshes of dense blocks, and updates that apply what they have, as ratios to the square product.
 func (r measurement) kronFigures(ctx context.Context, dev *gpu.Device) error {
 	square := r.products[0]
-	rate, _, err := measureMatmul(ctx, dev, square, false, r.flops)
+	rate, _, err := measureMatmul(ctx, dev, square, false)
 	if err != nil {
 		return err
 	}
@@ -88,35 +88,26 @@ func measureKron(ctx context.Context, dev *gpu.Device, plan *kron.Plan, reuse bo
 		return 0, 0, err
 	}
 	defer s.Release()
-	program := func(label string, reuse bool) (*gpu.Program, error) {
-		rec := dev.Record(label)
+	record := func(rec *gpu.Recording, reuse bool) error {
 		if err := buffers.Copy(rec, updates, grads); err != nil {
-			return nil, err
+			return err
 		}
 		s.Record(rec, updates, gpu.Range{}, reuse)
-		return rec.Program(ctx)
+		return nil
 	}
-	refresh, err := program("gputrain.bench.kron.refresh", false)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer refresh.Release()
 	// A few refreshes bring the factors to where they stay.
 	for n := range int64(4) {
 		if err := s.Prepare(n + 1); err != nil {
 			return 0, 0, err
 		}
-		if err := refresh.Submit(ctx); err != nil {
+		rec := dev.Record("gputrain.bench.kron.refresh")
+		if err := record(rec, false); err != nil {
+			return 0, 0, err
+		}
+		if err := rec.Submit(ctx); err != nil {
 			return 0, 0, err
 		}
 	}
-	p := refresh
-	if reuse {
-		if p, err = program("gputrain.bench.kron.apply", true); err != nil {
-			return 0, 0, err
-		}
-		defer p.Release()
-	}
-	d, err := best(ctx, dev, p)
-	return d, p.Dispatches() - 1, err
+	d, dispatches, err := repeated(ctx, dev, "kron", func(rec *gpu.Recording) error { return record(rec, reuse) })
+	return d, dispatches - 1, err
 }

@@ -14,23 +14,33 @@ import (
 	"gputrain/optim"
 )
 
-// best is the shortest time of a program. A program of microseconds is submitted many times before the wait, whose own time would count as the program's.
-func best(ctx context.Context, dev *gpu.Device, p *gpu.Program) (time.Duration, error) {
-	const wanted, most = 5 * time.Millisecond, 64
-	once, err := shortest(submitting(ctx, dev, p))
-	if err != nil || once >= wanted {
-		return once, err
-	}
-	n := min(most, wanted/max(once, 1)+1)
-	all, err := shortest(func() error {
-		for range n - 1 {
-			if err := p.Submit(ctx); err != nil {
-				return err
+// repeated is the shortest time of what record records, and its dispatches. A submit takes tens of microseconds itself, so what is short is recorded
+// many times a submit.
+func repeated(ctx context.Context, dev *gpu.Device, label string, record func(*gpu.Recording) error) (took time.Duration, dispatches int, err error) {
+	const wanted, most = 10 * time.Millisecond, 512 // dispatches
+	run := func(n int) (time.Duration, error) {
+		rec := dev.Record("gputrain.bench." + label)
+		for range n {
+			if err := record(rec); err != nil {
+				return 0, err
 			}
 		}
-		return submitting(ctx, dev, p)()
-	})
-	return min(once, all/n), err
+		p, err := rec.Program(ctx)
+		if err != nil {
+			return 0, err
+		}
+		defer p.Release()
+		dispatches = p.Dispatches() / n
+		d, err := shortest(submitting(ctx, dev, p))
+		return d / time.Duration(n), err
+	}
+	if took, err = run(1); err != nil {
+		return 0, 0, err
+	}
+	if n := min(most/max(1, dispatches), int(wanted/max(took, 1))+1); n > 1 {
+		took, err = run(n)
+	}
+	return took, dispatches, err
 }
 
 // shortest runs something a few times and returns the shortest time of one run: what the machine can do when nothing else disturbs it.
@@ -79,16 +89,7 @@ func copyRate(ctx context.Context, dev *gpu.Device, elements int) (float64, erro
 		return 0, err
 	}
 	defer dst.Release()
-	rec := dev.Record("gputrain.bench.copy")
-	if err := buffers.Map(rec, dst, "a", src); err != nil {
-		return 0, err
-	}
-	p, err := rec.Program(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer p.Release()
-	d, err := best(ctx, dev, p)
+	d, _, err := repeated(ctx, dev, "copy", func(rec *gpu.Recording) error { return buffers.Map(rec, dst, "a", src) })
 	return 2 * 4 * float64(elements) / d.Seconds() / 1e9, err
 }
 
@@ -120,64 +121,57 @@ func (s matmulShape) graph(rounded bool) (*graph.Graph, *graph.Value) {
 	return g, c
 }
 
-// mostProducts are in a submit at most.
-const mostProducts = 500
-
 // UnitPeak is what the matrix units of a device do in a large product, in FLOP/s; 0 where it has none that make products.
 func UnitPeak(ctx context.Context, dev *gpu.Device) (float64, error) {
 	if compile.UnitsOf(dev.Limits()) == "" {
 		return 0, nil
 	}
-	rate, _, err := measureMatmul(ctx, dev, matmulShape{4096, 4096, 4096, "nn"}, true, 1e11)
+	rate, _, err := measureMatmul(ctx, dev, matmulShape{4096, 4096, 4096, "nn"}, true)
 	return 1e9 * rate, err
 }
 
-// measureMatmul is in GFLOP/s, with the kernels that it took: products of so many operations a submit, of operands rounded to f16 or not.
-func measureMatmul(ctx context.Context, dev *gpu.Device, s matmulShape, rounded bool, flops float64) (rate float64, kernels string, err error) {
+// measureMatmul is in GFLOP/s, with the kernels that it took, of operands rounded to f16 or not.
+func measureMatmul(ctx context.Context, dev *gpu.Device, s matmulShape, rounded bool) (rate float64, kernels string, err error) {
 	g, c := s.graph(rounded)
-	repeat := min(mostProducts, max(1, int(flops/s.flops())))
-	compiled, p, release, err := graphProgram(ctx, dev, repeat, g, c)
+	d, work, err := measureGraph(ctx, dev, g, c)
 	if err != nil {
 		return 0, "", err
 	}
-	defer release()
-	d, err := best(ctx, dev, p)
-	return float64(repeat) * s.flops() / d.Seconds() / 1e9, compiled.Work()[0].Kernels, err
+	return s.flops() / d.Seconds() / 1e9, work[0].Kernels, nil
 }
 
-// graphProgram computes values of a graph so many times, ready to be submitted until release.
-func graphProgram(ctx context.Context, dev *gpu.Device, repeat int, g *graph.Graph, values ...*graph.Value) (c *compile.Program, p *gpu.Program, release func(), err error) {
+// measureGraph is the shortest time in which values of a graph are computed, and of what.
+func measureGraph(ctx context.Context, dev *gpu.Device, g *graph.Graph, values ...*graph.Value) (time.Duration, []compile.Work, error) {
+	c, err := compiled(ctx, dev, g, values...)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer c.Release()
+	d, _, err := repeated(ctx, dev, "graph", func(rec *gpu.Recording) error { c.Record(rec); return nil })
+	return d, c.Work(), err
+}
+
+// compiled is the program of values of a graph.
+func compiled(ctx context.Context, dev *gpu.Device, g *graph.Graph, values ...*graph.Value) (*compile.Program, error) {
 	var targets []compile.Target
 	for i, v := range values {
 		targets = append(targets, compile.Target{Name: fmt.Sprint("y", i), Value: v})
 	}
-	if c, err = compile.New(ctx, dev, g, compile.Options{Label: "bench", Targets: targets}); err != nil {
-		return nil, nil, nil, err
-	}
-	rec := dev.Record("gputrain.bench")
-	for range repeat {
-		c.Record(rec)
-	}
-	if p, err = rec.Program(ctx); err != nil {
-		c.Release()
-		return nil, nil, nil, err
-	}
-	return c, p, func() { p.Release(); c.Release() }, nil
+	return compile.New(ctx, dev, g, compile.Options{Label: "bench", Targets: targets})
 }
 
 // measureOptimizer is the shortest time of an optimizer's update of one matrix, and its dispatches.
 func measureOptimizer(ctx context.Context, dev *gpu.Device, name string, rows, cols int) (time.Duration, int, error) {
-	p, release, err := optimizerProgram(ctx, dev, name, rows, cols)
+	record, release, err := optimizerUpdate(ctx, dev, name, rows, cols)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer release()
-	d, err := best(ctx, dev, p)
-	return d, p.Dispatches(), err
+	return repeated(ctx, dev, name, record)
 }
 
-// optimizerProgram is an update of one matrix, ready to be submitted until release.
-func optimizerProgram(ctx context.Context, dev *gpu.Device, name string, rows, cols int) (p *gpu.Program, release func(), err error) {
+// optimizerUpdate records updates of one matrix until release.
+func optimizerUpdate(ctx context.Context, dev *gpu.Device, name string, rows, cols int) (record func(*gpu.Recording) error, release func(), err error) {
 	var owned []interface{ Release() }
 	release = func() {
 		for _, o := range slices.Backward(owned) {
@@ -219,15 +213,7 @@ func optimizerProgram(ctx context.Context, dev *gpu.Device, name string, rows, c
 	if err != nil {
 		return nil, nil, err
 	}
-	rec := dev.Record("gputrain.bench." + name)
-	if err = tx.Record(rec, phase, grads, opt, params); err != nil {
-		return nil, nil, err
-	}
-	if p, err = rec.Program(ctx); err != nil {
-		return nil, nil, err
-	}
-	owned = append(owned, p)
-	return p, release, nil
+	return func(rec *gpu.Recording) error { return tx.Record(rec, phase, grads, opt, params) }, release, nil
 }
 
 // Speed is a figure of the doctor.
@@ -242,7 +228,7 @@ func Speeds() []Speed {
 	return []Speed{
 		{"copy", "GB/s", Copy},
 		{"matmul " + s.String(), "GFLOP/s", func(ctx context.Context, dev *gpu.Device) (float64, error) {
-			rate, _, err := measureMatmul(ctx, dev, s, false, tableSizes.flops)
+			rate, _, err := measureMatmul(ctx, dev, s, false)
 			return rate, err
 		}},
 	}

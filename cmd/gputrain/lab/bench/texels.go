@@ -9,6 +9,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph"
+	"gputrain/graph/compile"
 	"gputrain/internal/system"
 )
 
@@ -89,11 +90,11 @@ func contests() []contest {
 	}
 	return append(out,
 		contest{name: "adamw", unit: "GB/s", work: 28 * figureElements / 1e9, prepare: func(ctx context.Context, dev *gpu.Device) (func() error, func(), error) {
-			p, release, err := optimizerProgram(ctx, dev, "adamw", figureElements/4096, 4096)
+			record, release, err := optimizerUpdate(ctx, dev, "adamw", figureElements/4096, 4096)
 			if err != nil {
 				return nil, nil, err
 			}
-			return submitting(ctx, dev, p), release, nil
+			return prepared(ctx, dev, record, release)
 		}},
 		contest{name: "train adamw, 1024 tokens", unit: "thousand tokens/s", work: 1.024, prepare: func(ctx context.Context, dev *gpu.Device) (func() error, func(), error) {
 			s, err := newStepper(ctx, dev, trainVariants[0], torchBatch)
@@ -108,17 +109,24 @@ func contests() []contest {
 // attentionFigures measures attention, forward and with its gradient.
 func (r measurement) attentionFigures(ctx context.Context, dev *gpu.Device) error {
 	for _, s := range r.attention {
-		for _, c := range []contest{s.contest(false), s.contest(true)} {
-			run, release, err := c.prepare(ctx, dev)
+		for _, backward := range []bool{false, true} {
+			g, values, err := s.graph(backward)
 			if err != nil {
 				return err
 			}
-			took, err := shortest(run)
-			release()
+			took, work, err := measureGraph(ctx, dev, g, values...)
 			if err != nil {
 				return err
 			}
-			if err := r.report(Figure{Bench: c.name, Value: c.work / took.Seconds(), Unit: c.unit, Millis: took.Seconds() * 1e3}); err != nil {
+			executed := 0.0
+			for _, w := range work {
+				if w.Group == compile.Attention {
+					executed += w.FLOPs
+				}
+			}
+			f := Figure{Bench: s.name(backward), Value: s.flops(backward) / took.Seconds() / 1e9, Unit: "GFLOP/s", Millis: took.Seconds() * 1e3}
+			f.Ratio, f.Of = executed/s.flops(backward), fmt.Sprintf("the operations needed are executed, at %.0f GFLOP/s", executed/took.Seconds()/1e9)
+			if err := r.report(f); err != nil {
 				return err
 			}
 		}
@@ -129,33 +137,66 @@ func (r measurement) attentionFigures(ctx context.Context, dev *gpu.Device) erro
 // An attentionShape is causal attention of some sequences.
 type attentionShape struct{ batch, tokens, heads, width int }
 
-func (s attentionShape) contest(backward bool) contest {
-	name, products := "attention", 2.0
+func (s attentionShape) name(backward bool) string {
+	name := "attention"
 	if backward {
-		name, products = "attention and its gradient", 7.0
+		name += " and its gradient"
 	}
-	name += fmt.Sprintf(" %dx%d, %d heads of %d", s.batch, s.tokens, s.heads, s.width)
-	pairs := float64(s.batch*s.heads) * float64(s.tokens) * float64(s.tokens) / 2 // causal: half of all
-	return contest{name: name, unit: "GFLOP/s", work: products * 2 * pairs * float64(s.width) / 1e9, prepare: func(ctx context.Context, dev *gpu.Device) (func() error, func(), error) {
-		g := graph.New()
-		qkv := g.Input("qkv", graph.Type{Shape: []int{s.batch, s.tokens, 3 * s.heads * s.width}, DType: buffers.F32})
-		y := g.PackedAttention(qkv, s.heads, s.heads, s.width, true)
-		if !backward {
-			return prepareGraph(ctx, dev, g, y)
-		}
-		loss := g.Sum(g.Mul(y, g.Input("dy", y.Type())))
-		grads, err := graph.Gradients(g, loss, []*graph.Value{qkv})
+	return fmt.Sprintf("%s %dx%d, %d heads of %d", name, s.batch, s.tokens, s.heads, s.width)
+}
+
+// flops are needed where no scores are kept: of two products forward and five of the gradient, one of which makes the scores again. A mask takes half.
+func (s attentionShape) flops(backward bool) float64 {
+	products := 2.0
+	if backward {
+		products += 5
+	}
+	return products * float64(s.batch*s.heads*s.width) * float64(s.tokens) * float64(s.tokens)
+}
+
+func (s attentionShape) graph(backward bool) (*graph.Graph, []*graph.Value, error) {
+	g := graph.New()
+	qkv := g.Input("qkv", graph.Type{Shape: []int{s.batch, s.tokens, 3 * s.heads * s.width}, DType: buffers.F32})
+	y := g.PackedAttention(qkv, s.heads, s.heads, s.width, true)
+	if !backward {
+		return g, []*graph.Value{y}, nil
+	}
+	grads, err := graph.Gradients(g, g.Sum(g.Mul(y, g.Input("dy", y.Type()))), []*graph.Value{qkv})
+	return g, append([]*graph.Value{y}, grads...), err
+}
+
+func (s attentionShape) contest(backward bool) contest {
+	return contest{name: s.name(backward), unit: "GFLOP/s", work: s.flops(backward) / 1e9, prepare: func(ctx context.Context, dev *gpu.Device) (func() error, func(), error) {
+		g, values, err := s.graph(backward)
 		if err != nil {
 			return nil, nil, err
 		}
-		return prepareGraph(ctx, dev, g, y, grads[0])
+		return prepareGraph(ctx, dev, g, values...)
 	}}
 }
 
 // prepareGraph compiles values of a graph.
 func prepareGraph(ctx context.Context, dev *gpu.Device, g *graph.Graph, values ...*graph.Value) (func() error, func(), error) {
-	_, p, release, err := graphProgram(ctx, dev, 1, g, values...)
-	return submitting(ctx, dev, p), release, err
+	c, err := compiled(ctx, dev, g, values...)
+	if err != nil {
+		return nil, nil, err
+	}
+	return prepared(ctx, dev, func(rec *gpu.Recording) error { c.Record(rec); return nil }, c.Release)
+}
+
+// prepared is what runs what is recorded, and releases it with what it is recorded of.
+func prepared(ctx context.Context, dev *gpu.Device, record func(*gpu.Recording) error, release func()) (func() error, func(), error) {
+	rec := dev.Record("gputrain.bench")
+	err := record(rec)
+	var p *gpu.Program
+	if err == nil {
+		p, err = rec.Program(ctx)
+	}
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return submitting(ctx, dev, p), func() { p.Release(); release() }, nil
 }
 
 // submitting runs a program and waits for it.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gputrain/gpu"
+	"gputrain/graph/compile"
 	"gputrain/internal/system"
 	"gputrain/run/data"
 	"gputrain/run/runfile"
@@ -159,6 +160,56 @@ func trainingFigures(ctx context.Context, dev *gpu.Device, report func(Figure) e
 		}
 	}
 	return nil
+}
+
+// tuningFigures are steps of adapters, without and with matrix units.
+func tuningFigures(ctx context.Context, a gpu.Adapter, report func(Figure) error) error {
+	for _, m := range tunedModels {
+		all := []cardModel{m}
+		if compile.UnitsOf(a.Limits) != "" {
+			all = append(all, m.inF16())
+		}
+		for _, m := range all {
+			f, err := m.steps(ctx, a)
+			if err != nil {
+				return fmt.Errorf("%s: %w", m.name, err)
+			}
+			if err := report(f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// steps is the median of a model's steps, of which there are more where they are short.
+func (c cardModel) steps(ctx context.Context, a gpu.Adapter) (f Figure, err error) {
+	st, err := c.config()
+	if err != nil {
+		return f, err
+	}
+	dev, err := gpu.Open(ctx, a, gpu.Options{Matrix: st.RoundProducts})
+	if err != nil {
+		return f, err
+	}
+	defer dev.Release()
+	s, err := stepperOf(ctx, dev, st)
+	if err != nil {
+		return f, err
+	}
+	defer s.state.Release()
+	took := system.Stopwatch()
+	for i := 0; i < 2 || took() < 5*time.Second && i < 30; i++ {
+		if err := s.step(ctx, dev, i > 0); err != nil {
+			return f, err
+		}
+	}
+	if _, err := s.state.Drain(ctx); err != nil {
+		return f, err
+	}
+	f = s.figure()
+	f.Bench = fmt.Sprintf("%s, %d tokens", c.name, s.tokens.Count)
+	return f, nil
 }
 
 // trainVariants are AdamW, which the others are held to, and Quad: with a refresh in every update, and with none in the steps that are timed.

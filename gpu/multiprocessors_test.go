@@ -1,0 +1,74 @@
+package gpu
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Names are those that drivers give on Vulkan, Direct3D 12, Metal and OpenGL.
+func TestMultiprocessorsOfCards(t *testing.T) {
+	for name, want := range map[string][2]int{
+		"NVIDIA H100 80GB HBM3":                       {132, 128},
+		"NVIDIA H100 PCIe":                            {114, 128},
+		"NVIDIA A100-SXM4-80GB":                       {108, 64},
+		"NVIDIA GeForce RTX 3060":                     {28, 128},
+		"NVIDIA GeForce RTX 3060 Ti":                  {38, 128},
+		"NVIDIA GeForce RTX 3060 Laptop GPU":          {30, 128},
+		"GeForce RTX 2060/PCIe/SSE2":                  {30, 64},
+		"NVIDIA GeForce RTX 2060 Laptop GPU":          {0, 128},
+		"Tesla T4":                                    {40, 64},
+		"NVIDIA L4":                                   {58, 128},
+		"AMD Radeon RX 7900 XTX (RADV NAVI31)":        {96, 64},
+		"AMD Radeon RX 7900 XT":                       {84, 64},
+		"AMD Radeon RX 5700 XT":                       {40, 64},
+		"Radeon RX Vega 64":                           {64, 64},
+		"AMD Radeon 780M Graphics (RADV PHOENIX)":     {12, 64},
+		"AMD Radeon Graphics (RADV RENOIR)":           {0, 64},
+		"Intel(R) Arc(tm) A770 Graphics (DG2)":        {32, 128},
+		"Intel(R) Arc(TM) B580 Graphics":              {20, 128},
+		"Mesa Intel(R) Iris(R) Xe Graphics (TGL GT2)": {6, 128},
+		"Apple M1 (G13G B1)":                          {8, 128},
+		"Apple M2 Max":                                {38, 128},
+		"Mali-G78":                                    {0, 128},
+	} {
+		count, lanes := multiprocessorsOf(name)
+		assert.Equal(t, want, [2]int{count, lanes}, name)
+	}
+	for _, of := range knownCards { // each is found by its own name
+		for entry := range strings.SplitSeq(of.cards, ",") {
+			words := strings.Fields(entry)
+			require.Greater(t, len(words), 1, entry)
+			count, lanes := multiprocessorsOf(strings.Join(words[:len(words)-1], " "))
+			assert.Equal(t, of.lanes, lanes, entry)
+			assert.Greater(t, count, 1, entry)
+		}
+	}
+}
+
+// A driver's number counts before the table's, one of Options before both, and software has none.
+func TestMultiprocessorsOfLimits(t *testing.T) {
+	l := Limits{Multiprocessors: 16}.Named("NVIDIA H100 80GB HBM3")
+	assert.Equal(t, []int{16, 128}, []int{l.Multiprocessors, l.MultiprocessorLanes}, "a part of a card")
+	l = l.within(Limits{Multiprocessors: 132})
+	assert.Equal(t, []int{132, 128}, []int{l.Multiprocessors, l.MultiprocessorLanes})
+	assert.Equal(t, l.Multiprocessors, l.within(Limits{}).Multiprocessors)
+	assert.Equal(t, 132, Dry(l).Limits().Multiprocessors)
+	assert.Zero(t, Limits{Software: true}.Named("llvmpipe on an RTX 3060").Multiprocessors)
+	assert.Zero(t, Limits{}.Named("a card").MultiprocessorLanes)
+}
+
+// The hook tells the length of a tick, and of software no multiprocessors.
+func TestVulkanTells(t *testing.T) {
+	a := anyAdapter(t)
+	if a.Backend != "vulkan" || vulkanFactsOf(a).tick == 0 {
+		t.Skipf("skipped, needs the hook and Vulkan, found %s", a)
+	}
+	assert.Greater(t, a.tick, 0.0)
+	assert.Less(t, a.tick, 1e4)
+	if a.Limits.Software {
+		assert.Zero(t, a.Limits.Multiprocessors)
+	}
+}

@@ -1,0 +1,149 @@
+package compile
+
+import (
+	"slices"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/graph"
+	"gputrain/shaders"
+)
+
+// Products of f16 round their operands, so matrix units may as well find them in f16: half the bytes from every level of memory, eight elements a load, nothing
+// to convert. A value that products by units alone read is stored so by who makes it, through the forms of bf16.go. What others read too, and params, get
+// copies, made before the first product that reads one and kept until the last: copies of params in f32 for the whole program where all of them together are
+// small, else, and of params that are kept in fewer bytes, for one unit. All round to nearest even, so results have the bits that they had.
+
+const (
+	halfReads = 4         // of an operand by rows or columns of tiles, that pay for a copy
+	halfKept  = 512 << 20 // bytes of copies of params that a program keeps
+)
+
+// halfCopy is what a copy in f16 is of.
+type halfCopy struct {
+	value *graph.Value
+	at    uint64
+	unit  int // of a copy that one unit has; -1
+}
+
+// inHalves tells whether the elements of a span are kept in f16.
+func (s Span) inHalves() bool { return s.st != nil && s.st.half }
+
+// inHalves tells whether a value is stored in f16: it lies in one binding, and all that read it are products that take it so.
+func (c *Compiler) inHalves(v *graph.Value) bool {
+	known, ok := c.halved[v]
+	if !ok {
+		known = len(c.limits.Matrix.Shapes) > 0 && v.DType() == buffers.F32 && c.whole(v) && v.Type().Elements()%8 == 0 && len(c.readers[v]) > 0 && c.halfReaders(v)
+		c.halved[v] = known
+	}
+	return known
+}
+
+// halfReaders tells whether products that take a value in f16 are all that read it and what reshapes it.
+func (c *Compiler) halfReaders(v *graph.Value) bool {
+	if c.wanted(v) {
+		return false
+	}
+	return !slices.ContainsFunc(c.readers[v], func(n *graph.Node) bool {
+		if _, ok := n.Op.(graph.Reshape); ok {
+			return !c.halfReaders(n.Outputs[0])
+		}
+		for i, in := range n.Inputs {
+			if in == v && !c.takesHalf(n, i) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// takesHalf tells whether a node is a product by units that takes its operand i in f16: rows of it begin at whole eights.
+func (c *Compiler) takesHalf(n *graph.Node, i int) bool {
+	op, ok := n.Op.(graph.MatMul)
+	if !ok || !op.F16 || len(c.limits.Matrix.Shapes) == 0 || n.Outputs[0].Type().Elements() == 0 || !c.allWhole(n) {
+		return false
+	}
+	g := productOf(n)
+	if g.k == 0 || !c.takesUnits(g) {
+		return false
+	}
+	o, along := g.a, !g.transA
+	if i == 1 {
+		o, along = g.b, g.transB
+	}
+	return o.row%8 == 0 && o.batch%8 == 0 && (!along || g.k%8 == 0)
+}
+
+// halvesOf is operand i of the product g of a node as its units read it: in f16 where it is kept so, or where a copy pays.
+func (c *Compiler) halvesOf(n *graph.Node, g gemm, i int, t Tensor) Tensor {
+	if c.err != nil || len(t.Parts) != 1 || !c.takesHalf(n, i) {
+		return t
+	}
+	p := t.Parts[0]
+	if !p.Span.st.half {
+		v, _ := c.gpuChoice(g)
+		reads := tiles(g.n, v.tileN)
+		if i == 1 {
+			reads = tiles(g.m, v.tileM)
+		}
+		copied := c.copyInHalves(n.Inputs[i], t, int(reads)*g.count)
+		if copied == nil {
+			return t
+		}
+		p.Span = Span{st: copied, Bytes: copied.bytes}
+	}
+	p.Span.asKept = true
+	t.Parts = []Part{p}
+	return t
+}
+
+// copyInHalves is a copy in f16 of a value that is read so many times; nil where none pays.
+func (c *Compiler) copyInHalves(v *graph.Value, t Tensor, reads int) *storage {
+	from, root := t.Parts[0].Span, c.root(v)
+	if from.st.bf16 {
+		return nil // as short as that
+	}
+	key := halfCopy{root, from.Offset, -1}
+	if _, param := root.Node().Op.(graph.Param); param && (from.kept() != buffers.F32 || !c.keepsHalves()) {
+		key.unit = c.current
+	}
+	if st := c.halfCopy[key]; st != nil || reads < halfReads {
+		return st
+	}
+	to := c.newStorage(transientStorage, c.valueLabel(v)+".f16", typeBytes(t.Shape, buffers.BF16))
+	to.half, to.workspace = true, key.unit >= 0
+	spans := []Span{from}
+	if from.kept() != buffers.F32 {
+		spans = from.stored()
+	}
+	kernel, grid, params := c.castHalves(from.kept(), uint64(t.elements())/8)
+	c.Dispatch(kernel, grid, params, append(spans, Span{st: to, Bytes: to.bytes, asKept: true})...)
+	c.halfCopy[key] = to
+	return to
+}
+
+// keepsHalves tells whether copies of all params that products read are small.
+func (c *Compiler) keepsHalves() bool {
+	if c.halfParams == 0 {
+		c.halfParams = 1
+		for _, n := range c.live {
+			if _, ok := n.Op.(graph.Param); ok && slices.ContainsFunc(c.readers[n.Outputs[0]], func(r *graph.Node) bool { return r.Op.Kind() == graph.MatMul{}.Kind() }) {
+				c.halfParams += typeBytes(n.Outputs[0].Shape(), buffers.BF16)
+			}
+		}
+	}
+	return c.halfParams <= halfKept
+}
+
+// castHalves is what rounds so many eights of elements to f16, as they are kept.
+func (c *Compiler) castHalves(kept buffers.DType, eights uint64) (*gpu.Kernel, gpu.Grid, castParams) {
+	variant, suffix := shaders.Variant{Flags: map[string]bool{"BF16": kept == buffers.BF16, "CODED": kept.Packed()}, Constants: map[string]string{}}, ""
+	if kept != buffers.F32 {
+		suffix = "_" + kept.Format().Load
+	}
+	if kept.Packed() {
+		variant.Flags["TABLE"] = false
+		codesOf(kept, variant)
+	}
+	return c.kernel("cast_halves", suffix, variant), gpu.Linear(eights, castQuads, c.limits), castParams{uint32(eights)}
+}
