@@ -13,14 +13,6 @@
 
 #import "shared/attention_tile.wgsl"
 
-var<workgroup> queries: array<array<array<array<vec4<f32>, {{SPLIT}}>, 4>, {{TURNS}}>, {{DEPTH}}>;
-var<workgroup> douts: array<array<array<array<vec4<f32>, {{SPLIT}}>, 4>, {{TURNS}}>, {{DEPTH}}>;
-// Of each row and two neighbours of a turn: q k^T of the one and the other, dout v^T of the one and the other.
-var<workgroup> shares: array<array<array<array<vec4<f32>, PITCH>, 2>, {{ROWS}}>, {{TEAMS}}>;
-var<workgroup> stats: array<array<vec2<f32>, 4>, {{TURNS}}>; // lse and delta of the positions
-var<workgroup> weights: array<array<array<vec2<f32>, 2>, {{ROWS}}>, {{TEAMS}}>;
-var<workgroup> dscores: array<array<array<vec2<f32>, 2>, {{ROWS}}>, {{TEAMS}}>;
-
 #import "shared/attention_quad.wgsl" FN=load_q FROM={{Q}}
 #import "shared/attention_quad.wgsl" FN=load_k FROM={{K}}
 #import "shared/attention_quad.wgsl" FN=load_v FROM={{V}}
@@ -28,117 +20,74 @@ var<workgroup> dscores: array<array<array<vec2<f32>, 2>, {{ROWS}}>, {{TEAMS}}>;
 #import "shared/attention_quad_store.wgsl" FN=store_dk TO={{DK}}
 #import "shared/attention_quad_store.wgsl" FN=store_dv TO={{DV}}
 
-#import "shared/main.wgsl" LANES=64
+#import "shared/main.wgsl"
 {
     let kvheads = p.heads / p.group;
     let b = workgroup.y / kvheads;
     let kv = workgroup.y % kvheads;
-    let team = lane / SPLIT;
-    let part = lane % SPLIT;
-    let first = workgroup.x * TEAMS * ROWS; // of the workgroup
-    let row = first + team * ROWS;          // of the team
-    // Keys past the end repeat the last one and are not stored.
-#for R in 0..ROWS
-    let kat_{{R}} = (b * p.t + min(row + {{R}}u, p.t - 1u)) * p.ks + p.k0 + kv * p.head;
-    let vat_{{R}} = (b * p.t + min(row + {{R}}u, p.t - 1u)) * p.vs + p.v0 + kv * p.head;
+    let k0 = p.k0 + kv * p.head;
+    let v0 = p.v0 + kv * p.head;
+#import "shared/attention_place.wgsl"
+#for I in 0..4
 #for D in 0..DEPTH
-    let k_{{R}}_{{D}} = {{ROUND}}(load_k(kat_{{R}}, part + {{D}}u * SPLIT));
-    let v_{{R}}_{{D}} = {{ROUND}}(load_v(vat_{{R}}, part + {{D}}u * SPLIT));
-    var dk_{{R}}_{{D}} = vec4<f32>();
-    var dv_{{R}}_{{D}} = vec4<f32>();
+    var dk_{{I}}_{{D}} = vec4<f32>();
+    var dv_{{I}}_{{D}} = vec4<f32>();
 #end
 #end
-    // The row and the two neighbours of a turn whose scores this invocation joins.
-    let mine = part / 2u % ROWS;
-    let two = part % 2u;
 #if LOCAL
-    let till_mine = positions_end(b, min(row + mine, p.t - 1u));
-    let end = positions_end(b, min(first + TEAMS * ROWS, p.t) - 1u);
+    let end = positions_end(b, min(first + ROWS, p.t) - 1u);
+#else
+    let end = p.t;
 #endif
     for (var g = 0u; g < p.group; g++) {
         let h = kv * p.group + g;
+        let q0 = h * p.head;
         let lat = (b * p.heads + h) * p.t;
+        for (var begin = positions_begin(first); begin < end; begin += OTHERS) {
+        let met = min(OTHERS, end - begin);
+#import "shared/attention_scores.wgsl" TO=s ROW=load_k ROW_STRIDE=p.ks ROW_AT=k0 OTHER=load_q OTHER_STRIDE=p.qs OTHER_AT=q0
+#import "shared/attention_scores.wgsl" TO=e ROW=load_v ROW_STRIDE=p.vs ROW_AT=v0 OTHER=load_dout OTHER_STRIDE=p.os OTHER_AT=q0
+        // Weights are summed up first, then the gradients of scores.
 #if LOCAL
-        for (var begin = positions_begin(first); begin < end; begin += TEAMS) {
-#else
-        for (var begin = positions_begin(first); begin < p.t; begin += TEAMS) {
-#endif
-            workgroupBarrier();
-            let i = min(begin + team, p.t - 1u);
-            let staged = b * p.t + i;
-            if (part == 0u) {
-                stats[team / 4u][team % 4u] = vec2<f32>(lse[lat + i], delta[lat + i]);
-            }
-#for D in 0..DEPTH
-            queries[{{D}}][team / 4u][team % 4u][part] = {{ROUND}}(load_q(staged * p.qs + h * p.head, part + {{D}}u * SPLIT));
-            douts[{{D}}][team / 4u][team % 4u][part] = {{ROUND}}(load_dout(staged * p.os + h * p.head, part + {{D}}u * SPLIT));
+#for I in 0..4
+        let till_{{I}} = positions_end(b, min(row + {{I}}u, p.t - 1u));
 #end
-            workgroupBarrier();
+#endif
+#for J in 0..COLUMNS
+        {
+            let position = begin + across + {{J}}u * ACROSS;
+            let at = lat + min(position, p.t - 1u);
+            let lse_of = lse[at];
+            var w: vec4<f32>;
+#for I in 0..4
+            w[{{I}}] = weight(position, row + {{I}}u, s_{{J}}[{{I}}], lse_of);
 #if LOCAL
-            let turns = min({{TURNS}}u, (end - begin + 3u) / 4u);
-#else
-            let turns = min({{TURNS}}u, (p.t - begin + 3u) / 4u);
+            w[{{I}}] = select(0.0, w[{{I}}], position < till_{{I}});
 #endif
-            for (var turn = 0u; turn < turns; turn++) {
-#for R in 0..ROWS
-                var s_{{R}} = vec4<f32>();
-                var e_{{R}} = vec4<f32>();
 #end
-#for D in 0..DEPTH
-#for J in 0..4
-                {
-                    let query = queries[{{D}}][turn][{{J}}][part];
-                    let dout_j = douts[{{D}}][turn][{{J}}][part];
-#for R in 0..ROWS
-                    s_{{R}}[{{J}}] = add_dot(s_{{R}}[{{J}}], query, k_{{R}}_{{D}});
-                    e_{{R}}[{{J}}] = add_dot(e_{{R}}[{{J}}], dout_j, v_{{R}}_{{D}});
-#end
-                }
-#end
-#end
-#import "shared/attention_join.wgsl"
-                let i = begin + 4u * turn + 2u * two;
-                let stats_0 = stats[turn][2u * two];
-                let stats_1 = stats[turn][2u * two + 1u];
-#if LOCAL
-                var w = vec2<f32>(weight(i, row + mine, joined.x, stats_0.x), weight(i + 1u, row + mine, joined.y, stats_1.x));
-                w = select(vec2<f32>(), w, vec2<u32>(i, i + 1u) < vec2<u32>(till_mine));
-#else
-                let w = vec2<f32>(weight(i, row + mine, joined.x, stats_0.x), weight(i + 1u, row + mine, joined.y, stats_1.x));
-#endif
-                if (part < 2u * ROWS) {
-                    weights[team][mine][two] = {{ROUND}}(w.xyxy).xy;
+            weights[(across + {{J}}u * ACROSS) / 4u][across % 4u][down] = {{ROUND}}(w);
+            e_{{J}} = w * (e_{{J}} - delta[at]);
 #if CAPPED
-                    dscores[team][mine][two] = {{ROUND}}((w * (joined.zw - vec2<f32>(stats_0.y, stats_1.y)) * vec2<f32>(slope(joined.x), slope(joined.y))).xyxy).xy;
-#else
-                    dscores[team][mine][two] = {{ROUND}}((w * (joined.zw - vec2<f32>(stats_0.y, stats_1.y))).xyxy).xy;
+#for I in 0..4
+            e_{{J}}[{{I}}] *= slope(s_{{J}}[{{I}}]);
+#end
 #endif
-                }
-                workgroupBarrier();
-#for R in 0..ROWS
-                let w_{{R}} = vec4<f32>(weights[team][{{R}}][0], weights[team][{{R}}][1]);
-                let ds_{{R}} = vec4<f32>(dscores[team][{{R}}][0], dscores[team][{{R}}][1]);
+        }
 #end
-#for D in 0..DEPTH
-#for J in 0..4
-                {
-                    let query = queries[{{D}}][turn][{{J}}][part];
-                    let dout_j = douts[{{D}}][turn][{{J}}][part];
-#for R in 0..ROWS
-                    dk_{{R}}_{{D}} += ds_{{R}}[{{J}}] * query;
-                    dv_{{R}}_{{D}} += w_{{R}}[{{J}}] * dout_j;
+#import "shared/attention_sums.wgsl" TO=dv OTHER=load_dout OTHER_STRIDE=p.os OTHER_AT=q0
+        workgroupBarrier();
+#for J in 0..COLUMNS
+        weights[(across + {{J}}u * ACROSS) / 4u][across % 4u][down] = {{ROUND}}(e_{{J}});
 #end
-                }
-#end
-#end
-            }
+#import "shared/attention_sums.wgsl" TO=dk OTHER=load_q OTHER_STRIDE=p.qs OTHER_AT=q0
         }
     }
-#for R in 0..ROWS
-    if (row + {{R}}u < p.t) {
+#for I in 0..4
+    if (row + {{I}}u < p.t) {
+        let at = b * p.t + row + {{I}}u;
 #for D in 0..DEPTH
-        store_dk(kat_{{R}}, part + {{D}}u * SPLIT, dk_{{R}}_{{D}} * p.scale);
-        store_dv(vat_{{R}}, part + {{D}}u * SPLIT, dv_{{R}}_{{D}});
+        store_dk(at * p.ks + k0, across + {{D}}u * ACROSS, dk_{{I}}_{{D}} * p.scale);
+        store_dv(at * p.vs + v0, across + {{D}}u * ACROSS, dv_{{I}}_{{D}});
 #end
     }
 #end

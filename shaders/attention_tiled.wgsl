@@ -8,131 +8,96 @@
 
 #import "shared/attention_tile.wgsl"
 
-// A turn's four keys are neighbours, so that an index is one for all; one more share than there are keeps rows apart in their banks.
-var<workgroup> keys: array<array<array<array<vec4<f32>, {{SPLIT}}>, 4>, {{TURNS}}>, {{DEPTH}}>;
-var<workgroup> values: array<array<array<array<vec4<f32>, {{SPLIT}}>, 4>, {{TURNS}}>, {{DEPTH}}>;
-var<workgroup> shares: array<array<array<vec4<f32>, PITCH>, {{ROWS}}>, {{TEAMS}}>;
-var<workgroup> weights: array<array<vec4<f32>, {{ROWS}}>, {{TEAMS}}>;
-var<workgroup> factors: array<array<f32, {{ROWS}}>, {{TEAMS}}>;
-
 #import "shared/attention_quad.wgsl" FN=load_q FROM={{Q}}
 #import "shared/attention_quad.wgsl" FN=load_k FROM={{K}}
 #import "shared/attention_quad.wgsl" FN=load_v FROM={{V}}
 #import "shared/attention_quad_store.wgsl" FN=store_o TO=o
 
-#import "shared/main.wgsl" LANES=64
+#import "shared/main.wgsl"
 {
     let index = workgroup.y;
     let b = index / p.heads;
     let h = index % p.heads;
-    let team = lane / SPLIT;
-    let part = lane % SPLIT;
-    let first = workgroup.x * TEAMS * ROWS; // of the workgroup
-    let row = first + team * ROWS;          // of the team
-    let kat = b * p.t * p.ks + p.k0 + h / p.group * p.head;
-    let vat = b * p.t * p.vs + p.v0 + h / p.group * p.head;
-    // Positions past the end repeat the last one and are not stored.
-#for R in 0..ROWS
-    let qat_{{R}} = (b * p.t + min(row + {{R}}u, p.t - 1u)) * p.qs + h * p.head;
+    let q0 = h * p.head;
+    let k0 = p.k0 + h / p.group * p.head;
+    let v0 = p.v0 + h / p.group * p.head;
+#import "shared/attention_place.wgsl"
+#for I in 0..4
 #for D in 0..DEPTH
-    let q_{{R}}_{{D}} = {{ROUND}}(load_q(qat_{{R}}, part + {{D}}u * SPLIT));
-    var o_{{R}}_{{D}} = vec4<f32>();
+    var o_{{I}}_{{D}} = vec4<f32>();
 #end
 #end
-    let mine = part % ROWS; // the row whose scores this invocation joins
 #if LOCAL
-    let from_mine = keys_first(b, min(row + mine, p.t - 1u));
-    var m = 0.5 * LOWEST; // above the score of a key that is not seen, should such come first
+    var m = vec4<f32>(0.5 * LOWEST); // above the score of a key that is not seen, should such come first
 #else
-    var m = LOWEST;
+    var m = vec4<f32>(LOWEST);
 #endif
-    var l = 0.0;
-    let end = keys_end(min(first + TEAMS * ROWS, p.t) - 1u);
+    var l = vec4<f32>(); // of the keys of this invocation
+    let end = keys_end(min(first + ROWS, p.t) - 1u);
 #if LOCAL
-    for (var begin = keys_first(b, first); begin < end; begin += TEAMS) {
+    for (var begin = keys_first(b, first); begin < end; begin += OTHERS) {
 #else
-    for (var begin = 0u; begin < end; begin += TEAMS) {
+    for (var begin = 0u; begin < end; begin += OTHERS) {
 #endif
-        workgroupBarrier();
-        let staged = min(begin + team, p.t - 1u);
-#for D in 0..DEPTH
-        keys[{{D}}][team / 4u][team % 4u][part] = {{ROUND}}(load_k(kat + staged * p.ks, part + {{D}}u * SPLIT));
-        values[{{D}}][team / 4u][team % 4u][part] = {{ROUND}}(load_v(vat + staged * p.vs, part + {{D}}u * SPLIT));
-#end
-        workgroupBarrier();
-        let turns = min({{TURNS}}u, (end - begin + 3u) / 4u);
-        for (var turn = 0u; turn < turns; turn++) {
-#for R in 0..ROWS
-            var s_{{R}} = vec4<f32>();
-#end
-#for D in 0..DEPTH
-#for J in 0..4
-            {
-                let key = keys[{{D}}][turn][{{J}}][part];
-#for R in 0..ROWS
-                s_{{R}}[{{J}}] = add_dot(s_{{R}}[{{J}}], q_{{R}}_{{D}}, key);
-#end
-            }
-#end
-#end
-#for R in 0..ROWS
-            shares[team][{{R}}][part] = s_{{R}};
-#end
-            workgroupBarrier();
-            var s = shares[team][mine][0];
-#for I in 1..SPLIT
-            s += shares[team][mine][{{I}}];
-#end
-#for J in 0..4
+        let met = min(OTHERS, end - begin);
+#import "shared/attention_scores.wgsl" TO=s ROW=load_q ROW_STRIDE=p.qs ROW_AT=q0 OTHER=load_k OTHER_STRIDE=p.ks OTHER_AT=k0
+        // Rows share their maximum over the block.
+        let old = m;
 #if LOCAL
-            s[{{J}}] = select(LOWEST, scored(s[{{J}}]), sees(row + mine, begin + 4u * turn + {{J}}u) && begin + 4u * turn + {{J}}u >= from_mine);
+#for I in 0..4
+        let from_{{I}} = keys_first(b, min(row + {{I}}u, p.t - 1u));
+#end
+#endif
+#for J in 0..COLUMNS
+        {
+            let key = begin + across + {{J}}u * ACROSS;
+#for I in 0..4
+#if LOCAL
+            s_{{J}}[{{I}}] = select(LOWEST, scored(s_{{J}}[{{I}}]), sees(row + {{I}}u, key) && key >= from_{{I}});
 #else
-            s[{{J}}] = select(LOWEST, scored(s[{{J}}]), sees(row + mine, begin + 4u * turn + {{J}}u));
+            s_{{J}}[{{I}}] = select(LOWEST, scored(s_{{J}}[{{I}}]), sees(row + {{I}}u, key));
 #endif
 #end
-            let old = m;
-            m = max(max(max(s.x, s.y), max(s.z, s.w)), old);
-            let w = exp2(fma(s, vec4<f32>(LOG2E), vec4<f32>(-LOG2E * m))); // exp(s - m), an operation less for each
-            let shrink = exp(old - m);
-            l = l * shrink + ((w.x + w.y) + (w.z + w.w));
-            if (part < ROWS) {
-                weights[team][part] = {{ROUND}}(w);
-                factors[team][part] = shrink;
-            }
-            workgroupBarrier();
-#for R in 0..ROWS
-            let w_{{R}} = weights[team][{{R}}];
-            let shrink_{{R}} = factors[team][{{R}}];
-#end
-#for D in 0..DEPTH
-#for R in 0..ROWS
-            o_{{R}}_{{D}} *= shrink_{{R}};
-#end
-#for J in 0..4
-            {
-                let value = values[{{D}}][turn][{{J}}][part];
-#for R in 0..ROWS
-                o_{{R}}_{{D}} += w_{{R}}[{{J}}] * value;
-#end
-            }
-#end
-#end
+            m = max(m, s_{{J}});
         }
+#end
+        values[down / ({{DEPTH}}u * 4u)][down / {{DEPTH}}u % 4u][down % {{DEPTH}}u][across] = m;
+        workgroupBarrier();
+#for A in 0..ACROSS
+        m = max(m, values[down / ({{DEPTH}}u * 4u)][down / {{DEPTH}}u % 4u][down % {{DEPTH}}u][{{A}}]);
+#end
+        let shrink = exp(old - m);
+        l *= shrink;
+#for J in 0..COLUMNS
+        {
+            let w = exp2(fma(s_{{J}}, vec4<f32>(LOG2E), -LOG2E * m)); // exp(s - m), an operation less for each
+            l += w;
+            weights[(across + {{J}}u * ACROSS) / 4u][across % 4u][down] = {{ROUND}}(w);
+        }
+#end
+#for I in 0..4
+#for D in 0..DEPTH
+        o_{{I}}_{{D}} *= shrink[{{I}}];
+#end
+#end
+#import "shared/attention_sums.wgsl" TO=o OTHER=load_v OTHER_STRIDE=p.vs OTHER_AT=v0
     }
     workgroupBarrier();
-    if (part < ROWS) {
-        factors[team][part] = 1.0 / l;
-        if (row + part < p.t) {
-            lse[index * p.t + row + part] = m + log(l);
-        }
-    }
+    values[down / ({{DEPTH}}u * 4u)][down / {{DEPTH}}u % 4u][down % {{DEPTH}}u][across] = l;
     workgroupBarrier();
-#for R in 0..ROWS
-    if (row + {{R}}u < p.t) {
-        let oat = (b * p.t + row + {{R}}u) * p.os + h * p.head;
-#for D in 0..DEPTH
-        store_o(oat, part + {{D}}u * SPLIT, o_{{R}}_{{D}} * factors[team][{{R}}]);
+    var total = vec4<f32>();
+#for A in 0..ACROSS
+    total += values[down / ({{DEPTH}}u * 4u)][down / {{DEPTH}}u % 4u][down % {{DEPTH}}u][{{A}}];
 #end
+#for I in 0..4
+    if (row + {{I}}u < p.t) {
+        let oat = (b * p.t + row + {{I}}u) * p.os + h * p.head;
+#for D in 0..DEPTH
+        store_o(oat, across + {{D}}u * ACROSS, o_{{I}}_{{D}} / total[{{I}}]);
+#end
+        if (across == 0u) {
+            lse[index * p.t + row + {{I}}u] = m[{{I}}] + log(total[{{I}}]);
+        }
     }
 #end
 }

@@ -66,6 +66,7 @@ type attentionKernel struct {
 	cpu   bool
 
 	registers gpu.Registers
+	memory    int // of a workgroup, in bytes
 }
 
 // quads is the number of vec4 that hold a head.
@@ -273,7 +274,7 @@ func lowerAttention(c *Compiler, n *graph.Node) {
 	}
 	operands := slices.Concat(c.rowOperands("operand", n.Inputs[:op.Operands()]...), c.rowOperands("result", n.Outputs...), c.seen(op, n))
 	c.rowwise(operands, func(share func(int) int, spans []Span) {
-		a := attentionKernel{op: op, batch: share(shape[0]), t: shape[1], cpu: c.limits.Software, registers: c.limits.Registers}
+		a := attentionKernel{op: op, batch: share(shape[0]), t: shape[1], cpu: c.limits.Software, registers: c.limits.Registers, memory: c.limits.WorkgroupBytes}
 		c.attend("attention", a.kernelFor(op.Heads, 2), arrays(op.Packed), spans...)
 	})
 }
@@ -288,7 +289,7 @@ func lowerAttentionGrad(c *Compiler, n *graph.Node) {
 	operands := c.rowOperands("operand", slices.Concat(n.Inputs[:op.Operands()], n.Inputs[len(n.Inputs)-3:])...)
 	delta := rowOperand{tensor: c.workspace("delta", shape[0], op.Heads, shape[1]), name: "delta"}
 	c.rowwise(slices.Concat(operands, results, []rowOperand{delta}, c.seen(op, n)), func(share func(int) int, spans []Span) {
-		a := attentionKernel{op: op, batch: share(shape[0]), t: shape[1], cpu: c.limits.Software, registers: c.limits.Registers}
+		a := attentionKernel{op: op, batch: share(shape[0]), t: shape[1], cpu: c.limits.Software, registers: c.limits.Registers, memory: c.limits.WorkgroupBytes}
 		in, spans := spans[:len(operands)], spans[len(operands):]
 		out, spans := spans[:len(results)], spans[len(results):]
 		c.attendGrad(a, in, out, spans[0], spans[1:])

@@ -93,7 +93,7 @@ func (a cachedKernel) local() int {
 func lowerCachedAttention(c *Compiler, n *graph.Node) {
 	op, cache, positions := graph.Attention(n.Op.(graph.CachedAttention)), n.Inputs[0], n.Inputs[1]
 	shape := positions.Shape()
-	a := cachedKernel{attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.limits.Software, registers: c.limits.Registers}, cache.Shape()[1]}
+	a := cachedKernel{attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.limits.Software, registers: c.limits.Registers, memory: c.limits.WorkgroupBytes}, cache.Shape()[1]}
 	checkIDs(c, positions, "position", a.window, false)
 	c.check(positions, fmt.Sprintf("distinct of %d", a.t), func(src []int32) error { return distinct(src, a.t) })
 	if c.inputOf(cache) == nil || len(c.readers[cache]) != 1 {

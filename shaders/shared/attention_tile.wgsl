@@ -1,15 +1,23 @@
-// What the tiled kernels of attention share. A workgroup is TEAMS teams of SPLIT invocations. A team owns ROWS rows (positions, or
-// keys) of a head, and each of its invocations holds the quads part, part + SPLIT, ... of all of them: so a head of any width
-// fits registers. What the rows meet is staged TEAMS at a time in workgroup memory and met four at a time: every
-// invocation adds up its quads' part of the four scores of each row, the parts are handed over, and the invocations share the rows
-// out among them to join the parts and to make weights of the scores.
+// What the tiled kernels of attention share. They are made as products are: a workgroup of DOWN x ACROSS invocations owns ROWS rows (positions, or keys)
+// of a head, and goes through the others in blocks of OTHERS. An invocation has four rows, those from 4 down on, and of scores the others across,
+// across + ACROSS, ...; of sums the quads of the head across, across + ACROSS, ... The operands of scores are staged a step of four quads at a time, those
+// of sums KEYS others at a time; weights go through workgroup memory from one to the other.
 const HEAD_DIM = {{HEAD_DIM}}u;
-const SPLIT = {{SPLIT}}u;
-const TEAMS = {{TEAMS}}u;
-const ROWS = {{ROWS}}u;
-const PITCH = SPLIT + 1u; // one more than there are keeps the rows of a team in different banks
+const ACROSS = {{ACROSS}}u;
+const DOWN = {{DOWN}}u;
+const ROWS = 4u * DOWN;
+const OTHERS = {{OTHERS}}u;
+const LANES = {{LANES}}u;
 const LOWEST = -2.0e38; // finite times LOG2E
 const LOG2E = 1.4426950408889634;
+
+// Four quads of the head of each row, and of each of the others; one more keeps them apart in their banks.
+var<workgroup> rows: array<array<array<vec4<f32>, 5>, 4>, {{DOWN}}>;
+var<workgroup> others: array<array<array<vec4<f32>, 5>, {{ACROSS}}>, {{COLUMNS}}>;
+// The quads of KEYS others, and before them what invocations of the same rows tell one another.
+var<workgroup> values: array<array<array<array<vec4<f32>, {{ACROSS}}>, {{DEPTH}}>, 4>, {{KEY_QUADS}}>;
+// What the others count for with each quad of rows.
+var<workgroup> weights: array<array<array<vec4<f32>, {{DOWN_1}}>, 4>, {{OTHER_QUADS}}>;
 
 #import "shared/attention_seen.wgsl"
 

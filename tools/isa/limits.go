@@ -24,13 +24,10 @@ type limit struct {
 
 // amdLimits are what we want of AMD's cards: no kernel spills. The first one that matches a kernel holds.
 var amdLimits = []limit{
-	// A workgroup's tile fills the workgroup memory that two waves a SIMD leave each other. Of each position there are one or two numbers besides
-	// what is read 16 bytes at a time. Shares differ by how evenly a width divides.
-	// On packed documents there is the first position of its document too.
-	{kernel: `graph\.attention_(d\w+_)?tiled_(64|128)_.*_documents`, waves: [2]int{2, 1}, narrow: 3, share: 72},
-	{kernel: `graph\.attention_(d\w+_)?tiled_.*_documents`, waves: [2]int{2, 1}, narrow: 3, share: 64},
-	{kernel: `graph\.attention_(d\w+_)?tiled_(64|128)_.*`, waves: [2]int{2, 1}, narrow: 2, share: 73},
-	{kernel: `graph\.attention_(d\w+_)?tiled_.*`, waves: [2]int{2, 1}, narrow: 2, share: 64},
+	// A workgroup's tile takes 31 to 36 KiB of workgroup memory. Of each position there are up to four numbers besides what is read 16 bytes at a time: lse,
+	// delta, and on packed documents where they begin and end. Shares differ by how many sums of a width an invocation keeps.
+	{kernel: `graph\.attention_dkv_tiled_256_.*`, waves: [2]int{2, 1}, narrow: 20, share: 76},
+	{kernel: `graph\.attention_(d\w+_)?tiled_.*`, waves: [2]int{2, 1}, narrow: 20, share: 80},
 	// The keys of 64 positions are read, not multiplied with much: what counts is waves.
 	{kernel: `graph\.attention_cached_tiled_.*`, waves: [2]int{10, 5}},
 	// A quad of B is 8 bytes of bf16, or half a word of nf4 and the maximum of its block; the levels of nf4 are read once. The first step's loads
@@ -76,10 +73,9 @@ var unitLimits = []limit{
 // intelLimits: no kernel spills, and what waits for memory runs 16 wide. Shares are of all instructions, addresses and spills included; they are those of
 // the worst of Tiger Lake, Alchemist and Battlemage, with Mesa 22.3 or 26.1. The more parts a head has, the more instructions join them.
 var intelLimits = []limit{
-	{kernel: `graph\.attention_dkv_tiled_.*`, width: 8, share: 32},
-	{kernel: `graph\.attention_(d\w+_)?tiled_64_.*`, width: 8, share: 50},
-	{kernel: `graph\.attention_(d\w+_)?tiled_(96|128)_.*`, width: 8, share: 42},
-	{kernel: `graph\.attention_(d\w+_)?tiled_.*`, width: 8, share: 37},
+	{kernel: `graph\.attention_dkv_tiled_256_.*`, width: 8, share: 40},
+	{kernel: `graph\.attention_(d\w+_)?tiled_64_.*`, width: 8, share: 62},
+	{kernel: `graph\.attention_(d\w+_)?tiled_.*`, width: 8, share: 53},
 	{kernel: `graph\.matmul_tiled_.._32.*`, width: 8, share: 60},
 	{kernel: `graph\.matmul_tiled_.*|kron\.product_.*`, width: 8, share: 71},
 	// The gradient of a gain is added up in up to 64 registers an invocation, which leaves room for eight of them.
@@ -90,9 +86,8 @@ var intelLimits = []limit{
 
 // nvidiaLimits: no kernel spills. A multiprocessor holds 48 warps (Turing: 32); with more than 128 registers it holds 8 to 12.
 var nvidiaLimits = []limit{
-	{kernel: `graph\.attention_dkv_tiled_256_.*`, waves: [2]int{12}, share: 34},
-	{kernel: `graph\.attention_dkv_tiled_.*`, waves: [2]int{8}, share: 54},
-	{kernel: `graph\.attention_(d\w+_)?tiled_.*`, waves: [2]int{8}, share: 61},
+	{kernel: `graph\.attention_dkv_tiled_256_.*`, waves: [2]int{12}, share: 54},
+	{kernel: `graph\.attention_(d\w+_)?tiled_.*`, waves: [2]int{8}, share: 66},
 	// The innermost loop of the tile of 128 makes products and nothing else; elsewhere it is the whole step, with the loads of both operands, of which
 	// an invocation makes one.
 	{kernel: `graph\.matmul_tiled_.._128.*`, waves: [2]int{16}, share: 80},
@@ -114,11 +109,7 @@ var appleLimits = []limit{{kernel: `.*`, waves: [2]int{384}}}
 var exceptions = []limit{
 	// Where C is stored element by element, what tells the edges of its columns is kept along K.
 	{kernel: `graph\.matmul_tiled_nn_64`, family: "tgl|dg2", spills: 4},
-	// The gradients of keys and values keep four vectors a row, which with 128 registers do not fit even for one row. Half a vector an invocation fits,
-	// but then more than half of the instructions hand parts over: shares of 54, 50 and 45 % with the spills come to 38, 30 and 28 % without.
-	{kernel: `graph\.attention_dkv_tiled_.*`, family: "tgl|dg2", spills: 62},
-	{kernel: `graph\.attention_dkv_tiled_256_.*_bf16`, family: "dg2", spills: 63},
-	{kernel: `graph\.attention_dkv_tiled_.*`, family: "m1", spills: 13},
+	{kernel: `graph\.attention_dq_tiled_128_.*_documents`, family: "tgl", spills: 1},
 }
 
 // matches tells whether the limit is one of that kernel.
