@@ -7,32 +7,21 @@
 @bind var<storage, read> a: array<vec4<f32>>;
 #import "shared/product_operands.wgsl"
 
-#if !LINES
 #import "shared/z_order.wgsl"
-#endif
-#if BEFORE
-#import "shared/product_memory_before.wgsl"
-#else
 #import "shared/product_memory.wgsl"
 #import "shared/product_raw.wgsl"
-#endif
 
 #import "shared/product_store.wgsl"
 
 @compute @workgroup_size({{SIDE}}, {{SIDE}}, 1)
-fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>, @builtin(local_invocation_index) index: u32) {
+fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) index: u32) {
 #import "shared/product_begin.wgsl"
     let m = p.m;
     let n = p.n;
     let row4 = wg.y * {{QUADS}}u; // of the tile, in quads
     let col4 = wg.x * {{QUADS}}u;
-#if LINES
-    let y4 = local.y; // of the invocation, in the tile
-    let x4 = local.x;
-#else
     let y4 = every_second(index >> 1u); // of the invocation, in the tile
     let x4 = every_second(index);
-#endif
     let z = p.z0 + wg.z;
     let abase = p.a0 + z * p.sa;
     let bbase = p.b0 + z * p.sb;
@@ -63,11 +52,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_id) loca
 #end
 #end
 #endif
-#if BEFORE
-#import "shared/product_loop_before.wgsl" A_LOAD={{A_LOAD}}
-#else
 #import "shared/product_loop.wgsl"
-#endif
     let cbase = p.c0 + z * p.sc;
 #for Q in 0..SPOTS
 #for I in 0..4

@@ -281,7 +281,7 @@ type gemmVariant struct {
 	rows, cols   int // of matmul.wgsl: rows, and quads of columns, an invocation
 	wx, wy       int // of matmul.wgsl: its workgroup
 	matrix       matrixTile
-	as           *tiledForm // in place of the one that the card asks for
+	as           *shaders.ProductTile // in place of the one that the card asks for
 }
 
 // chooseGemm is the table of variants, a function of the kind of adapter and the shape.
@@ -324,15 +324,8 @@ func tiled(rows int) gemmVariant { return gemmVariant{file: "matmul_tiled", tile
 // every invocation busy with at least one load of an operand.
 func (v gemmVariant) step() int { return map[int]int{32: 32, 64: 16, 128: 8}[v.tileM] }
 
-// tiledForm is how a tile of matmul_tiled.wgsl is made.
-type tiledForm struct {
-	shaders.ProductTile
-	lines  bool // invocations lie line by line
-	before bool // shared/product_loop_before.wgsl
-}
-
-// form is how a tile is made on a card.
-func (v gemmVariant) form(g gemm, l gpu.Limits) tiledForm {
+// form is how a tile of matmul_tiled.wgsl is made on a card.
+func (v gemmVariant) form(g gemm, l gpu.Limits) shaders.ProductTile {
 	if v.as != nil {
 		return *v.as
 	}
@@ -340,31 +333,10 @@ func (v gemmVariant) form(g gemm, l gpu.Limits) tiledForm {
 	if g.b.kept().Packed() && t.Bytes()+levelBytes > l.WorkgroupBytes {
 		t.Step /= 2
 	}
-	return tiledForm{ProductTile: t}
+	return t
 }
 
 const levelBytes = 4 * 16 // of what codes stand for, in workgroup memory beside a tile
-
-func (f tiledForm) specialise(variant shaders.Variant) {
-	variant.Flags["BEFORE"], variant.Flags["LINES"] = f.before, f.lines
-	f.Specialise(variant)
-	if f.before {
-		side, quads, fours := f.Side(), f.Rows/4, f.Step/4
-		for name, n := range map[string]int{
-			"SIDE": side, "SPOTS": f.Spots(), "QUADS": quads, "STEP": f.Step, "FOURS": fours, "PITCH": quads + 1, "LOADS": quads * f.Step / (side * side),
-		} {
-			variant.Constants[name] = strconv.Itoa(n)
-		}
-		for _, name := range []string{"LOADERS", "ROWS", "SWAP", "PAIRS", "FASTER", "A", "B", "IDLE", "ALONG_A", "ALONG_B"} {
-			delete(variant.Constants, name)
-		}
-		variant.Constants["A_LOAD"] = cmp.Or(variant.Constants["LOAD"], "vec4<f32>")
-		for _, name := range []string{"PARTED", "PREFETCH", "DOUBLE"} {
-			delete(variant.Flags, name)
-		}
-		variant.Flags["WIDE"] = quads*fours < side*side
-	}
-}
 
 // registerTile is the tile of matmul.wgsl with the least estimated time: on a software adapter (lanes 8) a vec4 load costs
 // about 80 cycles for eight invocations and a multiply-add a little over one, measured on lavapipe; the smaller tiles serve
@@ -450,7 +422,7 @@ func (v gemmVariant) kernel(c *Compiler, g gemm) (*gpu.Kernel, []Span) {
 	}
 	kept += g.rounds(variant, "half4")
 	if v.file == "matmul_tiled" {
-		v.form(g, c.limits).specialise(variant)
+		v.form(g, c.limits).Specialise(variant)
 		suffix, spans := g.results(c, variant, reads...)
 		return c.kernel(v.file, fmt.Sprintf("%s_%d%s%s", form, v.tileM, kept, suffix), variant), spans
 	}

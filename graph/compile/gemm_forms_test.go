@@ -22,21 +22,17 @@ import (
 // productForms are ways to make a tile of a product; the first of a size is what the others are compared with.
 var productForms = []struct {
 	name string
-	form tiledForm
+	form shaders.ProductTile
 }{
-	{"128: before, K 8", tiledForm{ProductTile: shaders.ProductTile{Rows: 128, Step: 8}, lines: true, before: true}},
-	{"128: before, K 8, z-order", tiledForm{ProductTile: shaders.ProductTile{Rows: 128, Step: 8}, before: true}},
-	{"128: K 16", tiledForm{ProductTile: shaders.ProductTile{Rows: 128, Step: 16}}},
-	{"128: K 16, prefetch, lines", tiledForm{ProductTile: shaders.ProductTile{Rows: 128, Step: 16, Prefetch: true}, lines: true}},
-	{"128: K 16, prefetch", tiledForm{ProductTile: shaders.ProductTile{Rows: 128, Step: 16, Prefetch: true}}},
-	{"128: K 16, prefetch, two buffers", tiledForm{ProductTile: shaders.ProductTile{Rows: 128, Step: 16, Prefetch: true, Double: true}}},
-	{"128: K 8, prefetch", tiledForm{ProductTile: shaders.ProductTile{Rows: 128, Step: 8, Prefetch: true}}},
-	{"128: K 8, prefetch, two buffers", tiledForm{ProductTile: shaders.ProductTile{Rows: 128, Step: 8, Prefetch: true, Double: true}}},
-	{"64: before, K 16", tiledForm{ProductTile: shaders.ProductTile{Rows: 64, Step: 16}, lines: true, before: true}},
-	{"64: K 16", tiledForm{ProductTile: shaders.ProductTile{Rows: 64, Step: 16}}},
-	{"64: K 16, prefetch", tiledForm{ProductTile: shaders.ProductTile{Rows: 64, Step: 16, Prefetch: true}}},
-	{"64: K 8, prefetch", tiledForm{ProductTile: shaders.ProductTile{Rows: 64, Step: 8, Prefetch: true}}},
-	{"64: K 8, prefetch, two buffers", tiledForm{ProductTile: shaders.ProductTile{Rows: 64, Step: 8, Prefetch: true, Double: true}}},
+	{"128: K 16", shaders.ProductTile{Rows: 128, Step: 16}},
+	{"128: K 16, prefetch", shaders.ProductTile{Rows: 128, Step: 16, Prefetch: true}},
+	{"128: K 16, prefetch, two buffers", shaders.ProductTile{Rows: 128, Step: 16, Prefetch: true, Double: true}},
+	{"128: K 8, prefetch", shaders.ProductTile{Rows: 128, Step: 8, Prefetch: true}},
+	{"128: K 8, prefetch, two buffers", shaders.ProductTile{Rows: 128, Step: 8, Prefetch: true, Double: true}},
+	{"64: K 16", shaders.ProductTile{Rows: 64, Step: 16}},
+	{"64: K 16, prefetch", shaders.ProductTile{Rows: 64, Step: 16, Prefetch: true}},
+	{"64: K 8, prefetch", shaders.ProductTile{Rows: 64, Step: 8, Prefetch: true}},
+	{"64: K 8, prefetch, two buffers", shaders.ProductTile{Rows: 64, Step: 8, Prefetch: true, Double: true}},
 }
 
 // TestProductForms has the bits of every form of a tile equal those of the first of its size, and on cards says how fast each is.
