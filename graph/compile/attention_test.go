@@ -187,6 +187,23 @@ func TestAttentionTiled(t *testing.T) {
 	})
 }
 
+// Where workgroup memory is what every device has, tiles are smaller.
+func TestAttentionTiledInLeastMemory(t *testing.T) {
+	d := gputest.Device(t, gputest.WithLimits(gpu.Limits{WorkgroupBytes: gpu.DefaultLimits().WorkgroupBytes}))
+	for _, s := range gputest.Rows([]attentionCase{
+		{b: 1, t: 33, heads: 2, kvHeads: 1, headDim: 128, packed: true, causal: true},
+		{b: 1, t: 70, heads: 2, kvHeads: 2, headDim: 64, causal: true, window: 40},
+		{b: 1, t: 17, heads: 2, kvHeads: 1, headDim: 256, causal: true},
+	}, 1) {
+		t.Run(s.String(), func(t *testing.T) {
+			w := s.graph()
+			w.feed(rand.New(rand.NewPCG(31, 32)))
+			w.hardware = true
+			w.checkTwice(t, d, s.tolerance())
+		})
+	}
+}
+
 // Positions that are not those of documents one behind the other are refused when they are written.
 func TestAttentionRefusesDocuments(t *testing.T) {
 	d := gputest.Device(t)
@@ -254,6 +271,15 @@ func TestAttentionTile(t *testing.T) {
 				assert.Equal(t, want, tile.across, "head width %d, state %d, %+v", headDim, 2+j, make)
 				assert.LessOrEqual(t, tile.lanes(), 256)
 				assert.GreaterOrEqual(t, tile.keys*tile.depth, tile.down, "room for what rows tell one another")
+			}
+		}
+	}
+	for _, headDim := range []int{8, 64, 96, 128, 160, 256} {
+		for _, make := range makes {
+			for state := 2; state <= 4; state++ {
+				tile := attentionKernel{op: graph.Attention{Heads: 4, KVHeads: 2, HeadDim: headDim}, t: 9, registers: make, memory: 16 << 10}.kernelFor(4, state).tile()
+				assert.LessOrEqual(t, tile.bytes(), 16<<10, "head width %d, state %d, %+v: %+v", headDim, state, make, tile)
+				assert.GreaterOrEqual(t, tile.keys*tile.depth, tile.down)
 			}
 		}
 	}

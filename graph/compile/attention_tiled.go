@@ -32,12 +32,12 @@ func (a attentionKernel) products() (scores, sums int) {
 }
 
 // tile is a function of the head's width and of what a row keeps: as few invocations across as have registers for the sums. Blocks are of 64 others, wide
-// ones of 128, or half of that where workgroup memory is short: up to 36 KiB, or 18.
+// ones of 128, or a half or a quarter of that where workgroup memory is short: up to 36 KiB, 21, or the 16 that every device has.
 func (a attentionKernel) tile() (t attentionTile) {
 	scores, sums := a.products()
-	for part := 1; part <= 2; part++ {
+	for part := 1; part <= 4; part *= 2 {
 		for t.across = 8; ; t.across *= 2 {
-			t.columns = max(64, min(128, 4*t.across)) / t.across / part
+			t.columns = max(1, max(64, min(128, 4*t.across))/t.across/part)
 			t.depth = int(tiles(a.quads(), t.across))
 			if t.across == 64 || 4*t.columns*scores+16*t.depth*sums <= tileSums(a.registers) {
 				break
