@@ -59,8 +59,8 @@ var lossChecks = []Check{
 // bits do not depend on the chunks. Variables for tests.
 var chunkRows, blockBytes = 256, 64 << 20
 
-// On a GPU a chunk is a block, of whole tiles of cardTile rows: it has cardRows of logits in f32 or twice as many in 16 bits, half of that on a card of
-// less than cardSmall multiprocessors or that nobody knows, and no more than cardBytes. By matrix units 1024 rows have 500 operations for each byte of W and
+// On a GPU a chunk is a block, of whole tiles of cardTile rows: as many as fit in blockBytes, or more up to cardBytes to have cardRows of logits in f32,
+// twice as many in 16 bits, and half of that on a card of less than cardSmall multiprocessors or that nobody knows. By matrix units 1024 rows have 500 operations for each byte of W and
 // dW, in f32 512 have 190, and cards ask for 20 to 100. Variables for tests.
 var cardRows, cardBytes, cardTile = 512, 320 << 20, 128
 
@@ -286,7 +286,7 @@ func (c *Compiler) emptyHead(h head, forward, gradient *graph.Node) {
 	}
 }
 
-// blockOf is the rows of a block, at most so many, where a row has so many logits of so many bytes: as many as fit in blockBytes, in whole tiles.
+// blockOf is the rows of a block, at most so many, where a row has so many logits of so many bytes.
 func (h *head) blockOf(c *Compiler, most, width, bytes int) int {
 	if c.limits.Software {
 		return wholeTiles(max(1, min(blockBytes/(bytes*width), most)), h.n, 16)
@@ -295,7 +295,8 @@ func (h *head) blockOf(c *Compiler, most, width, bytes int) int {
 	if c.limits.Multiprocessors < cardSmall {
 		rows /= 2
 	}
-	block := wholeTiles(max(1, min(cardBytes/(bytes*width), rows, most)), h.n, cardTile)
+	rows = min(max(rows, blockBytes/(bytes*width)), cardBytes/(bytes*width))
+	block := wholeTiles(max(1, min(rows, most)), h.n, cardTile)
 	if chunks := (h.n + block - 1) / block; block%cardTile == 0 { // as even as tiles allow
 		block = min(h.n, ((h.n+chunks-1)/chunks+cardTile-1)/cardTile*cardTile)
 	}

@@ -207,7 +207,7 @@ func TestLossRefusesLabels(t *testing.T) {
 func TestHeadLossBlocks(t *testing.T) {
 	c := &Compiler{limits: gpu.DefaultLimits()}
 	block := func(n, width, bytes int) int { return (&head{n: n}).blockOf(c, n, width, bytes) }
-	for _, on := range []struct{ multiprocessors, gpt2, half, qwen, gemma, odd int }{{132, 512, 1024, 512, 256, 384}, {0, 256, 512, 256, 256, 256}} {
+	for _, on := range []struct{ multiprocessors, gpt2, half, qwen, gemma, odd int }{{132, 512, 1024, 512, 256, 384}, {0, 256, 640, 256, 256, 256}} {
 		c.limits.Multiprocessors = on.multiprocessors
 		require.Equal(t, []int{on.gpt2, on.half, on.qwen, on.gemma, on.odd},
 			[]int{block(4096, 50260, 4), block(4096, 50260, 2), block(1024, 151936, 4), block(1024, 262144, 4), block(700, 50260, 4)})
