@@ -223,8 +223,7 @@ func (f *fusion) kernel() *fused {
 	}
 	constants := map[string]string{
 		"LOADS": f.memberships() + loads, "BODY": f.body.String(), "LANES": fmt.Sprint(lanes),
-		"SCALARS": fmt.Sprint(f.plan.uniformBytes() / 16), "STRIDE": fmt.Sprint(f.plan.stride()),
-		"VALUES": fmt.Sprint(f.plan.columns + len(f.plan.routes)),
+		"SCALARS": fmt.Sprint(f.plan.uniformBytes() / 16),
 	}
 	file := "optim_update"
 	if f.job.kind == measureJob {

@@ -236,8 +236,12 @@ func (p *plan) state() (names []string, slots []Slot) {
 	return names, slots
 }
 
-// uniformBytes is the size of the scalars of one call on the device: f32 words, and last the index of the update.
-func (p *plan) uniformBytes() uint64 { return uint64(p.scalars+1+3) / 4 * 16 }
+// uniformBytes is the size of the scalars of one call on the device: f32 words, and last the index of the update. It is a multiple of 128, for the size
+// stands in the kernels' text, which plans that differ elsewhere share.
+func (p *plan) uniformBytes() uint64 { return uint64(p.scalars+1+31) / 32 * 128 }
+
+// width is how many values the table has of a leaf.
+func (p *plan) width() int { return p.columns + len(p.routes) }
 
 // stride is the number of words that a block of elements has in the table.
 func (p *plan) stride() int {

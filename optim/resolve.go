@@ -16,7 +16,7 @@ type resolved struct {
 // resolve is for some leaves of a model.
 func (p *plan) resolve(leaves []buffers.Leaf, whole wholeModel) (*resolved, error) {
 	leaves, all := whole.facing(leaves), whole.paths
-	r := &resolved{width: p.columns + len(p.routes)}
+	r := &resolved{width: p.width()}
 	r.values = make([]float32, len(leaves)*r.width)
 	set := func(column int, values []float32) {
 		for leaf, v := range values {

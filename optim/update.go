@@ -174,7 +174,7 @@ func (s *State) kernel(j job) *fused {
 }
 
 // updateParams are the params of optim_update.wgsl.
-type updateParams struct{ Vecs, Values, Leaves uint32 }
+type updateParams struct{ Vecs, Values, Leaves, Stride, Width uint32 }
 
 // groupParams are the params of optim_norm.wgsl.
 type groupParams struct {
@@ -197,7 +197,7 @@ func (r *recorder) dispatch(kind jobKind, index int) {
 	leaves := uint32(len(r.layout.Leaves()))
 	for slab, n := range r.layout.Slabs() {
 		vecs := uint64(n / 4)
-		sizes := updateParams{uint32(vecs), r.tables[slab].values, leaves}
+		sizes := updateParams{uint32(vecs), r.tables[slab].values, leaves, uint32(r.plan.stride()), uint32(r.plan.width())}
 		params := any(sizes)
 		grid := gpu.Linear(vecs, lanes, r.device.Limits())
 		if kind == measureJob || f.coded {

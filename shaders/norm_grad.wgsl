@@ -1,13 +1,15 @@
 // dx = rstd (g - mean g - xhat mean(g xhat)), g = dy gamma, xhat = (x - mean) rstd; RMS: dx = rstd (g - xhat mean(g xhat)),
 // xhat = x rstd. Twins: graph.LayerNormGrad.Eval, graph.RMSNormGrad.Eval.
 // ROTATE: dy is what the rotation of heads makes of what is bound as dy (shared/rotate.wgsl). Twin: graph.Rope.Eval.
-// GAIN: partials[part] = the sum of dy xhat over the part's CHUNK rows, one after the other; FROM is the first row that is bound among all, and a part that
-// it cuts goes on from its partial. A lane keeps the sums of its TURNS items of a row in registers. Twin: graph.NormGammaGrad.Eval.
+// GAIN: partials[part] = the sum of dy xhat over the part's rows, one after the other; a part that began before the bound rows goes on
+// from its partial. A lane keeps the sums of its TURNS items of a row in registers. Twin: graph.NormGammaGrad.Eval.
 
 struct Params {
     rows: u32,
     width: u32,      // of a row, in items of T
     reciprocal: f32, // of the width in elements
+    chunk: u32,      // rows of a part
+    before: u32,     // rows that precede those that are bound
 #if ROTATE
     half: u32,       // of a head, in items
     per_token: u32,  // rows
@@ -62,14 +64,14 @@ fn store(first: u32, k: u32, d: {{T}}, centred: {{T}}, rstd: f32, level: f32, al
 {
     let begin = row_lane(lane);
 #if GAIN
-    let part = {{FROM}}u / {{CHUNK}}u + row_index(workgroup, workgroups, lane);
-    let start = max({{FROM}}u, part * {{CHUNK}}u) - {{FROM}}u;
-    let end = min({{FROM}}u + params.rows, (part + 1u) * {{CHUNK}}u) - {{FROM}}u;
+    let part = params.before / params.chunk + row_index(workgroup, workgroups, lane);
+    let start = max(params.before, part * params.chunk) - params.before;
+    let end = min(params.before + params.rows, (part + 1u) * params.chunk) - params.before;
     if (start >= end) { return; }
     let sums = part * params.width;
 #for J in 0..TURNS
     var gain_{{J}} = {{T}}(0.0);
-    if (part * {{CHUNK}}u < {{FROM}}u && begin + {{J}}u * row_lanes < params.width) { gain_{{J}} = partials[sums + begin + {{J}}u * row_lanes]; }
+    if (part * params.chunk < params.before && begin + {{J}}u * row_lanes < params.width) { gain_{{J}} = partials[sums + begin + {{J}}u * row_lanes]; }
 #end
     for (var row = start; row < end; row++) {
 #else

@@ -11,6 +11,8 @@ struct Params {
     vecs: u32,   // of the slab, four elements each
     values: u32, // where in table the values of the leaves begin
     leaves: u32, // entries of each measurement in pairs
+    stride: u32, // words of a block in table
+    width: u32,  // values of a leaf
     first: u32,  // where in table the groups begin: first vec4, number of them, place in partials
     groups: u32, // of this slab
 #if CODED
@@ -43,10 +45,10 @@ var<workgroup> flags: array<u32, {{LANES}}>;
         vecs = table[words + 1u];
         for (var k = lane; k < vecs; k += {{LANES}}u) {
             let i = begin + k;
-            let entry = (i >> 5u) * {{STRIDE}}u;
+            let entry = (i >> 5u) * params.stride;
             let block = table[entry];
             let used = i32(block & 0xffu) - i32((i & 31u) * 4u);
-            let values = params.values + (block >> 8u) * {{VALUES}}u;
+            let values = params.values + (block >> 8u) * params.width;
 {{LOADS}}
 {{BODY}}
             u = select(vec4<f32>(0.0), u, vec4<i32>(used) > vec4<i32>(0, 1, 2, 3));

@@ -11,6 +11,8 @@ struct Params {
     vecs: u32,   // of the slab, four elements each
     values: u32, // where in table the values of the leaves begin
     leaves: u32, // entries of each measurement in pairs
+    stride: u32, // words of a block in table
+    width: u32,  // values of a leaf
 #if CODED
     first: u32,  // where in table the groups of 256 elements of a leaf begin: twice the first block, and one more if there is another
     groups: u32, // of this slab, a workgroup each
@@ -43,7 +45,7 @@ struct Scalars {
     let i = grid_index(workgroup, workgroups, lane, {{LANES}}u);
     if (i >= params.vecs) { return; }
 #endif
-    let entry = (i >> 5u) * {{STRIDE}}u;
+    let entry = (i >> 5u) * params.stride;
     let block = table[entry];
 #if CODED
     let used = select(0, i32(block & 0xffu) - i32((i & 31u) * 4u), mine);
@@ -52,7 +54,7 @@ struct Scalars {
     if (used <= 0) { return; }
 #endif
     let live = vec4<i32>(used) > vec4<i32>(0, 1, 2, 3);
-    let values = params.values + (block >> 8u) * {{VALUES}}u;
+    let values = params.values + (block >> 8u) * params.width;
 {{LOADS}}
 {{BODY}}
 {{STORES}}

@@ -78,9 +78,15 @@ func (c *Compiler) rowGrid(rows int) gpu.Grid {
 	return gpu.Linear(uint64(rows), 1, c.limits)
 }
 
+// rowNormParams is what Params of norm.wgsl and norm_grad.wgsl begin with.
+type rowNormParams struct {
+	Rows, Width uint32
+	Reciprocal  float32
+}
+
 // normParams is Params of norm.wgsl.
 type normParams struct {
-	normGradParams
+	rowNormParams
 	Eps float32
 }
 
@@ -112,7 +118,7 @@ func (c *Compiler) norm(n, rotation *graph.Node) {
 	k := c.kernel("norm", suffix, v)
 	c.rowwise(append(operands, c.rowOperands("output", outputs...)...), func(share func(int) int, spans []Span) {
 		rows := share(count)
-		params := normParams{normGradParams{uint32(rows), items, float32(1 / float64(width))}, float32(eps)}
+		params := normParams{rowNormParams{uint32(rows), items, float32(1 / float64(width))}, float32(eps)}
 		if rotation != nil {
 			c.Dispatch(k, c.rowGrid(rows), rotatedNormParams{params, turn}, spans...)
 			return

@@ -17,8 +17,8 @@ func init() {
 
 // normGradParams is Params of norm_grad.wgsl.
 type normGradParams struct {
-	Rows, Width uint32
-	Reciprocal  float32
+	rowNormParams
+	Chunk, Before uint32
 }
 
 // rotatedNormGradParams is Params where the gradients of heads are turned.
@@ -81,13 +81,13 @@ func (g normGradient) lower(c *Compiler, e *epilogue) {
 	c.rowwise(operands, func(share func(int) int, spans []Span) {
 		rows := share(count)
 		grid := c.rowGrid(rows)
-		v.Constants["TURNS"], v.Constants["CHUNK"], v.Constants["FROM"] = strconv.Itoa(turnsOf(items)), strconv.Itoa(chunk), strconv.Itoa(from)
+		v.Constants["TURNS"] = strconv.Itoa(turnsOf(items))
 		if g.gain != nil {
 			grid = gpu.Linear(uint64((from+rows-1)/chunk-from/chunk+1), 1, c.limits)
 		}
-		from += rows
 		last, spans := e.finish(c, v, spans...)
-		params := any(normGradParams{uint32(rows), items, float32(1 / float64(width))})
+		params := any(normGradParams{rowNormParams{uint32(rows), items, float32(1 / float64(width))}, uint32(chunk), uint32(from)})
+		from += rows
 		if g.rotation != nil {
 			params = rotatedNormGradParams{params.(normGradParams), turn}
 		}
