@@ -3,6 +3,7 @@
 // ROTATE: dy is what the rotation of heads makes of what is bound as dy (shared/rotate.wgsl). Twin: graph.Rope.Eval.
 // GAIN: partials[part] = the sum of dy xhat over the part's rows, one after the other; a part that began before the bound rows goes on
 // from its partial. A lane keeps the sums of its TURNS items of a row in registers. Twin: graph.NormGammaGrad.Eval.
+// GROUP: a workgroup of LANES has four rows side by side, 64 lanes each, so that four rows share the barriers of one sum; all its lanes add up the gain.
 
 struct Params {
     rows: u32,
@@ -36,6 +37,41 @@ struct Params {
 
 #import "shared/row.wgsl"
 
+// Both sums of a row, in one reduction.
+#if GROUP
+const side_by_side = 4u;
+var<workgroup> pairs: array<{{SUMS}}, {{LANES}}>;
+
+fn row_sums(x: {{SUMS}}, lane: u32) -> {{SUMS}} {
+    workgroupBarrier();
+    pairs[lane] = x;
+    workgroupBarrier();
+    for (var step = row_lanes / 2u; step > 0u; step >>= 1u) {
+        if (lane % row_lanes < step) { pairs[lane] += pairs[lane + step]; }
+        workgroupBarrier();
+    }
+    return pairs[lane / row_lanes * row_lanes];
+}
+#else
+fn row_sums(x: {{SUMS}}, lane: u32) -> {{SUMS}} { return x; }
+#endif
+
+fn mean_of(row: u32) -> f32 {
+#if RMS
+    return 0.0;
+#else
+    return stats[2u * row];
+#endif
+}
+
+fn rstd_of(row: u32) -> f32 {
+#if RMS
+    return stats[row];
+#else
+    return stats[2u * row + 1u];
+#endif
+}
+
 // Item k of a row of dy.
 fn given(row: u32, k: u32) -> {{T}} {
     let i = row * params.width + k;
@@ -60,9 +96,8 @@ fn store(first: u32, k: u32, d: {{T}}, centred: {{T}}, rstd: f32, level: f32, al
 #endif
 }
 
-#import "shared/main.wgsl" LANES=64
+#import "shared/main.wgsl" LANES={{LANES}}
 {
-    let begin = row_lane(lane);
 #if GAIN
     let part = params.before / params.chunk + row_index(workgroup, workgroups, lane);
     let start = max(params.before, part * params.chunk) - params.before;
@@ -71,55 +106,68 @@ fn store(first: u32, k: u32, d: {{T}}, centred: {{T}}, rstd: f32, level: f32, al
     let sums = part * params.width;
 #for J in 0..TURNS
     var gain_{{J}} = {{T}}(0.0);
-    if (part * params.chunk < params.before && begin + {{J}}u * row_lanes < params.width) { gain_{{J}} = partials[sums + begin + {{J}}u * row_lanes]; }
+    if (part * params.chunk < params.before && lane + {{J}}u * {{LANES}}u < params.width) { gain_{{J}} = partials[sums + lane + {{J}}u * {{LANES}}u]; }
 #end
     for (var row = start; row < end; row++) {
+        let mean = mean_of(row);
+        let rstd = rstd_of(row);
+#for J in 0..TURNS
+        if (lane + {{J}}u * {{LANES}}u < params.width) {
+            let k = lane + {{J}}u * {{LANES}}u;
+            gain_{{J}} += given(row, k) * ((x[row * params.width + k] - mean) * rstd);
+        }
+#end
+    }
+#for J in 0..TURNS
+    if (lane + {{J}}u * {{LANES}}u < params.width) { partials[sums + lane + {{J}}u * {{LANES}}u] = gain_{{J}}; }
+#end
 #else
+#if GROUP
+    let start = side_by_side * row_index(workgroup, workgroups, lane);
+    let end = params.rows;
+#endif
+#endif
+#if GROUP
+    let begin = lane % row_lanes;
+#if GAIN
+    for (var at = start; at < end; at += side_by_side) {
+#else
+    if (start < end) {
+        let at = start;
+#endif
+        // Lanes beyond the last row take part in its barriers.
+        let row = min(at + lane / row_lanes, end - 1u);
+        let stop = select(0u, params.width, at + lane / row_lanes < end);
+#else
+    let begin = 0u;
+    let stop = params.width;
     let row = row_index(workgroup, workgroups, lane);
     if (row < params.rows) {
 #endif
         let first = row * params.width;
-#if RMS
-        let mean = 0.0;
-        let rstd = stats[row];
-#else
-        let mean = stats[2u * row];
-        let rstd = stats[2u * row + 1u];
+        let mean = mean_of(row);
+        let rstd = rstd_of(row);
+        var moment = {{T}}(0.0);
+#if !RMS
         var total = {{T}}(0.0);
 #endif
-        var moment = {{T}}(0.0);
-        for (var k = begin; k < params.width; k += row_lanes) {
+        for (var k = begin; k < stop; k += row_lanes) {
             let g = given(row, k) * gamma[k];
             moment += g * (x[first + k] - mean);
 #if !RMS
             total += g;
 #endif
         }
-        let along = row_sum(moment, begin) * params.reciprocal * rstd * rstd;
 #if RMS
+        let along = row_sums(row_fold(moment), lane) * params.reciprocal * rstd * rstd;
         let level = 0.0;
 #else
-        let level = row_sum(total, begin) * params.reciprocal;
+        let both = row_sums(vec2<f32>(row_fold(moment), row_fold(total)), lane);
+        let along = both.x * params.reciprocal * rstd * rstd;
+        let level = both.y * params.reciprocal;
 #endif
-#if GAIN
-#for J in 0..TURNS
-        if (begin + {{J}}u * row_lanes < params.width) {
-            let k = begin + {{J}}u * row_lanes;
-            let d = given(row, k);
-            let centred = x[first + k] - mean;
-            gain_{{J}} += d * (centred * rstd);
-            store(first, k, d, centred, rstd, level, along);
-        }
-#end
-#else
-        for (var k = begin; k < params.width; k += row_lanes) {
+        for (var k = begin; k < stop; k += row_lanes) {
             store(first, k, given(row, k), x[first + k] - mean, rstd, level, along);
         }
-#endif
     }
-#if GAIN
-#for J in 0..TURNS
-    if (begin + {{J}}u * row_lanes < params.width) { partials[sums + begin + {{J}}u * row_lanes] = gain_{{J}}; }
-#end
-#endif
 }

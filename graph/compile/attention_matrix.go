@@ -244,10 +244,8 @@ func (c *Compiler) inParts(a attentionKernel, parts int, bind []Span) (to []Span
 	}
 }
 
-// UnitsAttend tells whether matrix units make attention, and its gradient, of heads of a width.
-func UnitsAttend(l gpu.Limits, headDim int) bool { return allByUnits(l, headDim, false) }
-
-func allByUnits(l gpu.Limits, headDim int, capped bool) bool {
+// UnitsAttend tells whether matrix units make attention, and its gradient, of heads of a width, whose scores are capped or not.
+func UnitsAttend(l gpu.Limits, headDim int, capped bool) bool {
 	for name := range attentionPasses {
 		if _, ok := unitsFor(l, name, headDim, capped); !ok {
 			return false

@@ -86,18 +86,33 @@ func lowerEmbeddingGrad(c *Compiler, n *graph.Node) {
 		putUints(dst, offsets)
 		return nil
 	})
+	// A GPU adds to the rows that occur alone, where they are fewer than all. The list is there also where the rows are not added to, as plans do not tell.
+	var occurring Tensor
+	listed := !c.limits.Software && len(dy.Parts) == 1 && ids.elements() < vocab && c.limits.StorageBuffers >= 5
+	if listed {
+		occurring = c.derived(n.Inputs[1], fmt.Sprintf("runs.%d.rows", vocab), []int{ids.elements()}, func(dst []byte, src []int32) error {
+			_, offsets := tokenRuns(src, vocab)
+			putUints(dst, rowsThatOccur(offsets, len(src)))
+			return nil
+		})
+	}
+	listed = listed && dw.Accumulate
 	kind, units := rowElement(dw.width())
 	positions := ids.elements() / dy.rows() // of a row of dy
 	terms := func(dw Tensor) {
 		for i, from := range dy.Parts {
 			k := c.kernel("embedding_grad", "", shaders.Variant{
 				Constants: map[string]string{"ELEMENT": kind},
-				Flags:     map[string]bool{"ACCUMULATE": dw.Accumulate, "PART": len(dy.Parts) > 1, "CONTINUE": i > 0},
+				Flags:     map[string]bool{"ACCUMULATE": dw.Accumulate, "PART": len(dy.Parts) > 1, "CONTINUE": i > 0, "OCCURRING": listed},
 			})
 			for _, p := range dw.Parts {
-				c.Dispatch(k, c.Linear(p.Rows*units), embeddingGradParams{
+				rows, spans := p.Rows, []Span{from.Span, c.One(order, "order"), c.One(offsets, "offsets")}
+				if listed {
+					rows, spans = ids.elements(), append(spans, c.One(occurring, "rows"))
+				}
+				c.Dispatch(k, c.Linear(rows*units), embeddingGradParams{
 					Width: uint32(units), Row0: uint32(p.Row), Rows: uint32(p.Rows), First: uint32(from.Row * positions), Count: uint32(from.Rows * positions),
-				}, from.Span, c.One(order, "order"), c.One(offsets, "offsets"), p.Span)
+				}, append(spans, p.Span)...)
 			}
 		}
 	}
@@ -124,6 +139,21 @@ func tokenRuns(ids []int32, vocab int) (order, offsets []uint32) {
 		next[id]++
 	}
 	return order, offsets
+}
+
+// rowsThatOccur lists the ids that have positions, and after them the number of ids, up to a length.
+func rowsThatOccur(offsets []uint32, length int) []uint32 {
+	vocab := len(offsets) - 1
+	rows := make([]uint32, 0, length)
+	for id := range vocab {
+		if offsets[id] < offsets[id+1] {
+			rows = append(rows, uint32(id))
+		}
+	}
+	for len(rows) < length {
+		rows = append(rows, uint32(vocab))
+	}
+	return rows
 }
 
 func putUints(dst []byte, values []uint32) {

@@ -93,7 +93,7 @@ func (c *Compiler) depth(g gemm) int {
 	}
 	depth := (g.k + slices - 1) / slices
 	step := 32 // whole steps of every kernel
-	if c.limits.Software {
+	if c.limits.Software && !c.takesUnits(g) {
 		step = 16
 	}
 	return (depth + step - 1) / step * step

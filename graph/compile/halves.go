@@ -23,6 +23,7 @@ const (
 type halfCopy struct {
 	value *graph.Value
 	at    uint64
+	many  int // elements: a slice may begin where the whole does
 	unit  int // of a copy that one unit has; -1
 }
 
@@ -61,10 +62,10 @@ func (c *Compiler) halfReaders(v *graph.Value) bool {
 func (c *Compiler) takesHalf(n *graph.Node, i int) bool {
 	switch op := n.Op.(type) {
 	case graph.Attention:
-		return i < op.Operands() && c.allWhole(n) && op.F16 && allByUnits(c.limits, op.HeadDim, op.Cap > 0)
+		return i < op.Operands() && c.allWhole(n) && op.F16 && UnitsAttend(c.limits, op.HeadDim, op.Cap > 0)
 	case graph.AttentionGrad:
 		a := graph.Attention(op)
-		return (i < a.Operands() || i == len(n.Inputs)-1) && c.allWhole(n) && a.F16 && allByUnits(c.limits, a.HeadDim, a.Cap > 0)
+		return (i < a.Operands() || i == len(n.Inputs)-1) && c.allWhole(n) && a.F16 && UnitsAttend(c.limits, a.HeadDim, a.Cap > 0)
 	}
 	op, ok := n.Op.(graph.MatMul)
 	if !ok || !op.F16 || len(c.limits.Matrix.Shapes) == 0 || n.Outputs[0].Type().Elements() == 0 || !c.allWhole(n) {
@@ -106,7 +107,7 @@ func (c *Compiler) bornInHalves(v *graph.Value) *storage {
 	}
 	to := c.newStorage(transientStorage, c.valueLabel(v)+".f16", typeBytes(v.Shape(), buffers.BF16))
 	to.half, c.halves = true, true
-	c.halfCopy[halfCopy{v, 0, -1}] = to
+	c.halfCopy[halfCopy{v, 0, v.Type().Elements(), -1}] = to
 	return to
 }
 
@@ -138,7 +139,7 @@ func (c *Compiler) tilesReading(g gemm, i int) int {
 // copyInHalves is a copy in f16 of a value that is read so many times; nil where none pays.
 func (c *Compiler) copyInHalves(v *graph.Value, t Tensor, reads int) *storage {
 	from, root := t.Parts[0].Span, c.root(v)
-	key := halfCopy{root, from.Offset, -1}
+	key := halfCopy{root, from.Offset, t.elements(), -1}
 	if _, param := root.Node().Op.(graph.Param); param && (from.kept() != buffers.F32 || !c.keepsHalves()) {
 		key.unit = c.current
 	}

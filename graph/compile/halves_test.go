@@ -53,3 +53,18 @@ func TestHalves(t *testing.T) {
 		return strings.Contains(cmd.kernel.Label, "matmul_matrix") && strings.Contains(cmd.kernel.Source, "var<storage, read> a: array<vec4<f32>>")
 	}), "no product is left that reads f32")
 }
+
+// A slice that begins where the whole does, and is multiplied first, has a copy of its own.
+func TestHalvesOfSlices(t *testing.T) {
+	w := &twin{
+		graph: graph.New(), hardware: true,
+		matrix: gpu.MatrixUnits{Shapes: []gpu.MatrixShape{{M: 8, N: 8, K: 8}}, Lanes: 8, Subgroups: 32},
+	}
+	g := w.graph
+	a, m := x(g, "a", 128, 64), x(g, "m", 64, 128)
+	top := g.Append(graph.Slice{Axis: 0, Length: 64}, a).Outputs[0]
+	w.values = append(w.values, g.MatMul(top, m, false, false), g.MatMul(a, m, false, false))
+	g.RoundProducts()
+	w.feed(rand.New(rand.NewPCG(9, 10)))
+	w.check(t, gputest.Device(t), 4096*eps)
+}

@@ -29,7 +29,7 @@ var softmaxChecks = []Check{
 var normChecks = []Check{
 	{Name: "layer norm", Tolerance: 64, Build: func(g *graph.Graph) []*graph.Value {
 		var out []*graph.Value
-		for _, d := range []int{5, 64, 260} {
+		for _, d := range []int{5, 64, 1036} {
 			a, gamma, beta := checkedInput(g, fmt.Sprint("a", d), 70, d), checkedInput(g, fmt.Sprint("gamma", d), d), checkedInput(g, fmt.Sprint("beta", d), d)
 			n := g.Append(graph.LayerNorm{Eps: 1e-5}, a, gamma, beta)
 			dy := checkedInput(g, fmt.Sprint("dy", d), 70, d)
@@ -39,7 +39,7 @@ var normChecks = []Check{
 	}},
 	{Name: "rms norm", Tolerance: 64, Build: func(g *graph.Graph) []*graph.Value {
 		var out []*graph.Value
-		for _, d := range []int{5, 64, 260} {
+		for _, d := range []int{5, 64, 1036} {
 			a, gamma := checkedInput(g, fmt.Sprint("a", d), 70, d), checkedInput(g, fmt.Sprint("gamma", d), d)
 			n := g.Append(graph.RMSNorm{Eps: 1e-5}, a, gamma)
 			dy := checkedInput(g, fmt.Sprint("dy", d), 70, d)

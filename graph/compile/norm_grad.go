@@ -38,25 +38,31 @@ func wholeRows(c *Compiler, n *graph.Node) bool {
 type normGradient struct{ node, gain, rotation *graph.Node }
 
 // The rows whose gradients of the gain one workgroup adds up: at least gainRows, so that its sums are small beside what it reads, and so many that there
-// are no more than gainParts sums. An invocation keeps up to gainTurns sums, which are 64 registers.
+// are no more than gainParts sums. A workgroup has gainLanes invocations, of which each keeps up to gainTurns sums: 32 registers.
 const (
 	gainRows  = 8
 	gainParts = 1024
-	gainTurns = 16
+	gainLanes = 256
+	gainTurns = 8
 )
 
-// turnsOf is how many items of a row an invocation has.
-func turnsOf(items uint32) int { return (int(items) + 63) / 64 }
+// turnsOf is how many items of a row an invocation has where it adds up the gain.
+func turnsOf(items uint32) int { return (int(items) + gainLanes - 1) / gainLanes }
 
 func (g normGradient) lower(c *Compiler, e *epilogue) {
 	n := g.node
 	count, width := graph.Rows(n.Inputs[0].Shape())
 	_, rms := n.Op.(graph.RMSNormGrad)
-	suffix := "_layer"
+	suffix, sums := "_layer", "vec2<f32>"
 	if rms {
-		suffix = "_rms"
+		suffix, sums = "_rms", "f32"
 	}
 	v, items := c.rowVariant(width)
+	lanes := 64
+	if v.Flags["GROUP"] {
+		lanes = gainLanes
+	}
+	v.Constants["LANES"], v.Constants["SUMS"] = strconv.Itoa(lanes), sums
 	v.Flags["RMS"], v.Flags["ROTATE"], v.Flags["GAIN"] = rms, g.rotation != nil, g.gain != nil
 	dy := n.Inputs[3]
 	var tables []rowOperand
@@ -81,6 +87,9 @@ func (g normGradient) lower(c *Compiler, e *epilogue) {
 	c.rowwise(operands, func(share func(int) int, spans []Span) {
 		rows := share(count)
 		grid := c.rowGrid(rows)
+		if v.Flags["GROUP"] {
+			grid = gpu.Linear(uint64(rows), gainLanes/64, c.limits)
+		}
 		v.Constants["TURNS"] = strconv.Itoa(turnsOf(items))
 		if g.gain != nil {
 			grid = gpu.Linear(uint64((from+rows-1)/chunk-from/chunk+1), 1, c.limits)

@@ -48,9 +48,10 @@ func (t *opening) noteUnits() {
 
 // noteHeads says where attention is not made by the matrix units that make other products.
 func (t *opening) noteHeads() {
-	width := model.KeysOf(t.config.State.Definition).HeadDim
+	def := t.config.State.Definition
+	width, capped := model.KeysOf(def).HeadDim, def.Settings()["attn_logit_softcapping"] != nil
 	for _, d := range t.team.target.Devices() {
-		if l := d.Limits(); width > 0 && compile.UnitsOf(l) != "" && !compile.UnitsAttend(l, width) {
+		if l := d.Limits(); width > 0 && compile.UnitsOf(l) != "" && !compile.UnitsAttend(l, width, capped) {
 			t.say("attention is made by f32 operations, or in part: matrix units take no heads of %d on %s", width, d.Adapter().Name)
 			return
 		}

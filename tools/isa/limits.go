@@ -40,8 +40,8 @@ var amdLimits = []limit{
 	{kernel: `graph\.matmul_tiled_.*|kron\.product_.*`, waves: [2]int{4, 2}, share: 97},
 	// Where positions are read, each is a number.
 	{kernel: `graph\.rope_(inverse_)?(partial_)?at`, waves: [2]int{16, 9}, narrow: 1},
-	// The gradient of a gain is added up in up to 64 registers an invocation.
-	{kernel: `graph\.norm_grad_.*_gain.*`, waves: [2]int{4, 2}},
+	// The gradient of a gain is added up in up to 32 registers an invocation. Statistics are loaded a row, and with positions their angles.
+	{kernel: `graph\.norm_grad_.*_gain.*`, waves: [2]int{12, 5}, narrow: 3},
 	{kernel: `graph\.norm_rms_rope_bf16`, waves: [2]int{12, 7}}, // where numbers are unpacked, a wave in four is lost
 	{kernel: `graph\.norm_rms_rope.*`, waves: [2]int{16, 8}},
 	{kernel: `graph\.rope_inverse_bf16`, waves: [2]int{16, 8}},
@@ -78,7 +78,7 @@ var intelLimits = []limit{
 	{kernel: `graph\.attention_(d\w+_)?tiled_.*`, width: 8, share: 53},
 	{kernel: `graph\.matmul_tiled_.._32.*`, width: 8, share: 60},
 	{kernel: `graph\.matmul_tiled_.*|kron\.product_.*`, width: 8, share: 71},
-	// The gradient of a gain is added up in up to 64 registers an invocation, which leaves room for eight of them.
+	// The gradient of a gain is added up in up to 32 registers an invocation, which leaves room for eight of them.
 	{kernel: `graph\.norm_grad_rms_gain.*`, width: 8},
 	{kernel: `kron\.bound.*|optim\.adafactor_.*|graph\.matmul_n[nt]_1x1.*`, width: 8},
 	{kernel: `.*`, width: 16},
