@@ -18,9 +18,9 @@ import (
 //	         T, W Q                8r, with Skew R R: 12r
 //
 // A square block takes 16 bytes (bf16: 12) a parameter of state, and 28 (Skew 36) of scratch. Only 2^22 elements of
-// factors at a time need scratch, 2^24 on GPUs: 56 MiB (Skew 72), or four times that, serve any model, one chunk after
-// the other. Blocks that do not fill their class take up to 25 % more a side. Of the tables, the tables of tiles count:
-// 48 bytes for 4,096 elements, on GPUs 2,048, or for a block that has fewer.
+// factors at a time need scratch: 56 MiB (Skew 72) serve any model, one chunk after the other. Blocks that do not fill
+// their class take up to 25 % more a side. Of the tables, the tables of tiles count: 48 bytes for 4,096 elements, or
+// for a block that has fewer.
 type dense struct {
 	*gpu.Set
 	plan   *Plan
@@ -74,7 +74,7 @@ func (d *dense) open(layout *buffers.Layout) error {
 		order[blocks[i].Stack] = i
 	}
 	blockSize := d.plan.Config.BlockSize
-	chunks, err := newChunks(byClass(blocks, blockSize), blockSize, elementsOf(d.Device()), d.Device().Limits())
+	chunks, err := newChunks(byClass(blocks, blockSize), blockSize, d.Device().Limits())
 	if err != nil {
 		return err
 	}

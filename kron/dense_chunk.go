@@ -118,30 +118,18 @@ func gcd(a, b int) int {
 }
 
 // A chunk has chunkElements of G or of the factors at most, where blocks are not larger, or the share of one of mostChunks: 2^22 elements are 128 pairs
-// of factors of blocks of 128. Scratch is a few times that, and each chunk takes some 15 dispatches. A large GPU is full with cardElements, which it has
-// at a time unless its memory is known to have less than cardMemory bytes left.
+// of factors of blocks of 128. Scratch is a few times that; smaller stacks would not fill a large GPU, and each chunk takes some 15 dispatches.
 var chunkElements, mostChunks = 1 << 22, 32 // variables for tests
 
-const cardElements, cardMemory = 1 << 24, 4 << 30
-
-// elementsOf is how many elements a chunk has on a device.
-func elementsOf(dev *gpu.Device) int {
-	free, _, known := dev.Available()
-	if dev.Limits().Software || known && free < cardMemory {
-		return chunkElements
-	}
-	return max(chunkElements, cardElements)
-}
-
-// newChunks cuts blocks, ordered by class, into chunks of so many elements that can be bound. Errors: a block whose factors cannot.
-func newChunks(blocks []Block, blockSize, elements int, lim gpu.Limits) ([]chunk, error) {
+// newChunks cuts blocks, ordered by class, into chunks that can be bound. Errors: a block whose factors cannot.
+func newChunks(blocks []Block, blockSize int, lim gpu.Limits) ([]chunk, error) {
 	align := int(lim.StorageAlign)
 	share := 0
 	for _, b := range blocks {
 		height, width := sizeClass(b.Rows, blockSize), sizeClass(b.Cols, blockSize)
 		share += max(height*width, height*height+width*width)
 	}
-	most := min(max(elements, share/mostChunks), int(min(lim.BindingBytes, lim.BufferBytes)/4))
+	most := min(max(chunkElements, share/mostChunks), int(min(lim.BindingBytes, lim.BufferBytes)/4))
 	var out []chunk
 	for len(blocks) > 0 {
 		// The size grows with the number of blocks: double the step, then halve it. So a chunk costs the work of a few, however many blocks there are.

@@ -161,32 +161,6 @@ func TestDenseChunks(t *testing.T) {
 	})
 }
 
-// TestChunksOfCards: a GPU has four times as much at a time, unless its bindings or its memory have less, in tiles half as high.
-func TestChunksOfCards(t *testing.T) {
-	blocks := make([]Block, 1024)
-	for i := range blocks {
-		blocks[i].Rows, blocks[i].Cols = 128, 128
-	}
-	card := gpu.DefaultLimits()
-	software, small := card, card
-	software.Software, small.BindingBytes = true, 32<<20
-	for _, c := range []struct {
-		lim    gpu.Limits
-		memory uint64
-		chunks int
-	}{{card, 0, 2}, {card, 8 << 30, 2}, {card, 2 << 30, 8}, {small, 0, 4}, {software, 0, 8}} {
-		d := gpu.Dry(c.lim)
-		d.AssumeMemory(c.memory)
-		chunks, err := newChunks(blocks, 128, elementsOf(d), c.lim)
-		require.NoError(t, err)
-		require.Len(t, chunks, c.chunks)
-		rows := map[bool]int{false: 16, true: 32}[c.lim.Software]
-		tiles := tilesOf(0, chunks[0].spots[0], piece{Rows: 128}, 128, 128, tileQuads(c.lim))
-		require.Len(t, tiles, 128/rows)
-		require.EqualValues(t, rows, tiles[1].Row)
-	}
-}
-
 // TestDenseSkips: with the flag set all state keeps every bit, also in an update that balances and with gradients that are not finite.
 func TestDenseSkips(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {

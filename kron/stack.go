@@ -61,14 +61,7 @@ type tile struct {
 	Unused         [3]uint32
 }
 
-// tileQuads is how many quads a tile has, where a row is not longer. Software adapters have fewer workgroups to begin; on GPUs a lane waits for memory
-// once a quad.
-func tileQuads(lim gpu.Limits) int {
-	if lim.Software {
-		return 1024
-	}
-	return 512
-}
+const tileQuads = 1024 // of a tile, where a row is not longer
 
 // A slabTiles is tiles of one slab: entries [first, first+count) of the table. Those whose rows are whole vec4 of the slab go apart.
 type slabTiles struct {
@@ -103,7 +96,7 @@ func newTransport(set *gpu.Set, layout *buffers.Layout, plan *Plan, spots []spot
 			if k == len(pieces)-1 {
 				end = s.height // the padding below comes with the last rows
 			}
-			bySlab[p.Slab] = append(bySlab[p.Slab], tilesOf(i, s, p, m.Cols, end, tileQuads(set.Device().Limits()))...)
+			bySlab[p.Slab] = append(bySlab[p.Slab], tilesOf(i, s, p, m.Cols, end)...)
 		}
 	}
 	t := &transport{device: set.Device()}
@@ -126,12 +119,12 @@ func newTransport(set *gpu.Set, layout *buffers.Layout, plan *Plan, spots []spot
 	return t, set.Err()
 }
 
-// tilesOf cuts a piece, with the rows of padding up to end, into tiles of so many quads.
-func tilesOf(number int, s spot, p piece, stride, end, quads int) []tile {
+// tilesOf cuts a piece, with the rows of padding up to end, into tiles.
+func tilesOf(number int, s spot, p piece, stride, end int) []tile {
 	var out []tile
 	width := s.width / 4
 	for row := p.Row; row < end; {
-		rows := min(end-row, max(1, quads/width))
+		rows := min(end-row, max(1, tileQuads/width))
 		out = append(out, tile{
 			Source: uint32(p.At + (row-p.Row)*stride), Stride: uint32(stride),
 			Rows: uint32(max(0, min(rows, p.Row+p.Rows-row))), Cols: uint32(s.block.Cols),
