@@ -154,9 +154,9 @@ func TestStepOfTheDefaultModel(t *testing.T) {
 				Submits:   accumulate, // one a batch
 				Readbacks: 1,          // loss and norm, together
 				// In: tokens and labels of B x T; for the gradient of the embedding, the places of the tokens in the order of their ids, B x T, and
-				// where each of V ids begins there, V+1; the scale of the loss, 1; each of 4 bytes an element and up to 16 in all. Once a step, 48
+				// where each of V ids begins there, V+1; the scale of the loss, 1; each of 4 bytes an element and up to 16 in all. Once a step, 128
 				// bytes of scalars for the optimizer.
-				WrittenBytes: accumulate*(3*4*defaultB*defaultT+4*(defaultV+4)+16) + 48,
+				WrittenBytes: accumulate*(3*4*defaultB*defaultT+4*(defaultV+4)+16) + 128,
 				// Out: a loss for each batch, 4 bytes, up to 16; the optimizer's statistics, 16.
 				ReadBytes: 16 + 16,
 			}
