@@ -32,28 +32,16 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     let kat = b * p.t * p.ks + p.k0 + kv * p.head;
     let vat = b * p.t * p.vs + p.v0 + kv * p.head;
     // Keys past the end repeat the last one and are not stored.
-    for (var i = index; i < ROWS * EIGHTS; i += {{INVOCATIONS}}u) {
-        tile[{{FIRST}}u + i / EIGHTS * PITCH + i % EIGHTS] = eight_k(kat + min(first + i / EIGHTS, p.t - 1u) * p.ks, i % EIGHTS);
-    }
+#import "shared/attention_matrix_rows.wgsl" X=k AT={{FIRST}}u BASE=kat STRIDE=p.ks
 #if FIRST_HELD
     workgroupBarrier();
-#for S in 0..DEPTH
-#for I in 0..DOWN
-    let k{{I}}_{{S}} = matrix_load_a({{FIRST}}u + (mine + {{I}}u * {{UNIT_M}}u) * PITCH + {{S}}u * {{UNIT_K}}u / 8u, PITCH);
-#end
-#end
+#import "shared/attention_matrix_held.wgsl" X=k AT={{FIRST}}u
     workgroupBarrier();
 #endif
-    for (var i = index; i < ROWS * EIGHTS; i += {{INVOCATIONS}}u) {
-        tile[{{SECOND}}u + i / EIGHTS * PITCH + i % EIGHTS] = eight_v(vat + min(first + i / EIGHTS, p.t - 1u) * p.vs, i % EIGHTS);
-    }
+#import "shared/attention_matrix_rows.wgsl" X=v AT={{SECOND}}u BASE=vat STRIDE=p.vs
 #if SECOND_HELD
     workgroupBarrier();
-#for S in 0..DEPTH
-#for I in 0..DOWN
-    let v{{I}}_{{S}} = matrix_load_a({{SECOND}}u + (mine + {{I}}u * {{UNIT_M}}u) * PITCH + {{S}}u * {{UNIT_K}}u / 8u, PITCH);
-#end
-#end
+#import "shared/attention_matrix_held.wgsl" X=v AT={{SECOND}}u
 #endif
 #for I in 0..DOWN
 #for W in 0..WIDE
@@ -147,26 +135,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
             var e{{I}}_{{J}} = matrix_load_c({{START}}u + {{UNIT_M}}u * {{START_PITCH}}u + {{J}}u * {{UNIT_N}}u / 4u, {{START_PITCH}}u);
 #end
 #end
-#for S in 0..DEPTH
-#for I in 0..DOWN
-#if !FIRST_HELD
-            let k{{I}}_{{S}} = matrix_load_a({{FIRST}}u + (mine + {{I}}u * {{UNIT_M}}u) * PITCH + {{S}}u * {{UNIT_K}}u / 8u, PITCH);
-#endif
-#if !SECOND_HELD
-            let v{{I}}_{{S}} = matrix_load_a({{SECOND}}u + (mine + {{I}}u * {{UNIT_M}}u) * PITCH + {{S}}u * {{UNIT_K}}u / 8u, PITCH);
-#endif
-#end
-#for J in 0..ACROSS
-            {
-                let query = matrix_load_b({{J}}u * {{UNIT_N}}u * PITCH + {{S}}u * {{UNIT_K}}u / 8u, PITCH);
-                let dout_j = matrix_load_b((COLUMNS + {{J}}u * {{UNIT_N}}u) * PITCH + {{S}}u * {{UNIT_K}}u / 8u, PITCH);
-#for I in 0..DOWN
-                s{{I}}_{{J}} = matrix_mul_add(k{{I}}_{{S}}, query, s{{I}}_{{J}});
-                e{{I}}_{{J}} = matrix_mul_add(v{{I}}_{{S}}, dout_j, e{{I}}_{{J}});
-#end
-            }
-#end
-#end
+#import "shared/attention_matrix_scores.wgsl" A=k B=v
             matrix_barrier();
 #if CAPPED
 #for I in 0..DOWN

@@ -29,21 +29,13 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     let kat = b * p.t * p.ks + p.k0 + h / p.group * p.head;
     let vat = b * p.t * p.vs + p.v0 + h / p.group * p.head;
     // Positions past the end repeat the last one and are not stored.
-    for (var i = index; i < ROWS * EIGHTS; i += {{INVOCATIONS}}u) {
-        tile[{{FIRST}}u + i / EIGHTS * PITCH + i % EIGHTS] = eight_q(qat + min(first + i / EIGHTS, p.t - 1u) * p.qs, i % EIGHTS);
-    }
+#import "shared/attention_matrix_rows.wgsl" X=q AT={{FIRST}}u BASE=qat STRIDE=p.qs
 #if FIRST_HELD
     workgroupBarrier();
-#for S in 0..DEPTH
-#for I in 0..DOWN
-    let q{{I}}_{{S}} = matrix_load_a({{FIRST}}u + (mine + {{I}}u * {{UNIT_M}}u) * PITCH + {{S}}u * {{UNIT_K}}u / 8u, PITCH);
-#end
-#end
+#import "shared/attention_matrix_held.wgsl" X=q AT={{FIRST}}u
     workgroupBarrier();
 #endif
-    for (var i = index; i < ROWS * EIGHTS; i += {{INVOCATIONS}}u) {
-        tile[{{SECOND}}u + i / EIGHTS * PITCH + i % EIGHTS] = eight_dout(oat + min(first + i / EIGHTS, p.t - 1u) * p.os, i % EIGHTS);
-    }
+#import "shared/attention_matrix_rows.wgsl" X=dout AT={{SECOND}}u BASE=oat STRIDE=p.os
     workgroupBarrier();
     for (var r = index; r < ROWS; r += {{INVOCATIONS}}u) {
         let at = oat + min(first + r, p.t - 1u) * p.os;
@@ -73,11 +65,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
         tile[{{START}}u + ROWS * {{START_PITCH}}u + at] = bitcast<vec4<u32>>(vec4<f32>(start.y));
     }
 #if SECOND_HELD
-#for S in 0..DEPTH
-#for I in 0..DOWN
-    let g{{I}}_{{S}} = matrix_load_a({{SECOND}}u + (mine + {{I}}u * {{UNIT_M}}u) * PITCH + {{S}}u * {{UNIT_K}}u / 8u, PITCH);
-#end
-#end
+#import "shared/attention_matrix_held.wgsl" X=g AT={{SECOND}}u
 #endif
 #for I in 0..DOWN
 #for W in 0..WIDE
@@ -134,26 +122,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
         var e{{I}}_{{J}} = matrix_load_c(start{{I}} + ROWS * {{START_PITCH}}u, {{START_PITCH}}u);
 #end
 #end
-#for S in 0..DEPTH
-#for I in 0..DOWN
-#if !FIRST_HELD
-        let q{{I}}_{{S}} = matrix_load_a({{FIRST}}u + (mine + {{I}}u * {{UNIT_M}}u) * PITCH + {{S}}u * {{UNIT_K}}u / 8u, PITCH);
-#endif
-#if !SECOND_HELD
-        let g{{I}}_{{S}} = matrix_load_a({{SECOND}}u + (mine + {{I}}u * {{UNIT_M}}u) * PITCH + {{S}}u * {{UNIT_K}}u / 8u, PITCH);
-#endif
-#end
-#for J in 0..ACROSS
-        {
-            let key = matrix_load_b({{J}}u * {{UNIT_N}}u * PITCH + {{S}}u * {{UNIT_K}}u / 8u, PITCH);
-            let value = matrix_load_b((COLUMNS + {{J}}u * {{UNIT_N}}u) * PITCH + {{S}}u * {{UNIT_K}}u / 8u, PITCH);
-#for I in 0..DOWN
-            s{{I}}_{{J}} = matrix_mul_add(q{{I}}_{{S}}, key, s{{I}}_{{J}});
-            e{{I}}_{{J}} = matrix_mul_add(g{{I}}_{{S}}, value, e{{I}}_{{J}});
-#end
-        }
-#end
-#end
+#import "shared/attention_matrix_scores.wgsl" A=q B=g
         matrix_barrier();
 #if CAPPED
 #for I in 0..DOWN

@@ -41,16 +41,10 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     let kat = b * p.t * p.ks + p.k0 + h / p.group * p.head;
     let vat = b * p.t * p.vs + p.v0 + h / p.group * p.head;
     // Positions past the end repeat the last one and are not stored.
-    for (var i = index; i < ROWS * EIGHTS; i += {{INVOCATIONS}}u) {
-        tile[{{FIRST}}u + i / EIGHTS * PITCH + i % EIGHTS] = eight_q(qat + min(first + i / EIGHTS, p.t - 1u) * p.qs, i % EIGHTS);
-    }
+#import "shared/attention_matrix_rows.wgsl" X=q AT={{FIRST}}u BASE=qat STRIDE=p.qs
 #if FIRST_HELD
     workgroupBarrier();
-#for S in 0..DEPTH
-#for I in 0..DOWN
-    let q{{I}}_{{S}} = matrix_load_a({{FIRST}}u + (mine + {{I}}u * {{UNIT_M}}u) * PITCH + {{S}}u * {{UNIT_K}}u / 8u, PITCH);
-#end
-#end
+#import "shared/attention_matrix_held.wgsl" X=q AT={{FIRST}}u
 #endif
 #for I in 0..DOWN
 #for W in 0..WIDE

@@ -4,44 +4,7 @@
 //   CUT: of rows [begin, stop) of R alone, which are all that value has; a part that begin cuts goes on from result.
 // else (I = 1): result[o,p] = reduction of value(o,r) over r = p, p + parts, ..., r in items of T.
 
-struct Params {
-    count: u32, // of invocations
-    parts: u32,
-    length: u32, // R, in items where COLUMNS is not set
-    inner: u32,  // I, in items
-    chunk: u32,
-    part: u32,   // CUT: the first
-    begin: u32,
-    stop: u32,
-    scale: u32,  // of the result, the bits of an f32{{NUMBERS}}
-}
-
-@bind var<uniform> params: Params;
-{{BINDINGS}}
-@bind var<storage, read_write> result: array<{{OUT}}>;
-
-#import "shared/functions.wgsl"
-#if BF16
-#import "shared/bf16.wgsl"
-#endif
-#if DROPOUT
-#import "shared/dropout.wgsl"
-#endif
-#if DIVIDED
-#import "shared/divided.wgsl"
-#endif
-
-fn value(i: u32) -> {{T}} {
-{{BODY}}
-}
-
-fn join(a: {{T}}, b: {{T}}) -> {{T}} {
-#if MAXIMUM
-    return max(a, b);
-#else
-    return a + b;
-#endif
-}
+#import "shared/reduce.wgsl"
 
 #import "shared/main.wgsl" LANES=64
 {

@@ -5,44 +5,7 @@
 // Items are side by side. The order is that of chunk rows after each other, whether they come from here or from a level before.
 // else (I = 1): result[o,p] = reduction of value(o,r) over each LANES of r = p LANES, (p + parts) LANES, ...; lanes are side by side.
 
-struct Params {
-    count: u32,  // of results
-    parts: u32,
-    length: u32, // R, in items where COLUMNS is not set
-    inner: u32,  // I, in items
-    chunk: u32,
-    part: u32,   // here all of them, and all rows
-    begin: u32,
-    stop: u32,
-    scale: u32,  // of the result, the bits of an f32{{NUMBERS}}
-}
-
-@bind var<uniform> params: Params;
-{{BINDINGS}}
-@bind var<storage, read_write> result: array<{{OUT}}>;
-
-#import "shared/functions.wgsl"
-#if BF16
-#import "shared/bf16.wgsl"
-#endif
-#if DROPOUT
-#import "shared/dropout.wgsl"
-#endif
-#if DIVIDED
-#import "shared/divided.wgsl"
-#endif
-
-fn value(i: u32) -> {{T}} {
-{{BODY}}
-}
-
-fn join(a: {{T}}, b: {{T}}) -> {{T}} {
-#if MAXIMUM
-    return max(a, b);
-#else
-    return a + b;
-#endif
-}
+#import "shared/reduce.wgsl"
 
 const lanes = {{LANES}}u;
 const results = {{RESULTS}}u; // of a workgroup

@@ -57,22 +57,7 @@ func benchmarkOnCard(b *testing.B, d *gpu.Device, s attentionCase, both bool) {
 	p, err := newFor(context.Background(), d, w.graph, Options{Targets: targetsOf(w.values)}, limitsAs(d, false))
 	require.NoError(b, err)
 	defer p.Release()
-	rec := d.Record("bench")
-	for range times {
-		p.Record(rec)
-	}
-	program, err := rec.Program(b.Context())
-	require.NoError(b, err)
-	defer program.Release()
-	run := func() {
-		require.NoError(b, program.Submit(b.Context()))
-		require.NoError(b, d.Wait(b.Context()))
-	}
-	run()
-	for b.Loop() {
-		run()
-	}
-	seconds := b.Elapsed().Seconds() / float64(b.N*times)
+	seconds := secondsOf(b, d, p, times)
 	b.ReportMetric(1e3*seconds, "ms")
 	b.ReportMetric(float64(flops)/seconds/1e9, "GFLOP/s")
 }

@@ -171,22 +171,7 @@ func benchmarkAttention(b *testing.B, d *gpu.Device, s attentionCase, w *twin, p
 				}
 			}
 			const times = 10 // a submit
-			rec := d.Record("bench")
-			for range times {
-				p.Record(rec)
-			}
-			program, err := rec.Program(b.Context())
-			require.NoError(b, err)
-			defer program.Release()
-			run := func() {
-				require.NoError(b, program.Submit(b.Context()))
-				require.NoError(b, d.Wait(b.Context()))
-			}
-			run()
-			for b.Loop() {
-				run()
-			}
-			seconds := b.Elapsed().Seconds() / float64(b.N*times)
+			seconds := secondsOf(b, d, p, times)
 			b.ReportMetric(1e3*seconds, "ms")
 			b.ReportMetric(products*product/seconds/1e12, "TFLOP/s")
 			b.ReportMetric(float64(by), "kernels-by-units")

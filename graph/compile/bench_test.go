@@ -14,12 +14,14 @@ import (
 	"gputrain/internal/gputest"
 )
 
-// benchmarkProgram submits a program once an iteration and waits; flops is what one run computes.
-func benchmarkProgram(b *testing.B, d *gpu.Device, p *Program, flops float64) {
+// secondsOf submits a program so many times at once, an iteration, and waits: the seconds that one of them took.
+func secondsOf(b *testing.B, d *gpu.Device, p *Program, times int) float64 {
 	b.Helper()
 	ctx := context.Background()
 	rec := d.Record("bench")
-	p.Record(rec)
+	for range times {
+		p.Record(rec)
+	}
 	program, err := rec.Program(ctx)
 	require.NoError(b, err)
 	defer program.Release()
@@ -31,8 +33,14 @@ func benchmarkProgram(b *testing.B, d *gpu.Device, p *Program, flops float64) {
 	for b.Loop() {
 		run()
 	}
-	b.ReportMetric(flops*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
-	b.ReportMetric(float64(program.Dispatches()), "dispatches")
+	b.ReportMetric(float64(program.Dispatches()/times), "dispatches")
+	return b.Elapsed().Seconds() / float64(b.N*times)
+}
+
+// benchmarkProgram measures a program; flops is what one run computes.
+func benchmarkProgram(b *testing.B, d *gpu.Device, p *Program, flops float64) {
+	b.Helper()
+	b.ReportMetric(flops/secondsOf(b, d, p, 1)/1e9, "GFLOP/s")
 }
 
 func BenchmarkMatMul(b *testing.B) {
@@ -137,27 +145,10 @@ func BenchmarkReduce(b *testing.B) {
 // repeats are the times that a small program is recorded in one submit, which takes longer than it does.
 const repeats = 64
 
-// benchmarkRepeated submits a program several times at once.
+// benchmarkRepeated measures a program that is submitted several times at once.
 func benchmarkRepeated(b *testing.B, d *gpu.Device, p *Program, times int) {
 	b.Helper()
-	ctx := context.Background()
-	rec := d.Record("bench")
-	for range times {
-		p.Record(rec)
-	}
-	program, err := rec.Program(ctx)
-	require.NoError(b, err)
-	defer program.Release()
-	run := func() {
-		require.NoError(b, program.Submit(ctx))
-		require.NoError(b, d.Wait(ctx))
-	}
-	run()
-	for b.Loop() {
-		run()
-	}
-	b.ReportMetric(1e6*b.Elapsed().Seconds()/float64(b.N*times), "us/program")
-	b.ReportMetric(float64(program.Dispatches()/times), "dispatches")
+	b.ReportMetric(1e6*secondsOf(b, d, p, times), "us/program")
 }
 
 // BenchmarkMultiprocessors makes the products of GPT-2's layers in f32 with the tiles and slices for a card that nobody knows and for the device's.

@@ -60,8 +60,8 @@ var lossChecks = []Check{
 var chunkRows, blockBytes = 256, 64 << 20
 
 // On a GPU a chunk is a block, of whole tiles of cardTile rows: as many as fit in blockBytes, or more up to cardBytes to have cardRows of logits in f32,
-// twice as many in 16 bits, and half of that on a card of less than cardSmall multiprocessors or that nobody knows. By matrix units 1024 rows have 500 operations for each byte of W and
-// dW, in f32 512 have 190, and cards ask for 20 to 100. Variables for tests.
+// twice as many in 16 bits, and half of that on a card of less than cardSmall multiprocessors or that nobody knows. By matrix units 1024 rows have 500
+// operations for each byte of W and dW, in f32 512 have 190, and cards ask for 20 to 100. Variables for tests.
 var cardRows, cardBytes, cardTile = 512, 320 << 20, 128
 
 const cardSmall = 32
