@@ -3,6 +3,7 @@ package compile
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,46 +85,35 @@ func (c *Compiler) takesUnits(g gemm) bool {
 	return ok
 }
 
-// unitSlices are the slices of K, each of 256 or more, with the least time on the device's multiprocessors. Where nobody knows how many these are, as many
-// slices as give 128 workgroups.
-func unitSlices(l gpu.Limits, g gemm, v gemmVariant) int {
+// unitChoice is the tile of a product by units and its slices of K, each of 256 or more, with the least time on the device's multiprocessors: where its
+// registers hold 64 x 64 a subgroup, six or eight of these may be a workgroup. Where nobody knows how many multiprocessors there are, as many slices as give
+// 128 workgroups. The bits of C depend on the slices alone.
+func unitChoice(l gpu.Limits, g gemm, v gemmVariant, most int) (best gemmVariant, slices int) {
 	const full, shortest = 128, 256 // workgroups, K
-	groups := int(v.groups(g, 1))
-	switch {
-	case g.count > 1:
-		return 1
-	case l.Multiprocessors == 0:
-		return max(1, min(g.k/shortest, (full+groups-1)/groups))
+	if most = min(most, g.k/shortest); g.count > 1 {
+		most = 1
 	}
-	on, saves := devicesOf(l)
-	best := 1
-	for s := 2; s <= g.k/shortest; s++ {
-		if v.unitTime(g, s, on[0]) < (1-saves)*v.unitTime(g, best, on[0]) {
-			best = s
-		}
+	v.matrix.prefetch = !v.matrix.turns && g.a.span.inHalves() && g.b.span.inHalves() // of f32, registers would not hold a step
+	if l.Multiprocessors == 0 {
+		groups := int(v.groups(g, 1))
+		return v, max(1, min(most, (full+groups-1)/groups))
 	}
-	return best
-}
-
-// tileByUnits is the tile of a product by units with the least time on the device's multiprocessors: where its registers hold 64 x 64 a subgroup, six or eight of
-// these may be a workgroup. The bits of C do not depend on it.
-func tileByUnits(l gpu.Limits, g gemm, v gemmVariant, slices int) gemmVariant {
-	if v.matrix.turns {
-		return v
-	}
-	v.matrix.prefetch = g.a.span.inHalves() && g.b.span.inHalves() // of f32, registers would not hold a step
-	if l.Multiprocessors == 0 || v.tileM != 128 {
-		return v
-	}
-	on, saves := devicesOf(l)
-	best := v
+	tiles := []gemmVariant{v}
 	for _, columns := range []int{192, 256} {
 		w := v
-		if w.tileN = columns; w.fits(l) && w.unitTime(g, slices, on[0]) < (1-saves)*best.unitTime(g, slices, on[0]) {
-			best = w
+		if w.tileN = columns; !v.matrix.turns && v.tileM == 128 && w.fits(l) {
+			tiles = append(tiles, w)
 		}
 	}
-	return best
+	on, least := devicesOf(l), math.Inf(1)
+	for s := 1; s <= max(1, most); s++ {
+		for _, w := range tiles {
+			if time := w.unitTime(g, s, on[0]); time < (1-modelSaves)*least {
+				best, slices, least = w, s, time
+			}
+		}
+	}
+	return best, slices
 }
 
 // subgroups are those of a workgroup of matmul_matrix.wgsl.

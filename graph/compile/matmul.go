@@ -10,7 +10,7 @@ import (
 func init() {
 	Register(graph.MatMul{}, Lowering{
 		Lower: func(c *Compiler, n *graph.Node) { lowerMatMul(c, n, nil) }, Leaf: true, Checks: matMulChecks,
-		finishes: tiledProduct, finish: lowerMatMul,
+		finishes: finishesProduct, finish: lowerMatMul,
 	})
 }
 
@@ -49,9 +49,9 @@ var matMulChecks = []Check{
 	// What units read in f16: a value that they alone read, one with another reader, and one that an epilogue stores twice. A rounding of f16 may differ where
 	// that of a sum in f32 does.
 	{Name: "matmul f16 operands", Tolerance: 16384, Build: func(g *graph.Graph) []*graph.Value {
-		a, b, w := checkedInput(g, "a", 72, 64), checkedInput(g, "b", 72, 64), checkedInput(g, "w", 64, 520)
+		a, b, w := checkedInput(g, "a", 72, 128), checkedInput(g, "b", 72, 128), checkedInput(g, "w", 128, 520)
 		own, shared := g.Add(a, b), g.Mul(a, b)
-		twice := g.Apply("tanh", g.MatMul(a, checkedInput(g, "v", 64, 64), false, false))
+		twice := g.Apply("tanh", g.MatMul(a, checkedInput(g, "v", 128, 128), false, false))
 		values := []*graph.Value{g.Mul(shared, a), g.Mul(twice, a)}
 		for _, x := range []*graph.Value{own, shared, twice} {
 			values = append(values, g.MatMul(x, w, false, false), g.MatMul(x, x, true, false))
@@ -193,14 +193,14 @@ func productOf(n *graph.Node) gemm {
 	return g
 }
 
-// tiledProduct is whether a node is one product that matmul_tiled.wgsl or matmul_matrix.wgsl makes.
-func tiledProduct(c *Compiler, n *graph.Node) bool {
+// finishesProduct is whether a node is one product whose results matmul_tiled.wgsl or matmul_matrix.wgsl store, or the sum of slices of K.
+func finishesProduct(c *Compiler, n *graph.Node) bool {
 	g := productOf(n)
 	if !c.allWhole(n) || n.Outputs[0].Type().Elements() == 0 || g.k == 0 || !g.storesVec4() {
 		return false
 	}
 	v, _ := c.gpuChoice(g)
-	return v.file == "matmul_tiled" || v.file == "matmul_matrix"
+	return v.file == "matmul_tiled" || v.file == "matmul_matrix" || c.depth(g) < g.k
 }
 
 // run is a range of rows, or of K.
