@@ -43,7 +43,7 @@ func (c *Compiler) joinSums(joined map[*graph.Node]bool) {
 		if g.count > 1 || g.n%4 != 0 || uint64(g.m) > uint64(c.limits.Workgroups) {
 			continue
 		}
-		r := c.sumOfRows(n.Inputs[1], g)
+		r := c.sumOfRows(n.Inputs[1], g.k, g.n)
 		if r == nil || joined[r] {
 			continue
 		}
@@ -57,9 +57,9 @@ func (c *Compiler) joinSums(joined map[*graph.Node]bool) {
 	}
 }
 
-// sumOfRows is the node that adds up the rows of operand B of a product, or of what B reshapes; nil where there is none. Gradient leaves alone get what it
-// makes, as they get the product: so no unit comes between the two.
-func (c *Compiler) sumOfRows(v *graph.Value, g gemm) *graph.Node {
+// sumOfRows is the node that adds up the rows of a value, or of what that reshapes; nil where there is none. Targets alone get what it makes, so that it may be
+// computed with whatever reads the value.
+func (c *Compiler) sumOfRows(v *graph.Value, rows, columns int) *graph.Node {
 	for {
 		if _, ok := v.Node().Op.(graph.Reshape); !ok {
 			break
@@ -72,7 +72,7 @@ func (c *Compiler) sumOfRows(v *graph.Value, g gemm) *graph.Node {
 			if !ok || op.Fn != "sum" || len(c.readers[r.Outputs[0]]) > 0 || !c.inOnePart(r.Outputs[0]) {
 				continue
 			}
-			if groups := reducedGroups(w.Shape(), op.Axes); len(groups) == 1 && groups[0] == (reduction{outer: 1, length: g.k, inner: g.n}) {
+			if groups := reducedGroups(w.Shape(), op.Axes); len(groups) == 1 && groups[0] == (reduction{outer: 1, length: rows, inner: columns}) {
 				return r
 			}
 		}
