@@ -150,6 +150,19 @@ func TestSumsChecks(t *testing.T) {
 	}, made)
 }
 
+// All gradients of half a transformer's block, with a norm, two weights and their biases, are those of Eval, and biases have no passes of their own.
+func TestSumsOfABlock(t *testing.T) {
+	g, targets := block(96, 128)
+	w := &twin{graph: g, hardware: true, leaves: map[string]*graph.Value{}, feeds: map[string]*graph.Array{"loss_scale": {Data: []float64{1. / 512}}}}
+	for _, target := range targets[1:] {
+		w.leaves[target.Leaf] = target.Value
+	}
+	w.feed(rand.New(rand.NewPCG(67, 68)))
+	labels := labelsOf(w.check(t, gputest.Device(t), 4096*eps))
+	sums := slices.DeleteFunc(slices.Clone(labels), func(l string) bool { return !strings.HasSuffix(l, "_sums") && !strings.HasPrefix(l, "reduce") })
+	assert.Equal(t, []string{"matmul_tiled_tn_32_sums", "matmul_tiled_tn_32_sums", "reduce_group_sum", "reduce_group_sum"}, sums, "those of the norm by passes of their own: x wants no gradient")
+}
+
 // What else reads a sum, or the product, keeps the two apart; so does a sum of other rows.
 func TestSumsApart(t *testing.T) {
 	d := gputest.Device(t)
