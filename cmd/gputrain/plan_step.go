@@ -224,7 +224,7 @@ func (p *plannedStep) write(out io.Writer) error {
 	}
 	line(all)
 	fmt.Fprintf(w, "\nbarriers: %d, each before a dispatch or copy that uses a buffer after what wrote or read it\n", p.Barriers)
-	fmt.Fprintf(w, "%s moves %.2f times the %.1f MiB that no fusion spares\n", compile.Rest, rest.Bytes/rest.Least, rest.Least/(1<<20))
+	fmt.Fprintf(w, "%s moves %.2f times the %.1f MiB of one kernel between every two products\n", compile.Rest, rest.Bytes/rest.Least, rest.Least/(1<<20))
 	for _, g := range []string{compile.Attention, compile.Head} {
 		needed, executed := 0.0, 0.0
 		for _, r := range p.Work {

@@ -62,7 +62,7 @@ func units(l gpu.Limits) (gemmVariant, bool) {
 func (v gemmVariant) fits(l gpu.Limits) bool {
 	shared := 0
 	for _, transposed := range [][2]bool{{false, false}, {false, true}, {true, false}} {
-		shared = max(shared, v.sharedQuads(gemm{transA: transposed[0], transB: transposed[1], accumulate: true}))
+		shared = max(shared, v.sharedQuads(gemm{transA: transposed[0], transB: transposed[1], accumulate: true, sums: &Tensor{}}))
 	}
 	return v.subgroups() <= l.Matrix.Subgroups && v.subgroups()*v.matrix.lanes <= l.Invocations && 16*shared <= l.WorkgroupBytes
 }
@@ -212,22 +212,30 @@ func (v gemmVariant) operandQuads(g gemm) (all, beforeB int) {
 	return beforeB + o[1].rows*o[1].pitch(), beforeB
 }
 
-// sharedQuads are the vec4s of workgroup memory: the operands of a step, and after the products rows of C of each subgroup.
+// sharedQuads are the vec4s of workgroup memory: the operands of a step, and after the products rows of C of each subgroup; at the end ones for sums.
 func (v gemmVariant) sharedQuads(g gemm) int {
 	operands, _ := v.operandQuads(g)
 	if v.matrix.twice {
 		operands *= 2
 	}
-	if v.keepsDirectly(g) {
+	if v.keepsDirectly(g) && g.sums == nil {
 		return operands
 	}
-	return max(operands, v.subgroups()*v.matrix.unit.M*v.matrix.cPitch())
+	operands = max(operands, v.subgroups()*v.matrix.unit.M*v.matrix.cPitch())
+	if g.sums != nil {
+		operands += v.matrix.onesQuads()
+	}
+	return operands
 }
+
+// onesQuads are the vec4s of a matrix A of ones.
+func (t matrixTile) onesQuads() int { return t.unit.M * t.unit.K / 8 }
 
 // specialise gives a variant of the shader its geometry.
 func (t matrixTile) specialise(v gemmVariant, g gemm, variant shaders.Variant) {
 	t.unit.Specialise(t.lanes, variant)
-	subgroups := v.subgroups()
+	subgroups, beside := v.subgroups(), v.tileN/(t.across*t.unit.N)
+	below := subgroups / beside
 	operands, beforeB := v.operandQuads(g)
 	for _, o := range v.operandsOf(g) {
 		o.specialise(subgroups*t.lanes, variant)
@@ -235,8 +243,9 @@ func (t matrixTile) specialise(v gemmVariant, g gemm, variant shaders.Variant) {
 	quads := t.group * t.unit.N / 4
 	lines := t.lanes / quads
 	for name, n := range map[string]int{
-		"TILE_M": v.tileM, "TILE_N": v.tileN, "STEP": t.step, "DOWN": t.down, "ACROSS": t.across, "SUBGROUPS_N": v.tileN / (t.across * t.unit.N),
-		"INVOCATIONS": subgroups * t.lanes, "UNIT_STEPS": t.step / t.unit.K, "TILE": v.sharedQuads(g), "B_AT": beforeB, "BUFFER": operands,
+		"TILE_M": v.tileM, "TILE_N": v.tileN, "STEP": t.step, "DOWN": t.down, "ACROSS": t.across, "SUBGROUPS_N": beside,
+		"SUBGROUPS_M": below, "SUMS_OWN": (t.across + below - 1) / below,
+		"INVOCATIONS": subgroups * t.lanes, "UNIT_STEPS": t.step / t.unit.K, "TILE": v.sharedQuads(g), "B_AT": beforeB, "ONES_AT": v.sharedQuads(g) - t.onesQuads(), "BUFFER": operands,
 		"C_PITCH": t.cPitch(), "C_GROUP": t.group, "C_GROUPS": t.across / t.group, "C_QUADS": quads, "C_LINES": lines, "C_TURNS": t.unit.M / lines,
 	} {
 		variant.Constants[name] = strconv.Itoa(n)

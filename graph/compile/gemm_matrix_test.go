@@ -59,6 +59,15 @@ func matrixProducts(t *testing.T, d *gpu.Device) {
 			}
 		}
 	}
+	// Sums of columns: of slices, and where a subgroup of two below each other makes two of four matrices.
+	wide := v
+	wide.tileN, wide.matrix.across, wide.matrix.group = 64, 4, 4
+	for s, as := range map[[3]int]gemmVariant{{40, 36, 1100}: v, {40, 72, 44}: wide} {
+		form := [2]bool{true, false}
+		r := newProductOf(t, d, rng, false, form, s, func(g *gemm) { g.sums = &Tensor{} }, as)
+		assert.NoError(t, compareMatrix(r.run(t, d), r, form, s, false), "%v", s)
+		assert.NoError(t, r.compareSums(t, d, s, false, halfOf), "%v", s)
+	}
 	// K in blocks, of whole steps and not.
 	for _, block := range []int{32, 24} {
 		form, s := [2]bool{true, false}, [3]int{32, 16, 96}
@@ -68,7 +77,7 @@ func matrixProducts(t *testing.T, d *gpu.Device) {
 }
 
 // Operands that are in f16, as they lie or turned on their way in, steps that are loaded before, and workgroups of six subgroups, whose last invocations have
-// nothing to bring: each form, of whole tiles and with edges.
+// nothing to bring: each form, of whole tiles and with edges. Products of a transposed A add up the columns of B besides.
 func TestMatrixTiles(t *testing.T) {
 	matrixTiles(t, gputest.Device(t))
 }
@@ -100,10 +109,15 @@ func matrixTiles(t *testing.T, d *gpu.Device) {
 					set := func(g *gemm) {
 						g.a.span.st.half, g.b.span.st.half = halves[0], halves[1]
 						g.a.span.asKept, g.b.span.asKept = halves[0], halves[1]
-						g.continues = e == 2
+						if g.continues = e == 2; form[0] {
+							g.sums = &Tensor{Accumulate: e > 0}
+						}
 					}
 					r := newProductOf(t, d, rng, false, form, s, set, v)
 					assert.NoError(t, compareMatrix(r.run(t, d), r, form, s, e == 2), "%v %v halves %v, %+v", form, s, halves, as)
+					if form[0] {
+						assert.NoError(t, r.compareSums(t, d, s, e > 0, halfOf), "%v halves %v, %+v", s, halves, as)
+					}
 				}
 			}
 		}

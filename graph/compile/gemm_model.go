@@ -175,7 +175,7 @@ func (c *Compiler) chooseGPU(g gemm) (best gemmVariant, slices int) {
 	return best, slices
 }
 
-// mostSlices is of how many slices of K the products fit one binding; at least 1.
+// mostSlices is of how many slices of K the products, and a row of sums of each, fit one binding; at least 1.
 func (c *Compiler) mostSlices(g gemm) int {
-	return max(1, int(c.limits.BindingBytes)/(16*g.m*((g.n+3)/4)))
+	return max(1, int(c.limits.BindingBytes)/(16*(g.m+1)*((g.n+3)/4)))
 }

@@ -62,6 +62,8 @@ func (c *Compiler) halfReaders(v *graph.Value) bool {
 // takesHalf tells whether a node is a product, or attention, by units that takes its operand i in f16: rows of it begin at whole eights.
 func (c *Compiler) takesHalf(n *graph.Node, i int) bool {
 	switch op := n.Op.(type) {
+	case graph.Reduce:
+		return c.summed[n] != nil && c.takesHalf(c.summed[n], 1)
 	case graph.Attention:
 		return i < op.Operands() && c.allWhole(n) && op.F16 && UnitsAttend(c.limits, op.HeadDim, op.Cap > 0)
 	case graph.AttentionGrad:

@@ -9,7 +9,7 @@ import (
 
 func init() {
 	Register(graph.MatMul{}, Lowering{
-		Lower: func(c *Compiler, n *graph.Node) { lowerMatMul(c, n, nil) }, Leaf: true, Checks: matMulChecks,
+		Lower: func(c *Compiler, n *graph.Node) { lowerMatMul(c, n, nil) }, Leaf: true, Checks: append(matMulChecks, sumsChecks...),
 		finishes: finishesProduct, finish: lowerMatMul,
 	})
 }
@@ -80,7 +80,10 @@ var matMulChecks = []Check{
 
 // lowerMatMul lowers Y = op(A) op(B), M by N by K, for operands and results in row parts: rows of A (not transposed) and of
 // Y cut M, rows of B transposed cut N, rows of A transposed and of B cut K. Each piece is a product of its own.
-func lowerMatMul(c *Compiler, n *graph.Node, e *epilogue) {
+func lowerMatMul(c *Compiler, n *graph.Node, e *epilogue) { c.lowerProduct(n, e, nil) }
+
+// lowerProduct is lowerMatMul with the sums of B's columns, where they are wanted; see sums.go.
+func (c *Compiler) lowerProduct(n *graph.Node, e *epilogue, sums *Tensor) {
 	a, b := c.In(n.Inputs[0]), c.In(n.Inputs[1])
 	y := Tensor{Shape: n.Outputs[0].Shape(), Parts: []Part{{Rows: 1}}} // which an epilogue stores, or not
 	if e == nil {
@@ -98,7 +101,7 @@ func lowerMatMul(c *Compiler, n *graph.Node, e *epilogue) {
 		}
 		return
 	}
-	g.accumulate, g.epilogue = y.Accumulate, e
+	g.accumulate, g.epilogue, g.sums = y.Accumulate, e, sums
 	g.b.copied = c.copies(g, b)
 	for i, t := range []Tensor{a, b, y} {
 		if len(t.Shape) > 2 {
@@ -193,14 +196,25 @@ func productOf(n *graph.Node) gemm {
 	return g
 }
 
-// finishesProduct is whether a node is one product whose results matmul_tiled.wgsl or matmul_matrix.wgsl store, or the sum of slices of K.
-func finishesProduct(c *Compiler, n *graph.Node) bool {
-	g := productOf(n)
-	if !c.allWhole(n) || n.Outputs[0].Type().Elements() == 0 || g.k == 0 || !g.storesVec4() {
+// tiledProduct is whether a node is one product that matmul_tiled.wgsl or matmul_matrix.wgsl makes.
+func tiledProduct(c *Compiler, n *graph.Node) bool {
+	if !oneProduct(c, n) {
 		return false
 	}
-	v, _ := c.gpuChoice(g)
-	return v.file == "matmul_tiled" || v.file == "matmul_matrix" || c.depth(g) < g.k
+	v, _ := c.gpuChoice(productOf(n))
+	return v.file == "matmul_tiled" || v.file == "matmul_matrix"
+}
+
+// finishesProduct is whether a node is one product whose results these store, or the sum of slices of K.
+func finishesProduct(c *Compiler, n *graph.Node) bool {
+	g := productOf(n)
+	return oneProduct(c, n) && (tiledProduct(c, n) || c.depth(g) < g.k)
+}
+
+// oneProduct is whether a node is one product, and stores whole quads.
+func oneProduct(c *Compiler, n *graph.Node) bool {
+	g := productOf(n)
+	return c.allWhole(n) && n.Outputs[0].Type().Elements() > 0 && g.k > 0 && g.storesVec4()
 }
 
 // run is a range of rows, or of K.

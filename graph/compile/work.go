@@ -17,7 +17,7 @@ type Work struct {
 	Dispatches int    `json:"dispatches"`
 	gpu.Work
 	Needed float64 `json:"needed_operations"` // as the graph counts them, nothing twice
-	Least  float64 `json:"least_bytes"`       // of the Rest that no fusion spares: what it takes from the other groups, once, and hands to them or to gradient leaves
+	Least  float64 `json:"least_bytes"`       // of the Rest, if it were one kernel between every two of the other groups: what it takes from these, once, and hands to them or to gradient leaves
 }
 
 // Groups of work.
