@@ -2,7 +2,7 @@
 # Runs the tests of matrix units on lavapipe of a newer Mesa, which has them, the doctor, and a short training that is killed and resumed: matrix.sh TREE, of
 # mesa-vulkan-drivers of Debian 13's backports with their libraries (mesa.sh). The programs run by the tree's own loader, as the driver wants its libraries.
 set -eu
-tree=$1
+tree=$(readlink -f "$1")
 libraries=$tree/usr/lib/x86_64-linux-gnu
 [ -f "$libraries/libvulkan_lvp.so" ] || { echo "matrix: found no lavapipe in $libraries, wanted a tree as mesa.sh brings" >&2; exit 1; }
 folder=$(mktemp -d)
