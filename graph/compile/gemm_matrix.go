@@ -48,23 +48,67 @@ var unitShapes = []gpu.MatrixShape{{M: 16, N: 16, K: 16}, {M: 8, N: 8, K: 8}}
 
 // units is the variant for the matrix units of the adapter, if it has some that products have a tile for, and they are on.
 func units(l gpu.Limits) (gemmVariant, bool) {
+	v, lack := unitsOrLack(l)
+	return v, lack == ""
+}
+
+// UnitsLack says why matrix units do not make products of f16; "" if they do.
+func UnitsLack(l gpu.Limits) string {
+	_, lack := unitsOrLack(l)
+	return lack
+}
+
+func unitsOrLack(l gpu.Limits) (v gemmVariant, lack string) {
+	if len(l.Matrix.Shapes) == 0 {
+		return v, "no matrix units"
+	}
 	for _, shape := range unitShapes {
-		v := matrixUnits(shape, l.Matrix.Lanes, l.Registers)
 		if !slices.Contains(l.Matrix.Shapes, shape) {
 			continue
 		}
-		return v, v.fits(l)
+		v = matrixUnits(shape, l.Matrix.Lanes, l.Registers)
+		if lack = v.lack(l); lack == "" {
+			return v, ""
+		}
 	}
-	return gemmVariant{}, false
+	if lack != "" {
+		return gemmVariant{}, fmt.Sprintf("matrix units of %s, whose %s", l.Matrix, lack)
+	}
+	return v, fmt.Sprintf("matrix units of %s, wanted one of %v", l.Matrix, unitShapes)
+}
+
+// registers are those of an invocation that a subgroup's sums and operands take, a number of 32 bits each. On AMD's cards each half of a subgroup has all of A.
+func (t matrixTile) registers(of gpu.Registers) int {
+	a := t.down * t.unit.M * t.unit.K / t.lanes / 2
+	if of.Budget == 256 {
+		a *= 2
+	}
+	return t.down*t.across*t.unit.M*t.unit.N/t.lanes + a + t.unit.N*t.unit.K/t.lanes/2
 }
 
 // fits tells whether a device runs a variant, whatever the form of a product.
-func (v gemmVariant) fits(l gpu.Limits) bool {
-	shared := 0
+func (v gemmVariant) fits(l gpu.Limits) bool { return v.lack(l) == "" }
+
+// lack says what a variant takes that a device does not have.
+func (v gemmVariant) lack(l gpu.Limits) string {
+	most, shared := l.Registers.OrLeast().Budget*4/5, 0 // as of attention
 	for _, transposed := range [][2]bool{{false, false}, {false, true}, {true, false}} {
 		shared = max(shared, v.sharedQuads(gemm{transA: transposed[0], transB: transposed[1], accumulate: true, sums: &Tensor{}}))
 	}
-	return v.subgroups() <= l.Matrix.Subgroups && v.subgroups()*v.matrix.lanes <= l.Invocations && 16*shared <= l.WorkgroupBytes
+	for _, n := range []struct {
+		what         string
+		takes, holds int
+	}{
+		{"registers an invocation", v.matrix.registers(l.Registers), most},
+		{"subgroups a workgroup", v.subgroups(), l.Matrix.Subgroups},
+		{"invocations a workgroup", v.subgroups() * v.matrix.lanes, l.Invocations},
+		{"bytes of workgroup memory", 16 * shared, l.WorkgroupBytes},
+	} {
+		if n.takes > n.holds {
+			return fmt.Sprintf("products take %d %s, wanted at most %d", n.takes, n.what, n.holds)
+		}
+	}
+	return ""
 }
 
 // UnitsOf names the matrix units that make products of f16, "16x16x16"; "" if none do.

@@ -176,3 +176,38 @@ func TestRoundedOperands(t *testing.T) {
 		}
 	}
 }
+
+// Units that no tile fits are refused for what is lacking, and the next shape is taken where there is one.
+func TestUnitsThatProductsTake(t *testing.T) {
+	large, small := gpu.MatrixShape{M: 16, N: 16, K: 16}, gpu.MatrixShape{M: 8, N: 8, K: 8}
+	nvidia, amd, least := gpu.Registers{Budget: 255}, gpu.Registers{Budget: 256}, gpu.Registers{}
+	for _, c := range []struct {
+		shapes     []gpu.MatrixShape
+		lanes      int
+		registers  gpu.Registers
+		subgroups  int
+		shared     int
+		takes, not string
+	}{
+		{[]gpu.MatrixShape{large}, 32, nvidia, 32, 48 << 10, "16x16x16", ""},
+		{[]gpu.MatrixShape{large}, 32, amd, 32, 64 << 10, "16x16x16", ""},
+		{[]gpu.MatrixShape{large}, 64, amd, 32, 64 << 10, "16x16x16", ""},
+		{[]gpu.MatrixShape{large}, 32, least, 32, 32 << 10, "16x16x16", ""},
+		{[]gpu.MatrixShape{small}, 8, amd, 32, 32 << 10, "8x8x8", ""},
+		{[]gpu.MatrixShape{large, small}, 8, amd, 32, 32 << 10, "8x8x8", ""},
+		{[]gpu.MatrixShape{large}, 8, amd, 32, 64 << 10, "", "16x16x16 by 8 invocations, whose products take 336 registers an invocation, wanted at most 204"},
+		{[]gpu.MatrixShape{large}, 16, least, 32, 64 << 10, "", "products take 152 registers an invocation, wanted at most 102"},
+		{[]gpu.MatrixShape{large}, 32, amd, 4, 64 << 10, "", "products take 8 subgroups a workgroup, wanted at most 4"},
+		{[]gpu.MatrixShape{large}, 32, amd, 32, 16 << 10, "", "bytes of workgroup memory, wanted at most 16384"},
+		{[]gpu.MatrixShape{{M: 8, N: 16, K: 16}}, 16, least, 32, 64 << 10, "", "matrix units of 8x16x16 by 16 invocations, wanted one of [16x16x16 8x8x8]"},
+		{nil, 0, amd, 0, 64 << 10, "", "no matrix units"},
+	} {
+		l := gpu.Limits{Registers: c.registers, Invocations: 1024, WorkgroupBytes: c.shared}
+		l.Matrix = gpu.MatrixUnits{Shapes: c.shapes, Lanes: c.lanes, Subgroups: c.subgroups}
+		assert.Equal(t, c.takes, UnitsOf(l), "%v", c)
+		assert.Equal(t, c.takes == "", UnitsLack(l) != "", "%v", c)
+		assert.Contains(t, UnitsLack(l), c.not, "%v", c)
+		_, ok := unitsFor(l, "attention", 64, false)
+		assert.False(t, ok && c.takes == "", "%v", c)
+	}
+}
