@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"io"
-	"log/slog"
 	"runtime"
 	"slices"
 	"sync"
@@ -61,7 +59,7 @@ func (d *Device) runAhead(ctx context.Context, kernels []*Kernel, done func()) {
 	var helpers sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0)-1, aheadHelpers, len(a.kernels)-1) {
 		helpers.Go(func() {
-			other, err := Open(ctx, d.adapter, Options{Limits: &d.limits, Texels: TexelsOff, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+			other, err := d.another()
 			if err != nil {
 				d.logger.Debug("gpu: compile: no other device helps", "adapter", d.adapter.Name, "reason", err)
 				return
@@ -78,6 +76,19 @@ func (d *Device) runAhead(ctx context.Context, kernels []*Kernel, done func()) {
 		rest.kernels = append(rest.kernels, k)
 	}
 	rest.run(ctx, d, func(*Kernel) { done() })
+}
+
+// another opens the adapter again, as far as kernels that read texels need.
+func (d *Device) another() (*Device, error) {
+	other := newDevice(d.limits, Options{Logger: d.logger, Timeout: d.timeout})
+	other.adapter = d.adapter
+	enumerate.Lock()
+	defer enumerate.Unlock()
+	var err error
+	tapped(func() {
+		other.native, err = openNative(d.adapter, d.adapter.order, "gputrain.gpu.ahead", false, d.limits.TexelBindings > 0, false)
+	})
+	return other, err
 }
 
 // run runs the kernels that no other device has taken. What fails is found again, and told, where the kernel is used.
