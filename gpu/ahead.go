@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// Mesa's software drivers make a kernel's code when it first runs, one kernel at a time a device, and keep it on disk for all devices. So kernels run
-// ahead of their use, with no workgroups; and where that takes long, other devices of the adapter run the next ones meanwhile, whose code then only has
-// to be read. Where all code is on disk no other device is opened.
+// Mesa's software drivers make a kernel's code when it first runs, one kernel at a time a device, and keep it on disk
+// for all devices. So kernels run ahead of their use, with no workgroups; and where that takes long, other devices of
+// the adapter run the next ones meanwhile, whose code then only has to be read. Where all code is on disk no other
+// device is opened.
 
 const (
 	aheadHelpers = 3        // other devices, at most
@@ -23,7 +24,8 @@ const (
 // aheadPatience is how long that may take before other devices help. Tests shorten it.
 var aheadPatience = 50 * time.Millisecond
 
-// compilesLate tells whether the driver compiles a kernel when it first runs, and this pays: who keeps devices has many and all cores busy.
+// compilesLate tells whether the driver compiles a kernel when it first runs, and this pays: who keeps devices has many
+// and all cores busy.
 func (d *Device) compilesLate() bool {
 	return d.limits.Software && d.adapter.Backend == "vulkan" && d.keepAs == nil
 }

@@ -22,8 +22,9 @@ const (
 // A refresh costs little beside what reads it, and memory for all that a step ever reads would double the step's.
 const texelKeep = 12
 
-// texelRows is how many rows a texture has at least. Mesa's drivers compile a kernel anew where the number of rows of one of its textures is a power of
-// two and was none before, or the other way round, which is part of their key of code: it is never one. They set aside fours of rows anyway.
+// texelRows is how many rows a texture has at least. Mesa's drivers compile a kernel anew where the number of rows of
+// one of its textures is a power of two and was none before, or the other way round, which is part of their key of
+// code: it is never one. They set aside fours of rows anyway.
 const texelRows = 3
 
 // texelCapacity is the bytes that any texture holds whose sides have at most that many texels.
