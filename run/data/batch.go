@@ -16,6 +16,7 @@ type Batch struct {
 	Labels []int32 // [Rows, Context]: the next token, or Ignored
 	// Positions are those of the tokens in their documents, [Rows, Context], where windows have several that do not see each other; else nil.
 	Positions []int32
+	Reference []float32 // [Rows] log-probabilities of completions by a reference that is not in the graph; nil: none are wanted
 	Rows      int
 	Count     int   // labels that are not Ignored
 	State     State // where the loader stands after this batch
@@ -55,6 +56,9 @@ func (b Batch) Part(of Share) Batch {
 	part := Batch{Tokens: b.Tokens[from:to], Labels: b.Labels[from:to], Rows: of.Rows, State: b.State, Epochs: b.Epochs}
 	if b.Positions != nil {
 		part.Positions = b.Positions[from:to]
+	}
+	if b.Reference != nil {
+		part.Reference = b.Reference[of.First : of.First+of.Rows]
 	}
 	part.Count = Counted(part.Labels)
 	return part
