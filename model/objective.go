@@ -41,17 +41,17 @@ type Loss struct {
 type number struct {
 	Name, Wanted string
 	Default      float64 // where a run file has null
-	ok           func(v float64) bool
+	Takes        func(v float64) bool
 }
 
 // above0 is a number above 0.
 func above0(name string) number {
-	return number{Name: name, Wanted: "a number above 0 and below 1e30", ok: func(v float64) bool { return v > 0 && v < 1e30 }}
+	return number{Name: name, Wanted: "a number above 0 and below 1e30", Takes: func(v float64) bool { return v > 0 && v < 1e30 }}
 }
 
 // from0 is a number of 0 and more.
 func from0(name string) number {
-	return number{Name: name, Wanted: "a number from 0 to 1e30", ok: func(v float64) bool { return v >= 0 && v <= 1e30 }}
+	return number{Name: name, Wanted: "a number from 0 to 1e30", Takes: func(v float64) bool { return v >= 0 && v <= 1e30 }}
 }
 
 func finite(v float64) bool { return math.Abs(v) <= 1e30 }
@@ -124,7 +124,7 @@ func (o Objective) Validate() error {
 		return fmt.Errorf("model: preference: loss: found %q, wanted one of %s%s", o.Loss, strings.Join(names, ", "), suggest.DidYouMean(o.Loss, names))
 	}
 	for _, n := range row.Numbers {
-		if v := o.Numbers[n.Name]; !n.ok(v) {
+		if v := o.Numbers[n.Name]; !n.Takes(v) {
 			return fmt.Errorf("model: preference: %s: found %v, wanted %s", n.Name, v, n.Wanted)
 		}
 	}

@@ -38,10 +38,10 @@ import (
 // 2024 (arXiv:2405.14734), AlphaPO Gupta et al. 2025 (arXiv:2501.03884); orpo Hong et al. 2024 (arXiv:2403.07691).
 func init() {
 	beta, lambda, tau := above0("beta"), above0("orpo_lambda"), above0("discopop_tau")
-	smoothing := number{Name: "label_smoothing", Wanted: "a number from 0 to 0.5", ok: func(v float64) bool { return v >= 0 && v <= 0.5 }}
-	exchanged := number{Name: "label_smoothing", Wanted: "a number from 0 to below 0.5", ok: func(v float64) bool { return v >= 0 && v < 0.5 }}
-	smoothed := number{Name: "label_smoothing", Wanted: "a number above 0, at most 0.5: 0.001 is usual", ok: func(v float64) bool { return v > 0 && v <= 0.5 }}
-	gamma, alpha, cpo := from0("simpo_gamma"), number{Name: "simpo_alpha", Wanted: "a number from -1e30 to 1e30", ok: finite}, from0(cpoAlpha)
+	smoothing := number{Name: "label_smoothing", Wanted: "a number from 0 to 0.5", Takes: func(v float64) bool { return v >= 0 && v <= 0.5 }}
+	exchanged := number{Name: "label_smoothing", Wanted: "a number from 0 to below 0.5", Takes: func(v float64) bool { return v >= 0 && v < 0.5 }}
+	smoothed := number{Name: "label_smoothing", Wanted: "a number above 0, at most 0.5: 0.001 is usual", Takes: func(v float64) bool { return v > 0 && v <= 0.5 }}
+	gamma, alpha, cpo := from0("simpo_gamma"), number{Name: "simpo_alpha", Wanted: "a number from -1e30 to 1e30", Takes: finite}, from0(cpoAlpha)
 	cpo.Default = 1
 	plain := from0(cpoAlpha)
 	for _, l := range []pairLoss{

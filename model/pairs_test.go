@@ -37,11 +37,11 @@ func TestPairInputs(t *testing.T) {
 func TestObjectiveRefuses(t *testing.T) {
 	for want, p := range map[string]Objective{
 		`loss: found "simop", wanted one of sigmoid, hinge, ipo, sigmoid_norm, robust, exo_pair, nca_pair, bco_pair, sppo_hard, apo_zero, apo_down, discopop, cpo_sigmoid, cpo_hinge, cpo_ipo, simpo, orpo, did you mean "simpo"?`: {Loss: "simop"},
-		"beta: found 0, wanted a number above 0":                                         {Loss: "simpo"},
-		"label_smoothing: found 0.6, wanted a number from 0 to 0.5":                      {Loss: "sigmoid", Numbers: map[string]float64{"beta": 1, "label_smoothing": 0.6}},
-		"simpo_gamma: found 1, wanted none: sigmoid has no such number":                  {Loss: "sigmoid", Numbers: map[string]float64{"beta": 1, "simpo_gamma": 1}},
-		"beta: found 1, wanted none: orpo has no such number":                            {Loss: "orpo", Numbers: map[string]float64{"beta": 1, "orpo_lambda": 1}},
-		"orpo_lambda: found -1, wanted a number above 0":                                 {Loss: "orpo", Numbers: map[string]float64{"orpo_lambda": -1}},
+		"beta: found 0, wanted a number above 0":                        {Loss: "simpo"},
+		"label_smoothing: found 0.6, wanted a number from 0 to 0.5":     {Loss: "sigmoid", Numbers: map[string]float64{"beta": 1, "label_smoothing": 0.6}},
+		"simpo_gamma: found 1, wanted none: sigmoid has no such number": {Loss: "sigmoid", Numbers: map[string]float64{"beta": 1, "simpo_gamma": 1}},
+		"beta: found 1, wanted none: orpo has no such number":           {Loss: "orpo", Numbers: map[string]float64{"beta": 1, "orpo_lambda": 1}},
+		"orpo_lambda: found -1, wanted a number above 0":                {Loss: "orpo", Numbers: map[string]float64{"orpo_lambda": -1}},
 	} {
 		require.ErrorContains(t, p.Validate(), want)
 	}
@@ -57,7 +57,7 @@ func TestObjectiveRefuses(t *testing.T) {
 		"found sequences of documents": func() (*Built, error) {
 			return plain.Build(2, 2, Options{Loss: true, Documents: true, Objective: simpo})
 		},
-		"found a network without tokens":               func() (*Built, error) { return mlp.Build(2, 1, Options{Loss: true, Objective: simpo}) },
+		"found a network without tokens": func() (*Built, error) { return mlp.Build(2, 1, Options{Loss: true, Objective: simpo}) },
 		"beta: found 0": func() (*Built, error) {
 			return adapted.Build(2, 2, Options{Loss: true, Objective: Objective{Loss: "sigmoid"}})
 		},

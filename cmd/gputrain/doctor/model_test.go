@@ -18,8 +18,8 @@ import (
 	"gputrain/graph"
 	"gputrain/internal/gputest"
 	"gputrain/model"
-	"gputrain/run/data"
 	"gputrain/optim"
+	"gputrain/run/data"
 )
 
 var modelCases = []string{"gpt2_tied", "llama_mha", "llama_gqa"}
