@@ -60,7 +60,7 @@ func finite(v float64) bool { return math.Abs(v) <= 1e30 }
 type Rows struct {
 	Tokens, Labels []int32 // [Count*seq]; labels that do not count are graph.IgnoreLabel
 	Count          int
-	Reference      []float32 // [Count] log-probabilities by a reference that is not the network without its adapters; nil: none
+	Beside         map[string][]float32 // what the loss reads beside them, by name: see data.Batch
 }
 
 // batchInputs are what a graph reads of a batch.

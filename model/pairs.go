@@ -94,8 +94,8 @@ const (
 	inputWeights = "weights" // f32 [batch*seq], of each label in the log-probability of its completion
 	inputPairs   = "pairs"   // f32 [batch/2]: 1, or 0 for a pair of which a row lacks the completion
 	inputShares  = "shares"  // f32 [batch]: 1 / tokens of the completion, 0 for a pair that does not count
-	// inputReference is f32 [batch], the log-probabilities of completions by a reference that is not part of the graph.
-	inputReference = "reference"
+	// InputReference is f32 [batch], the log-probabilities of completions by a reference that is not part of the graph.
+	InputReference = "reference"
 )
 
 // pairInputs have the labels of pairs that count, for ORPO also those of the prompts of chosen rows.
@@ -103,7 +103,7 @@ func (l pairLoss) pairInputs(rows Rows) batchInputs {
 	tokens, labels, seq := rows.Tokens, rows.Labels, len(rows.Tokens)/rows.Count
 	weights, counts, shares := make([]float32, len(labels)), make([]float32, rows.Count/2), make([]float32, rows.Count)
 	in := batchInputs{Tokens: tokens, Labels: slices.Clone(labels), Floats: map[string][]float32{
-		inputWeights: weights, inputPairs: counts, inputShares: shares, inputReference: rows.Reference,
+		inputWeights: weights, inputPairs: counts, inputShares: shares, InputReference: rows.Beside[InputReference],
 	}}
 	ignored := func(label int32) bool { return label == graph.IgnoreLabel }
 	for pair := range counts {
@@ -222,7 +222,7 @@ func (b *Builder) referencePairs() (of [2]*graph.Value, err error) {
 		}
 		return of, err
 	}
-	return b.sides(b.Input(inputReference, graph.F32(b.batch))), nil
+	return b.sides(b.Input(InputReference, graph.F32(b.batch))), nil
 }
 
 // sides are the values of chosen and of rejected rows, of all [batch].

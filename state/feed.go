@@ -27,7 +27,7 @@ func FeedOf(o model.Objective, b data.Batch) Feed {
 }
 
 func rowsOf(b data.Batch) model.Rows {
-	return model.Rows{Tokens: b.Tokens, Labels: b.Labels, Count: b.Rows, Reference: b.Reference}
+	return model.Rows{Tokens: b.Tokens, Labels: b.Labels, Count: b.Rows, Beside: b.Beside}
 }
 
 // Write sets those inputs of a program that it has.

@@ -16,10 +16,11 @@ type Batch struct {
 	Labels []int32 // [Rows, Context]: the next token, or Ignored
 	// Positions are those of the tokens in their documents, [Rows, Context], where windows have several that do not see each other; else nil.
 	Positions []int32
-	Reference []float32 // [Rows] log-probabilities of completions by a reference that is not in the graph; nil: none are wanted
-	Rows      int
-	Count     int   // labels that are not Ignored
-	State     State // where the loader stands after this batch
+	// Beside are numbers that an objective reads beside tokens, by name, as many of each row as of any other.
+	Beside map[string][]float32
+	Rows   int
+	Count  int   // labels that are not Ignored
+	State  State // where the loader stands after this batch
 	// Epochs is how often the source has been gone through after this batch: 1.5 in the middle of the second time. 0 where an epoch has no end.
 	Epochs float64
 }
@@ -57,8 +58,12 @@ func (b Batch) Part(of Share) Batch {
 	if b.Positions != nil {
 		part.Positions = b.Positions[from:to]
 	}
-	if b.Reference != nil {
-		part.Reference = b.Reference[of.First : of.First+of.Rows]
+	for name, values := range b.Beside {
+		if part.Beside == nil {
+			part.Beside = map[string][]float32{}
+		}
+		each := len(values) / b.Rows
+		part.Beside[name] = values[of.First*each : (of.First+of.Rows)*each]
 	}
 	part.Count = Counted(part.Labels)
 	return part

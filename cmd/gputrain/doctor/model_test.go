@@ -102,7 +102,7 @@ func (d *twinModel) logits(tokens []int32) ([]float32, error) {
 }
 
 func (d *twinModel) learn(b data.Batch) (map[string][]float32, error) {
-	in := d.m.learned.Inputs(model.Rows{Tokens: b.Tokens, Labels: b.Labels, Count: b.Rows, Reference: b.Reference})
+	in := d.m.learned.Inputs(model.Rows{Tokens: b.Tokens, Labels: b.Labels, Count: b.Rows, Beside: b.Beside})
 	feeds := d.feeds(in.Tokens)
 	feeds[model.InputLabels] = widened([]int{len(in.Labels)}, in.Labels)
 	for name, values := range in.Floats {

@@ -196,7 +196,7 @@ func (p *preferenceCase) train(c *goldenCase, run modelRun) (*comparison, error)
 		pairs := p.pairs[step*p.Batch/2 : (step+1)*p.Batch/2]
 		batch := batch(pairs, p.SeqLen)
 		if p.reference != nil {
-			batch.Reference = p.reference[step*p.Batch : (step+1)*p.Batch]
+			batch.Beside = map[string][]float32{model.InputReference: p.reference[step*p.Batch : (step+1)*p.Batch]}
 		}
 		if step == 0 {
 			if err := c.firstLogits(p, seen, pairs[0], batch.Tokens, run); err != nil {
