@@ -67,8 +67,6 @@ func (c *Config) validateObjective() error {
 		return nil
 	case len(c.Data.JSONL) == 0:
 		return c.Invalid("preference.loss", name, "none without data.jsonl, the rows with "+loss.Counts)
-	case loss.Reference && !c.LoRA.On():
-		return c.Invalid("preference.loss", name, "a loss without a reference (orpo, simpo, those of cpo) without adapters (lora.rank, lora.from): the reference is the model without them")
 	case c.Train.Batch/c.Pipeline.Microbatches%loss.Group != 0:
 		return c.Invalid("train.batch", c.Train.Batch, "an even number of sequences a microbatch with preference.loss "+name+": a "+loss.One()+" has two")
 	}
