@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -21,7 +22,8 @@ type Objective struct {
 type Loss struct {
 	Name, Tag string // Tag is the word for a model card
 	Numbers   []number
-	Reference bool   // it reads the network without its adapters too
+	Reference bool   // it reads log-probabilities of a reference: the network without its adapters, or what is given with the rows
+	Mean      bool   // the log-probability of a completion is a mean over its tokens, not a sum
 	Counts    string // what it is the mean of, in the plural
 	// Group is how many rows of a batch are one of Counts. Form is the form of the rows of files that become such groups, "" for documents, and Says what
 	// each has.
@@ -31,19 +33,34 @@ type Loss struct {
 	Sums, Shown []string
 
 	derive func(figures map[string]float64) // adds what follows from the means of Sums
-	inputs func(o Objective, tokens, labels []int32, rows int) batchInputs
+	inputs func(Rows) batchInputs
 	build  func(b *Builder, built *Built, losses *graph.Value) error // of the loss of each label; nil: their sum
 }
 
 // number is a parameter of a loss, and what it may be.
 type number struct {
 	Name, Wanted string
-	ok           func(v float64) bool
+	Default      float64 // where a run file has null
+	Takes        func(v float64) bool
 }
 
 // above0 is a number above 0.
 func above0(name string) number {
-	return number{name, "a number above 0 and below 1e30", func(v float64) bool { return v > 0 && v < 1e30 }}
+	return number{Name: name, Wanted: "a number above 0 and below 1e30", Takes: func(v float64) bool { return v > 0 && v < 1e30 }}
+}
+
+// from0 is a number of 0 and more.
+func from0(name string) number {
+	return number{Name: name, Wanted: "a number from 0 to 1e30", Takes: func(v float64) bool { return v >= 0 && v <= 1e30 }}
+}
+
+func finite(v float64) bool { return math.Abs(v) <= 1e30 }
+
+// Rows are sequences of a batch.
+type Rows struct {
+	Tokens, Labels []int32 // [Count*seq]; labels that do not count are graph.IgnoreLabel
+	Count          int
+	Beside         map[string][]float32 // what the loss reads beside them, by name: see data.Batch
 }
 
 // batchInputs are what a graph reads of a batch.
@@ -65,9 +82,9 @@ func (c Counts) LabelScale() float32 { return float32(float64(c.Of) / float64(ma
 
 var nextToken = Loss{
 	Counts: "tokens", Group: 1,
-	inputs: func(_ Objective, tokens, labels []int32, _ int) batchInputs {
-		in := batchInputs{Tokens: tokens, Labels: labels}
-		for _, label := range labels {
+	inputs: func(rows Rows) batchInputs {
+		in := batchInputs{Tokens: rows.Tokens, Labels: rows.Labels}
+		for _, label := range rows.Labels {
 			if label != graph.IgnoreLabel {
 				in.Counts.Of++
 			}
@@ -107,7 +124,7 @@ func (o Objective) Validate() error {
 		return fmt.Errorf("model: preference: loss: found %q, wanted one of %s%s", o.Loss, strings.Join(names, ", "), suggest.DidYouMean(o.Loss, names))
 	}
 	for _, n := range row.Numbers {
-		if v := o.Numbers[n.Name]; !n.ok(v) {
+		if v := o.Numbers[n.Name]; !n.Takes(v) {
 			return fmt.Errorf("model: preference: %s: found %v, wanted %s", n.Name, v, n.Wanted)
 		}
 	}
@@ -148,8 +165,6 @@ func (o Objective) check(def Definition, batch int, of Options) error {
 		return wrong("a network without tokens", "one that reads text")
 	case !of.Loss:
 		return wrong("no loss", "one")
-	case row.Reference && of.adapted == nil:
-		return wrong(o.Loss+" for a network without adapters", "one with some: the reference is the network without them")
 	}
 	if err := row.Check(batch, 0, of.Documents); err != nil {
 		return fmt.Errorf("model: %s: build: %w", def.Kind(), err)
@@ -157,10 +172,13 @@ func (o Objective) check(def Definition, batch int, of Options) error {
 	return o.Validate()
 }
 
-// Inputs are those of a batch of rows of tokens and labels, [rows*seq]. Labels that do not count are graph.IgnoreLabel.
-func (o Objective) Inputs(tokens, labels []int32, rows int) batchInputs {
-	return o.Row().inputs(o, tokens, labels, rows)
+// ReadsReference tells whether graphs of def read InputReference.
+func (o Objective) ReadsReference(def Definition) bool {
+	return o.Row().Reference && len(AdapterParams(def)) == 0
 }
+
+// Inputs are those of a batch.
+func (o Objective) Inputs(rows Rows) batchInputs { return o.Row().inputs(rows) }
 
 // Figures are by name what the means of Sums come to; nil for none.
 func (l Loss) Figures(means []float64) map[string]float64 {

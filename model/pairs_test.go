@@ -22,26 +22,26 @@ func TestPairInputs(t *testing.T) {
 	lacking := errors.New("batch: pair 2: found a completion without labels, wanted some in both")
 	assert.Equal(t, batchInputs{
 		Tokens: tokens, Labels: counted, Counts: Counts{Of: 2, Labels: 3}, Lacking: lacking, Floats: map[string][]float32{
-			"weights": {0, 1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0}, "pairs": {1, 1, 0},
+			"weights": {0, 1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0}, "pairs": {1, 1, 0}, "shares": {0.5, 1, 1, 0.25, 0, 0}, "reference": nil,
 		},
-	}, Objective{Loss: "sigmoid"}.Inputs(tokens, labels, 6))
+	}, Objective{Loss: "sigmoid"}.Inputs(Rows{Tokens: tokens, Labels: labels, Count: 6}))
 	learned := slices.Clone(counted)
 	learned[0] = 2
 	assert.Equal(t, batchInputs{
 		Tokens: tokens, Labels: learned, Counts: Counts{Of: 2, Labels: 4}, Lacking: lacking, Floats: map[string][]float32{
-			"weights": {0, 0.5, 0.5, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0.25, 0.25, 0.25, 0.25, 0, 0, 0, 0, 0, 0, 0, 0}, "pairs": {1, 1, 0},
+			"weights": {0, 0.5, 0.5, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0.25, 0.25, 0.25, 0.25, 0, 0, 0, 0, 0, 0, 0, 0}, "pairs": {1, 1, 0}, "shares": {0.5, 1, 1, 0.25, 0, 0}, "reference": nil,
 		},
-	}, Objective{Loss: "orpo"}.Inputs(tokens, labels, 6))
+	}, Objective{Loss: "orpo"}.Inputs(Rows{Tokens: tokens, Labels: labels, Count: 6}))
 }
 
 func TestObjectiveRefuses(t *testing.T) {
 	for want, p := range map[string]Objective{
-		`loss: found "simop", wanted one of sigmoid, orpo, simpo, did you mean "simpo"?`: {Loss: "simop"},
-		"beta: found 0, wanted a number above 0":                                         {Loss: "simpo"},
-		"label_smoothing: found 0.6, wanted a number from 0 to 0.5":                      {Loss: "sigmoid", Numbers: map[string]float64{"beta": 1, "label_smoothing": 0.6}},
-		"simpo_gamma: found 1, wanted none: sigmoid has no such number":                  {Loss: "sigmoid", Numbers: map[string]float64{"beta": 1, "simpo_gamma": 1}},
-		"beta: found 1, wanted none: orpo has no such number":                            {Loss: "orpo", Numbers: map[string]float64{"beta": 1, "orpo_lambda": 1}},
-		"orpo_lambda: found -1, wanted a number above 0":                                 {Loss: "orpo", Numbers: map[string]float64{"orpo_lambda": -1}},
+		`loss: found "simop", wanted one of sigmoid, hinge, ipo, sigmoid_norm, robust, exo_pair, nca_pair, bco_pair, sppo_hard, apo_zero, apo_down, discopop, cpo_sigmoid, cpo_hinge, cpo_ipo, simpo, orpo, did you mean "simpo"?`: {Loss: "simop"},
+		"beta: found 0, wanted a number above 0":                        {Loss: "simpo"},
+		"label_smoothing: found 0.6, wanted a number from 0 to 0.5":     {Loss: "sigmoid", Numbers: map[string]float64{"beta": 1, "label_smoothing": 0.6}},
+		"simpo_gamma: found 1, wanted none: sigmoid has no such number": {Loss: "sigmoid", Numbers: map[string]float64{"beta": 1, "simpo_gamma": 1}},
+		"beta: found 1, wanted none: orpo has no such number":           {Loss: "orpo", Numbers: map[string]float64{"beta": 1, "orpo_lambda": 1}},
+		"orpo_lambda: found -1, wanted a number above 0":                {Loss: "orpo", Numbers: map[string]float64{"orpo_lambda": -1}},
 	} {
 		require.ErrorContains(t, p.Validate(), want)
 	}
@@ -50,15 +50,14 @@ func TestObjectiveRefuses(t *testing.T) {
 	require.NoError(t, err)
 	mlp, err := NewMLP(MLPConfig{Sizes: []int{3, 4, 2}})
 	require.NoError(t, err)
-	simpo, sigmoid := Objective{Loss: "simpo", Numbers: map[string]float64{"beta": 1}}, Objective{Loss: "sigmoid", Numbers: map[string]float64{"beta": 1}}
+	simpo := Objective{Loss: "simpo", Numbers: map[string]float64{"beta": 1}}
 	for want, build := range map[string]func() (*Built, error){
 		"found batch 3, wanted an even number": func() (*Built, error) { return plain.Build(3, 2, Options{Loss: true, Objective: simpo}) },
 		"found no loss, wanted one":            func() (*Built, error) { return plain.Build(2, 2, Options{Logits: true, Objective: simpo}) },
 		"found sequences of documents": func() (*Built, error) {
 			return plain.Build(2, 2, Options{Loss: true, Documents: true, Objective: simpo})
 		},
-		"found sigmoid for a network without adapters": func() (*Built, error) { return plain.Build(2, 2, Options{Loss: true, Objective: sigmoid}) },
-		"found a network without tokens":               func() (*Built, error) { return mlp.Build(2, 1, Options{Loss: true, Objective: simpo}) },
+		"found a network without tokens": func() (*Built, error) { return mlp.Build(2, 1, Options{Loss: true, Objective: simpo}) },
 		"beta: found 0": func() (*Built, error) {
 			return adapted.Build(2, 2, Options{Loss: true, Objective: Objective{Loss: "sigmoid"}})
 		},

@@ -52,12 +52,7 @@ type Inputs struct {
 
 // Feed is what microbatch i of the share reads.
 func (j Job) Feed(in Inputs, i int) Feed {
-	from, to := i*j.Batch*j.Sequence, (i+1)*j.Batch*j.Sequence
-	b := data.Batch{Rows: j.Batch, Tokens: in.Batch.Tokens[from:to], Labels: in.Batch.Labels[from:to]}
-	if in.Batch.Positions != nil {
-		b.Positions = in.Batch.Positions[from:to]
-	}
-	f := FeedOf(j.Objective, b)
+	f := FeedOf(j.Objective, in.Batch.Part(data.Share{First: i * j.Batch, Rows: j.Batch}))
 	f.Counts, f.DropoutKey = in.Counts, j.dropoutKey(in.Step, j.Share().First+i)
 	f.LossScale = float32(cmp.Or(in.Scale, 1)) * float32(1/float64(in.Counts.Of))
 	return f

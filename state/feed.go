@@ -21,9 +21,13 @@ type Feed struct {
 
 // FeedOf is what an objective reads of a batch alone.
 func FeedOf(o model.Objective, b data.Batch) Feed {
-	in := o.Inputs(b.Tokens, b.Labels, b.Rows)
+	in := o.Inputs(rowsOf(b))
 	b.Tokens, b.Labels = in.Tokens, in.Labels
 	return Feed{Batch: b, Floats: in.Floats, Counts: in.Counts}
+}
+
+func rowsOf(b data.Batch) model.Rows {
+	return model.Rows{Tokens: b.Tokens, Labels: b.Labels, Count: b.Rows, Beside: b.Beside}
 }
 
 // Write sets those inputs of a program that it has.
@@ -51,7 +55,7 @@ func (f Feed) Write(to *compile.Program) error {
 			err = to.WriteUints(name, f.DropoutKey[:])
 		default:
 			values, there := f.Floats[name]
-			if !there {
+			if !there || values == nil {
 				return fmt.Errorf("input %q: nothing to write", name)
 			}
 			err = to.WriteFloats(name, values)

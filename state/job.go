@@ -149,6 +149,9 @@ func (j Job) count(b data.Batch) (n model.Counts, err error) {
 	if b.Positions != nil && len(b.Positions) != rows*seq {
 		return n, fmt.Errorf("batch: %d positions of documents, want %d", len(b.Positions), rows*seq)
 	}
+	if j.Objective.ReadsReference(j.Definition) && len(b.Beside[model.InputReference]) != rows {
+		return n, fmt.Errorf("batch: found %d log-probabilities by a reference, wanted %d: %s of a network without adapters reads one a row", len(b.Beside[model.InputReference]), rows, j.Objective.Loss)
+	}
 	vocab := int32(j.Definition.Vocab())
 	for i, label := range b.Labels {
 		if token := b.Tokens[i]; token < 0 || token >= vocab {
@@ -161,7 +164,7 @@ func (j Job) count(b data.Batch) (n model.Counts, err error) {
 			return n, fmt.Errorf("batch: row %d: label %d: found %d, wanted 0 to %d, or %d for one that does not count", i/seq, i%seq, label, vocab-1, graph.IgnoreLabel)
 		}
 	}
-	in := j.Objective.Inputs(b.Tokens, b.Labels, b.Rows)
+	in := j.Objective.Inputs(rowsOf(b))
 	if in.Lacking == nil && in.Counts.Of == 0 && !j.joined() {
 		return n, errNoLabels
 	}

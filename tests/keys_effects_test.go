@@ -156,8 +156,11 @@ var effects = []effect{
 	{key: "preference.loss", value: "sigmoid", over: orpo, sees: losses},
 	{key: "preference.beta", value: "2", over: simpo, sees: losses},
 	{key: "preference.label_smoothing", value: "0.2", over: simpo, sees: losses},
+	{key: "preference.discopop_tau", value: "2", over: with(orpo, "preference.loss=discopop"), sees: losses},
 	{key: "preference.orpo_lambda", value: "2", over: orpo, sees: losses},
+	{key: "preference.cpo_alpha", value: "2", over: simpo, sees: losses},
 	{key: "preference.simpo_gamma", value: "2", over: simpo, sees: losses},
+	{key: "preference.simpo_alpha", value: "2", over: simpo, sees: losses},
 
 	{key: "data.text", value: "other.txt", over: []string{"data.validation=0.1"}, sees: losses, like: []string{"data.text=[other.txt]", "data.validation=0.1"}},
 	{key: "data.jsonl", value: "others.jsonl", over: jsonl, sees: losses},

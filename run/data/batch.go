@@ -16,9 +16,11 @@ type Batch struct {
 	Labels []int32 // [Rows, Context]: the next token, or Ignored
 	// Positions are those of the tokens in their documents, [Rows, Context], where windows have several that do not see each other; else nil.
 	Positions []int32
-	Rows      int
-	Count     int   // labels that are not Ignored
-	State     State // where the loader stands after this batch
+	// Beside are numbers that an objective reads beside tokens, by name, as many of each row as of any other.
+	Beside map[string][]float32
+	Rows   int
+	Count  int   // labels that are not Ignored
+	State  State // where the loader stands after this batch
 	// Epochs is how often the source has been gone through after this batch: 1.5 in the middle of the second time. 0 where an epoch has no end.
 	Epochs float64
 }
@@ -45,6 +47,17 @@ func (b *Batch) Place(row, at, n int) {
 	}
 }
 
+// SetBeside lays a number beside a row.
+func (b *Batch) SetBeside(name string, row int, value float32) {
+	if b.Beside == nil {
+		b.Beside = map[string][]float32{}
+	}
+	if b.Beside[name] == nil {
+		b.Beside[name] = make([]float32, b.Rows)
+	}
+	b.Beside[name][row] = value
+}
+
 // Part is a range of the rows of b, as a Loader with that Share hands it out.
 func (b Batch) Part(of Share) Batch {
 	size := 0
@@ -55,6 +68,13 @@ func (b Batch) Part(of Share) Batch {
 	part := Batch{Tokens: b.Tokens[from:to], Labels: b.Labels[from:to], Rows: of.Rows, State: b.State, Epochs: b.Epochs}
 	if b.Positions != nil {
 		part.Positions = b.Positions[from:to]
+	}
+	for name, values := range b.Beside {
+		if part.Beside == nil {
+			part.Beside = map[string][]float32{}
+		}
+		each := len(values) / b.Rows
+		part.Beside[name] = values[of.First*each : (of.First+of.Rows)*each]
 	}
 	part.Count = Counted(part.Labels)
 	return part

@@ -8,11 +8,14 @@ import (
 
 // preference is the section of the objective on pairs of completions.
 type preference struct {
-	Loss           string  `yaml:"loss" default:"none" range:"preferences" doc:"objective on rows of data.jsonl with a prompt, a chosen and a rejected completion: DPO, whose reference is the model without its adapters (sigmoid), ORPO (orpo) or SimPO (simpo). none: the loss is that of the tokens"`
-	Beta           float64 `yaml:"beta" default:"0.1" range:">0" doc:"sigmoid, simpo: rewards are log-probabilities, less the reference's, times this; SimPO is published with 2 and more"`
-	LabelSmoothing float64 `yaml:"label_smoothing" range:"0..0.5" doc:"sigmoid, simpo: probability that a row has its completions the wrong way round"`
-	ORPOLambda     float64 `yaml:"orpo_lambda" default:"0.1" range:">0" doc:"orpo: weight of the odds beside the loss of the tokens of prompt and chosen completion"`
-	SimPOGamma     float64 `yaml:"simpo_gamma" default:"0.5" range:"0..1000" doc:"simpo: by how much the chosen reward is to be greater; TRL has no beta in it"`
+	Loss           string   `yaml:"loss" default:"none" range:"preferences" doc:"objective on rows of data.jsonl with a prompt, a chosen and a rejected completion (docs/preferences.md has all): DPO (sigmoid and others), whose reference is the model without its adapters, or as training began, CPO (cpo_sigmoid and others), SimPO (simpo), ORPO (orpo). none: the loss is that of the tokens"`
+	Beta           float64  `yaml:"beta" default:"0.1" range:">0" doc:"all but orpo: rewards are log-probabilities, less the reference's, times this; SimPO is published with 2 and more"`
+	LabelSmoothing float64  `yaml:"label_smoothing" range:"0..0.5" doc:"sigmoid, robust, exo_pair, cpo_sigmoid, simpo: probability that a row has its completions the wrong way round"`
+	DiscoPOPTau    float64  `yaml:"discopop_tau" default:"0.05" range:">0" doc:"discopop: temperature of the share of the exponential loss"`
+	ORPOLambda     float64  `yaml:"orpo_lambda" default:"0.1" range:">0" doc:"orpo: weight of the odds beside the loss of the tokens of prompt and chosen completion"`
+	CPOAlpha       *float64 `yaml:"cpo_alpha" range:"0..1e30" doc:"cpo losses, simpo: weight of the mean loss of the tokens of chosen completions; null: 1 for the cpo losses, 0 for simpo"`
+	SimPOGamma     float64  `yaml:"simpo_gamma" default:"0.5" range:"0..1000" doc:"simpo: by how much the chosen reward is to be greater; TRL has no beta in it"`
+	SimPOAlpha     float64  `yaml:"simpo_alpha" range:"0..100" doc:"simpo: AlphaPO's alpha, which bends the reward of a mean log-probability l to (1 - exp(-alpha l)) / alpha; 0: the reward is l"`
 }
 
 // noPreference is the preference.loss of a run that learns tokens.
@@ -26,7 +29,15 @@ func (c *Config) Objective() (o model.Objective) {
 	o = model.Objective{Loss: c.Preference.Loss, Numbers: map[string]float64{}}
 	for _, n := range o.Row().Numbers {
 		f, _ := find("preference." + n.Name)
-		o.Numbers[n.Name] = c.value(f).(float64)
+		switch v := c.value(f).(type) {
+		case float64:
+			o.Numbers[n.Name] = v
+		case *float64:
+			o.Numbers[n.Name] = n.Default
+			if v != nil {
+				o.Numbers[n.Name] = *v
+			}
+		}
 	}
 	return o
 }
@@ -46,13 +57,16 @@ func (c *Config) validateObjective() error {
 			return c.Invalid(f.key, inline(c.value(f)), "nothing with preference.loss "+name+", whose rows have "+loss.Says+", each a sequence")
 		}
 	}
+	for _, n := range loss.Numbers {
+		if v := o.Numbers[n.Name]; !n.Takes(v) {
+			return c.Invalid("preference."+n.Name, v, n.Wanted+" with preference.loss "+name)
+		}
+	}
 	switch {
 	case loss.Form == "":
 		return nil
 	case len(c.Data.JSONL) == 0:
 		return c.Invalid("preference.loss", name, "none without data.jsonl, the rows with "+loss.Counts)
-	case loss.Reference && !c.LoRA.On():
-		return c.Invalid("preference.loss", name, "orpo or simpo without adapters (lora.rank, lora.from): the reference is the model without them")
 	case c.Train.Batch/c.Pipeline.Microbatches%loss.Group != 0:
 		return c.Invalid("train.batch", c.Train.Batch, "an even number of sequences a microbatch with preference.loss "+name+": a "+loss.One()+" has two")
 	}

@@ -17,10 +17,14 @@ func TestPreference(t *testing.T) {
 		prefer model.Objective
 	}{
 		{nil, "", model.Objective{Loss: "sigmoid", Numbers: map[string]float64{"beta": 0.1, "label_smoothing": 0}}},
-		{[]string{"preference.loss=simpo", "lora.rank=0", "preference.simpo_gamma=1", "preference.label_smoothing=0.2"}, "", model.Objective{Loss: "simpo", Numbers: map[string]float64{"beta": 0.1, "simpo_gamma": 1, "label_smoothing": 0.2}}},
+		{[]string{"preference.loss=simpo", "lora.rank=0", "preference.simpo_gamma=1", "preference.label_smoothing=0.2"}, "", model.Objective{Loss: "simpo", Numbers: map[string]float64{"beta": 0.1, "simpo_gamma": 1, "label_smoothing": 0.2, "simpo_alpha": 0, "cpo_alpha": 0}}},
+		{[]string{"preference.loss=cpo_hinge", "lora.rank=0"}, "", model.Objective{Loss: "cpo_hinge", Numbers: map[string]float64{"beta": 0.1, "cpo_alpha": 1}}},
+		{[]string{"preference.loss=cpo_hinge", "preference.cpo_alpha=0.5"}, "", model.Objective{Loss: "cpo_hinge", Numbers: map[string]float64{"beta": 0.1, "cpo_alpha": 0.5}}},
+		{[]string{"preference.loss=exo_pair"}, "preference.label_smoothing (default): found 0, wanted a number above 0, at most 0.5: 0.001 is usual with preference.loss exo_pair", model.Objective{}},
+		{[]string{"preference.loss=robust", "preference.label_smoothing=0.5"}, "preference.label_smoothing (--set): found 0.5, wanted a number from 0 to below 0.5", model.Objective{}},
 		{[]string{"preference.loss=orpo", "lora.rank=0"}, "", model.Objective{Loss: "orpo", Numbers: map[string]float64{"orpo_lambda": 0.1}}},
 		{[]string{"preference.loss=none"}, "", model.Objective{}},
-		{[]string{"lora.rank=0"}, "preference.loss (--set): found sigmoid, wanted orpo or simpo without adapters", model.Objective{}},
+		{[]string{"lora.rank=0"}, "", model.Objective{Loss: "sigmoid", Numbers: map[string]float64{"beta": 0.1, "label_smoothing": 0}}},
 		{[]string{"data.jsonl=[]"}, "preference.loss (--set): found sigmoid, wanted none without data.jsonl", model.Objective{}},
 		{[]string{"data.field=x"}, "data.field (--set): found \"x\", wanted nothing with preference.loss sigmoid", model.Objective{}},
 		{[]string{"preference.orpo_lambda=2"}, "preference.orpo_lambda (--set): found 2.0, wanted nothing with preference.loss sigmoid", model.Objective{}},

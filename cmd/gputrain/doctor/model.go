@@ -15,6 +15,7 @@ import (
 	"gputrain/graph"
 	"gputrain/hub"
 	"gputrain/model"
+	"gputrain/run/data"
 )
 
 // modelCase is case.json of kind model: how it is optimized is told as in an optimizer case.
@@ -50,7 +51,7 @@ type modelRun interface {
 	logits(tokens []int32) ([]float32, error) // [batch*seq_len, vocab]
 	// learn is one forward and backward pass and one update. It tells the loss and the figures of an objective by name: of each of model.Loss.Counts
 	// (model.Built.Figures), or their means alone (model.Loss.Figures).
-	learn(tokens, labels []int32) (map[string][]float32, error)
+	learn(b data.Batch) (map[string][]float32, error)
 	gradients() ([]buffers.Host, error) // of the last step
 	params() ([]buffers.Host, error)
 }
@@ -218,8 +219,9 @@ func (c *goldenCase) integers(name string, shape ...int) ([]int32, error) {
 	return c.tensors.Int32(name)
 }
 
-// batch is the input of a step: tokens [batch, seq_len], labels [batch*seq_len].
-func (m *modelCase) batch(step int) (tokens, labels []int32) {
+// batch is the input of a step.
+func (m *modelCase) batch(step int) data.Batch {
+	var tokens, labels []int32
 	for row := step * m.Batch; row < (step+1)*m.Batch; row++ {
 		window := m.tokens[row*(m.SeqLen+1) : (row+1)*(m.SeqLen+1)]
 		tokens = append(tokens, window[:m.SeqLen]...)
@@ -229,22 +231,22 @@ func (m *modelCase) batch(step int) (tokens, labels []int32) {
 			labels = append(labels, window[1:]...)
 		}
 	}
-	return tokens, labels
+	return data.Batch{Rows: m.Batch, Tokens: tokens, Labels: labels}
 }
 
 // train makes all steps of a case and compares what is expected of the first, of the losses and at the end.
 func (m *modelCase) train(c *goldenCase, run modelRun) (*comparison, error) {
 	seen := &comparison{}
 	for step := range m.Steps {
-		tokens, labels := m.batch(step)
+		batch := m.batch(step)
 		if step == 0 {
-			got, err := run.logits(tokens)
+			got, err := run.logits(batch.Tokens)
 			if err != nil {
 				return nil, err
 			}
 			seen.tensor("step 0 logits", got, c.floats("expect/0/logits"), m.Tolerance.Logits)
 		}
-		found, err := run.learn(tokens, labels)
+		found, err := run.learn(batch)
 		if err != nil {
 			return nil, fmt.Errorf("step %d: %w", step, err)
 		}

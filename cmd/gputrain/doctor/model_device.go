@@ -107,8 +107,8 @@ func (d *deviceModel) logits(tokens []int32) ([]float32, error) {
 	return found["logits"], err
 }
 
-func (d *deviceModel) learn(tokens, labels []int32) (map[string][]float32, error) {
-	f := state.FeedOf(d.m.learned, data.Batch{Rows: d.m.Batch, Tokens: tokens, Labels: labels})
+func (d *deviceModel) learn(b data.Batch) (map[string][]float32, error) {
+	f := state.FeedOf(d.m.learned, b)
 	f.LossScale = d.m.scale() / float32(max(1, f.Counts.Of))
 	if err := f.Write(d.loss); err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/run/data"
 )
 
 var modelCases = []string{"gpt2_tied", "llama_mha", "llama_gqa"}
@@ -100,8 +101,8 @@ func (d *twinModel) logits(tokens []int32) ([]float32, error) {
 	return narrowed(got[0]), nil
 }
 
-func (d *twinModel) learn(tokens, labels []int32) (map[string][]float32, error) {
-	in := d.m.learned.Inputs(tokens, labels, d.m.Batch)
+func (d *twinModel) learn(b data.Batch) (map[string][]float32, error) {
+	in := d.m.learned.Inputs(model.Rows{Tokens: b.Tokens, Labels: b.Labels, Count: b.Rows, Beside: b.Beside})
 	feeds := d.feeds(in.Tokens)
 	feeds[model.InputLabels] = widened([]int{len(in.Labels)}, in.Labels)
 	for name, values := range in.Floats {
@@ -237,10 +238,10 @@ func made(t *testing.T, def model.Definition, prefix string, masked bool) fs.FS 
 	}
 	twin := newTwinModel(t, m)
 	for step := range steps {
-		tokens, labels := m.batch(step)
-		logits, err := twin.logits(tokens)
+		b := m.batch(step)
+		logits, err := twin.logits(b.Tokens)
 		require.NoError(t, err)
-		found, err := twin.learn(tokens, labels)
+		found, err := twin.learn(b)
 		require.NoError(t, err)
 		m.Losses = append(m.Losses, float64(found["loss"][0]))
 		if step > 0 {
@@ -305,8 +306,7 @@ func TestGoldenModelsCatchWrongRuns(t *testing.T) {
 		"labels not shifted": func(m *modelCase) {
 			var labels []int32
 			for step := range m.Steps {
-				tokens, _ := m.batch(step)
-				labels = append(labels, tokens...)
+				labels = append(labels, m.batch(step).Tokens...)
 			}
 			m.labels = labels
 		},

@@ -13,17 +13,22 @@ import (
 	"gputrain/buffers"
 	"gputrain/graph"
 	"gputrain/model"
+	"gputrain/run/data"
 )
 
-// preferenceCase is case.json of kind dpo: an adapter that is trained on pairs of completions.
+// preferenceCase is case.json of kind dpo: an adapter, or a whole model, that is trained on pairs of completions.
 type preferenceCase struct {
 	loraCase
+	Trained        string               `json:"trained"` // adapter or whole; "": adapter
 	LossType       string               `json:"loss_type"`
 	LogPs          string               `json:"logps"` // sum or mean
 	Beta           float64              `json:"beta"`
 	LabelSmoothing float64              `json:"label_smoothing"`
 	Lambda         float64              `json:"orpo_lambda"`
 	Gamma          float64              `json:"simpo_gamma"`
+	Alpha          float64              `json:"alpha"` // AlphaPO's
+	CPOAlpha       float64              `json:"cpo_alpha"`
+	Tau            float64              `json:"discopop_tau"`
 	Metrics        []map[string]float64 `json:"metrics"` // of each step
 	GradNorms      map[string]float64   `json:"grad_norms"`
 	Tolerances     struct {
@@ -33,7 +38,8 @@ type preferenceCase struct {
 		GradNorm tolerance `json:"grad_norm"`
 	} `json:"-"`
 
-	pairs []pair
+	pairs     []pair
+	reference []float32 // [2*pairs] log-probabilities by the reference of a model that is trained whole
 }
 
 // pair is a row of rows.jsonl.
@@ -49,7 +55,8 @@ func (p pair) rows() [2][]int32 {
 }
 
 // batch lays pairs into rows of seq tokens, with the labels of their completions.
-func batch(pairs []pair, seq int) (tokens, labels []int32) {
+func batch(pairs []pair, seq int) data.Batch {
+	var tokens, labels []int32
 	for _, p := range pairs {
 		for _, row := range p.rows() {
 			at := len(tokens)
@@ -59,7 +66,7 @@ func batch(pairs []pair, seq int) (tokens, labels []int32) {
 			copy(labels[at+len(p.Prompt)-1:], row[len(p.Prompt):])
 		}
 	}
-	return tokens, labels
+	return data.Batch{Rows: 2 * len(pairs), Tokens: tokens, Labels: labels}
 }
 
 func loadPairs(c *goldenCase, dir fs.FS) (*preferenceCase, error) {
@@ -74,17 +81,83 @@ func loadPairs(c *goldenCase, dir fs.FS) (*preferenceCase, error) {
 	}
 	p.learned = model.Objective{Loss: p.LossType, Numbers: map[string]float64{
 		"beta": p.Beta, "label_smoothing": p.LabelSmoothing, "orpo_lambda": p.Lambda, "simpo_gamma": p.Gamma,
+		"simpo_alpha": p.Alpha, "cpo_alpha": p.CPOAlpha, "discopop_tau": p.Tau,
 	}}
 	if err := p.learned.Validate(); err != nil {
 		return nil, fmt.Errorf("case.json: %w", err)
 	}
-	if wanted := map[bool]string{false: "sum", true: "mean"}[p.learned.Averages()]; p.LogPs != wanted {
+	if wanted := map[bool]string{false: "sum", true: "mean"}[p.learned.Row().Mean]; p.LogPs != wanted {
 		return nil, fmt.Errorf("case.json: logps: found %q, wanted %q for loss_type %s", p.LogPs, wanted, p.LossType)
 	}
-	if err := p.readAdapter(dir); err != nil {
-		return nil, err
+	switch p.Trained {
+	case "", "adapter":
+		if err := p.readAdapter(dir); err != nil {
+			return nil, err
+		}
+		return p, p.readPairs(dir)
+	case "whole":
+		var err error
+		if p.def, p.initial, err = readModel(dir, "base"); err != nil {
+			return nil, err
+		}
+		if err := p.readPairs(dir); err != nil {
+			return nil, err
+		}
+		return p, p.readReference(dir)
 	}
-	return p, p.readPairs(dir)
+	return nil, fmt.Errorf("case.json: trained: found %q, wanted adapter or whole", p.Trained)
+}
+
+// readReference computes, in float64, the log-probabilities of all completions by the model in reference/, or where there is none by that in base/.
+func (p *preferenceCase) readReference(dir fs.FS) error {
+	if !p.learned.Row().Reference {
+		return nil
+	}
+	def, params := p.def, p.initial
+	if _, err := fs.Stat(dir, "reference/config.json"); err == nil {
+		if def, params, err = readModel(dir, "reference"); err != nil {
+			return err
+		}
+	}
+	b := batch(p.pairs, p.SeqLen)
+	built, err := def.Build(b.Rows, p.SeqLen, model.Options{Logits: true})
+	if err != nil {
+		return err
+	}
+	feeds := map[string]*graph.Array{model.InputTokens: graph.NewArray([]int{b.Rows, p.SeqLen})}
+	for i, token := range b.Tokens {
+		feeds[model.InputTokens].Data[i] = float64(token)
+	}
+	for _, h := range params {
+		feeds[h.Path] = graph.NewArray(h.Shape)
+		for i, x := range h.Data {
+			feeds[h.Path].Data[i] = float64(x)
+		}
+	}
+	found, err := graph.Eval(built.Graph, feeds, built.Logits)
+	if err != nil {
+		return err
+	}
+	p.reference = make([]float32, b.Rows)
+	for row := range p.reference {
+		sum := 0.0
+		for i := row * p.SeqLen; i < (row+1)*p.SeqLen; i++ {
+			if label := b.Labels[i]; label != graph.IgnoreLabel {
+				sum += logProbability(found[0].Data[i*def.Vocab():(i+1)*def.Vocab()], label)
+			}
+		}
+		p.reference[row] = float32(sum)
+	}
+	return nil
+}
+
+// logProbability is log softmax of logits at id.
+func logProbability(logits []float64, id int32) float64 {
+	largest, sum := slices.Max(logits), 0.0
+	for _, z := range logits {
+		sum += math.Exp(z - largest)
+	}
+	return logits[id] - largest - math.Log(sum)
 }
 
 // readPairs reads rows.jsonl, and makes rows of two for each pair, as long as the longest.
@@ -121,13 +194,16 @@ func (p *preferenceCase) train(c *goldenCase, run modelRun) (*comparison, error)
 	seen := &comparison{}
 	for step := range p.Steps {
 		pairs := p.pairs[step*p.Batch/2 : (step+1)*p.Batch/2]
-		tokens, labels := batch(pairs, p.SeqLen)
+		batch := batch(pairs, p.SeqLen)
+		if p.reference != nil {
+			batch.Beside = map[string][]float32{model.InputReference: p.reference[step*p.Batch : (step+1)*p.Batch]}
+		}
 		if step == 0 {
-			if err := c.firstLogits(p, seen, pairs[0], tokens, run); err != nil {
+			if err := c.firstLogits(p, seen, pairs[0], batch.Tokens, run); err != nil {
 				return nil, err
 			}
 		}
-		found, err := run.learn(tokens, labels)
+		found, err := run.learn(batch)
 		if err != nil {
 			return nil, fmt.Errorf("step %d: %w", step, err)
 		}
@@ -142,7 +218,9 @@ func (p *preferenceCase) train(c *goldenCase, run modelRun) (*comparison, error)
 			c.firstPairs(p, seen, found, grads, run)
 		}
 	}
-	c.merged(&p.loraCase, seen)
+	if p.Trained != "whole" {
+		c.merged(&p.loraCase, seen)
+	}
 	c.compareTree(&p.modelCase, seen, "final params", "expect/final/params", run.params, p.Tolerance.FinalParams)
 	return seen, c.err
 }
@@ -211,8 +289,10 @@ func (c *goldenCase) compareFigures(p *preferenceCase, seen *comparison, step in
 		"loss": p.Tolerance.Loss, "rewards_chosen": l.Rewards, "rewards_rejected": l.Rewards, "margin": l.Rewards, "accuracy": l.Accuracy,
 		"logps_chosen": l.LogPs, "logps_rejected": l.LogPs, "grad_norm": l.GradNorm,
 	}
-	if p.LossType == "orpo" && !means {
-		within["nll"], within["log_odds"], within["log_odds_ratio"] = p.Tolerance.Loss, p.Tolerance.Loss, p.Tolerance.Loss
+	for _, name := range []string{"nll", "log_odds", "log_odds_ratio"} {
+		if _, there := p.Metrics[step][name]; there && !means {
+			within[name] = p.Tolerance.Loss
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(within)) {
 		want, there := p.Metrics[step][name]

@@ -19,6 +19,7 @@ import (
 	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/run/data"
 )
 
 // byHand is an modelRun of the equations themselves: log-probabilities of the logits of the network and of its base, and of the logits' gradients, which are
@@ -57,10 +58,92 @@ func logP(logits *graph.Array, i int, id int32) float64 {
 
 func sigma(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-func (h *byHand) learn(ids, _ []int32) (map[string][]float32, error) {
+// pairEquations are the losses of a pair and their slopes by the log-probabilities of the chosen and the rejected completion, as their papers have them: own
+// are those of the network, net those less the reference's, n the tokens of completions.
+var pairEquations = map[string]func(p *preferenceCase, own, net, n [2]float64) (loss, dc, dr float64){
+	"sigmoid": func(p *preferenceCase, _, net, _ [2]float64) (loss, dc, dr float64) {
+		return smoothed(p.Beta*(net[0]-net[1]), p.LabelSmoothing, p.Beta, p.Beta)
+	},
+	"cpo_sigmoid": func(p *preferenceCase, own, _, _ [2]float64) (loss, dc, dr float64) {
+		return smoothed(p.Beta*(own[0]-own[1]), p.LabelSmoothing, p.Beta, p.Beta)
+	},
+	"hinge":     func(p *preferenceCase, _, net, _ [2]float64) (loss, dc, dr float64) { return hinged(p.Beta, net) },
+	"cpo_hinge": func(p *preferenceCase, own, _, _ [2]float64) (loss, dc, dr float64) { return hinged(p.Beta, own) },
+	"ipo": func(p *preferenceCase, _, net, n [2]float64) (loss, dc, dr float64) {
+		u := net[0]/n[0] - net[1]/n[1] - 1/(2*p.Beta)
+		return u * u, 2 * u / n[0], -2 * u / n[1]
+	},
+	"cpo_ipo": func(p *preferenceCase, own, _, _ [2]float64) (loss, dc, dr float64) { // own are means
+		u := own[0] - own[1] - 1/(2*p.Beta)
+		return u * u, 2 * u, -2 * u
+	},
+	"sigmoid_norm": func(p *preferenceCase, _, net, n [2]float64) (loss, dc, dr float64) {
+		return smoothed(p.Beta*(net[0]/n[0]-net[1]/n[1]), 0, p.Beta/n[0], p.Beta/n[1])
+	},
+	"robust": func(p *preferenceCase, _, net, _ [2]float64) (loss, dc, dr float64) {
+		z, e := p.Beta*(net[0]-net[1]), p.LabelSmoothing
+		d := p.Beta * (-(1-e)*sigma(-z) - e*sigma(z)) / (1 - 2*e)
+		return (-(1-e)*math.Log(sigma(z)) + e*math.Log(sigma(-z))) / (1 - 2*e), d, -d
+	},
+	"exo_pair": func(p *preferenceCase, _, net, _ [2]float64) (loss, dc, dr float64) {
+		s, e := sigma(p.Beta*(net[0]-net[1])), p.LabelSmoothing
+		d := p.Beta * s * (1 - s) * (math.Log(s/(1-e)) - math.Log((1-s)/e))
+		return s*math.Log(s/(1-e)) + (1-s)*math.Log((1-s)/e), d, -d
+	},
+	"nca_pair": func(p *preferenceCase, _, net, _ [2]float64) (loss, dc, dr float64) {
+		x, y := p.Beta*net[0], p.Beta*net[1]
+		return -math.Log(sigma(x)) - math.Log(sigma(-x))/2 - math.Log(sigma(-y))/2, p.Beta * (-sigma(-x) + sigma(x)/2), p.Beta * sigma(y) / 2
+	},
+	"bco_pair": func(p *preferenceCase, _, net, _ [2]float64) (loss, dc, dr float64) {
+		x, y := p.Beta*net[0], p.Beta*net[1]
+		return -math.Log(sigma(x)) - math.Log(sigma(-y)), -p.Beta * sigma(-x), p.Beta * sigma(y)
+	},
+	"sppo_hard": func(p *preferenceCase, _, net, _ [2]float64) (loss, dc, dr float64) {
+		u, v := net[0]-1/(2*p.Beta), net[1]+1/(2*p.Beta)
+		return u*u + v*v, 2 * u, 2 * v
+	},
+	"apo_zero": func(p *preferenceCase, _, net, _ [2]float64) (loss, dc, dr float64) {
+		x, y := sigma(p.Beta*net[0]), sigma(p.Beta*net[1])
+		return 1 - x + y, -p.Beta * x * (1 - x), p.Beta * y * (1 - y)
+	},
+	"apo_down": func(p *preferenceCase, _, net, _ [2]float64) (loss, dc, dr float64) {
+		x, z := sigma(p.Beta*net[0]), sigma(p.Beta*(net[0]-net[1]))
+		return x + 1 - z, p.Beta * (x*(1-x) - z*(1-z)), p.Beta * z * (1 - z)
+	},
+	"discopop": func(p *preferenceCase, _, net, _ [2]float64) (loss, dc, dr float64) {
+		z := p.Beta * (net[0] - net[1])
+		g := sigma(z / p.Tau)
+		d := p.Beta * (-(1-g)*sigma(-z) - g*math.Exp(-z) + g*(1-g)/p.Tau*(math.Exp(-z)+math.Log(sigma(z))))
+		return -(1-g)*math.Log(sigma(z)) + g*math.Exp(-z), d, -d
+	},
+	"simpo": func(p *preferenceCase, own, _, _ [2]float64) (loss, dc, dr float64) { // own are means
+		x, slopes := own, [2]float64{1, 1}
+		if a := p.Alpha; a != 0 {
+			for side := range x {
+				x[side], slopes[side] = (1-math.Exp(-a*own[side]))/a, math.Exp(-a*own[side])
+			}
+		}
+		return smoothed(p.Beta*(x[0]-x[1])-p.Gamma, p.LabelSmoothing, p.Beta*slopes[0], p.Beta*slopes[1])
+	},
+}
+
+// smoothed is the loss of a reward that is z greater, and its slopes, with those of the two rewards.
+func smoothed(z, e, dx, dy float64) (loss, dc, dr float64) {
+	dz := -(1-e)*sigma(-z) + e*sigma(z)
+	return -(1-e)*math.Log(sigma(z)) - e*math.Log(sigma(-z)), dx * dz, -dy * dz
+}
+
+func hinged(beta float64, of [2]float64) (loss, dc, dr float64) {
+	if z := beta * (of[0] - of[1]); z < 1 {
+		return 1 - z, -beta, beta
+	}
+	return 0, 0, 0
+}
+
+func (h *byHand) learn(b data.Batch) (map[string][]float32, error) {
 	pairs := h.p.pairs[h.done*h.p.Batch/2 : (h.done+1)*h.p.Batch/2]
 	h.done++
-	feeds := h.feeds(ids)
+	feeds := h.feeds(b.Tokens)
 	base, err := graph.Eval(h.base.Graph, feeds, h.base.Logits)
 	require.NoError(h.t, err)
 	policy, err := graph.Eval(h.policy.Graph, feeds, h.policy.Logits)
@@ -75,8 +158,11 @@ func (h *byHand) learn(ids, _ []int32) (map[string][]float32, error) {
 	}
 	found, loss, nll, tokens := map[string][]float32{}, 0.0, 0.0, 0.0
 	note := func(name string, x float64) { found[name] = append(found[name], float32(x)) }
+	orpo := h.p.LossType == "orpo"
 	for _, p := range pairs {
-		tokens += float64(len(p.Prompt) + len(p.Chosen) - 1)
+		if tokens += float64(len(p.Chosen)); orpo {
+			tokens += float64(len(p.Prompt) - 1)
+		}
 	}
 	for i, p := range pairs {
 		var ids [2][]int32
@@ -92,29 +178,35 @@ func (h *byHand) learn(ids, _ []int32) (map[string][]float32, error) {
 			}
 		}
 		var reward, slope [2]float64 // of the loss by own
-		c, r, e, beta := own[0], own[1], h.p.LabelSmoothing, h.p.Beta
-		switch h.p.LossType {
-		case "orpo":
+		c, r, beta := own[0], own[1], h.p.Beta
+		if orpo {
 			o := (c - r) - (math.Log(1-math.Exp(c)) - math.Log(1-math.Exp(r)))
 			loss -= h.p.Lambda * math.Log(sigma(o)) / n
 			reward = [2]float64{h.p.Lambda * c, h.p.Lambda * r}
 			slope = [2]float64{-h.p.Lambda * sigma(-o) / n / (1 - math.Exp(c)), h.p.Lambda * sigma(-o) / n / (1 - math.Exp(r))}
 			note("log_odds", o)
-			for at := 1; at < len(ids[0]); at++ {
-				nll -= logP(logits, 2*i*h.p.SeqLen+at-1, ids[0][at]) / tokens
-				learn(2*i, at, ids[0], -1/tokens)
-			}
-		default:
+		} else {
+			net := [2]float64{c - ref[0], r - ref[1]}
+			one, dc, dr := pairEquations[h.p.LossType](h.p, own, net, [2]float64{float64(len(p.Chosen)), float64(len(p.Rejected))})
+			loss += one / n
+			slope = [2]float64{dc / n, dr / n}
 			reward = [2]float64{beta * c, beta * r}
-			if h.p.LossType == "sigmoid" {
-				reward = [2]float64{beta * (c - ref[0]), beta * (r - ref[1])}
+			if h.p.learned.Row().Reference {
+				reward = [2]float64{beta * net[0], beta * net[1]}
 				note("reference_chosen", ref[0])
 				note("reference_rejected", ref[1])
 			}
-			z := reward[0] - reward[1] - h.p.Gamma
-			loss += (-(1-e)*math.Log(sigma(z)) - e*math.Log(sigma(-z))) / n
-			dz := (-(1-e)*sigma(-z) + e*sigma(z)) / n
-			slope = [2]float64{beta * dz, -beta * dz}
+			if a := h.p.Alpha; a != 0 {
+				reward = [2]float64{beta * (1 - math.Exp(-a*c)) / a, beta * (1 - math.Exp(-a*r)) / a}
+			}
+		}
+		from, weighed := len(p.Prompt), h.p.CPOAlpha // of the mean loss of tokens
+		if orpo {
+			from, weighed = 1, 1
+		}
+		for at := from; at < len(ids[0]); at++ {
+			nll -= logP(logits, 2*i*h.p.SeqLen+at-1, ids[0][at]) / tokens
+			learn(2*i, at, ids[0], -weighed/tokens)
 		}
 		for side := range 2 {
 			for at := len(p.Prompt); at < len(ids[side]); at++ {
@@ -126,10 +218,15 @@ func (h *byHand) learn(ids, _ []int32) (map[string][]float32, error) {
 		note("rewards_chosen", reward[0])
 		note("rewards_rejected", reward[1])
 	}
-	if h.p.LossType == "orpo" {
+	if orpo {
+		loss += nll
+	} else {
+		loss += h.p.CPOAlpha * nll
+	}
+	if orpo || h.p.CPOAlpha != 0 {
 		note("nll", nll*n)
 	}
-	note("loss", loss+nll)
+	note("loss", loss)
 	feeds["slopes"] = slopes
 	grads, err := graph.Eval(h.policy.Graph, feeds, h.grads...)
 	require.NoError(h.t, err)
@@ -187,8 +284,9 @@ func madePairs(t *testing.T, def model.Definition, prefer model.Objective) (*gol
 	random := rand.New(rand.NewPCG(61, 62))
 	p := &preferenceCase{LossType: prefer.Loss, LogPs: "sum", Beta: prefer.Numbers["beta"]}
 	p.LabelSmoothing, p.Lambda, p.Gamma = prefer.Numbers["label_smoothing"], prefer.Numbers["orpo_lambda"], prefer.Numbers["simpo_gamma"]
+	p.Alpha, p.CPOAlpha, p.Tau = prefer.Numbers["simpo_alpha"], prefer.Numbers["cpo_alpha"], prefer.Numbers["discopop_tau"]
 
-	if prefer.Averages() {
+	if prefer.Row().Mean {
 		p.LogPs = "mean"
 	}
 	p.def, p.learned, p.Batch, p.Steps, p.SeqLen = def, prefer, 2*rows, steps, 9
@@ -220,10 +318,10 @@ func madePairs(t *testing.T, def model.Definition, prefer model.Objective) (*gol
 	hand := newByHand(t, p)
 	for step := range steps {
 		pairs := p.pairs[step*rows : (step+1)*rows]
-		tokens, _ := batch(pairs, p.SeqLen)
-		logits, err := hand.logits(tokens)
+		b := batch(pairs, p.SeqLen)
+		logits, err := hand.logits(b.Tokens)
 		require.NoError(t, err)
-		found, err := hand.learn(tokens, nil)
+		found, err := hand.learn(b)
 		require.NoError(t, err)
 		metrics := map[string]float64{"grad_norm": norm(hand.last), "accuracy": 0}
 		for name, values := range found {
@@ -284,16 +382,27 @@ func TestPreferencesOfOtherModels(t *testing.T) {
 	}
 	gpt2 := adapted(model.NewGPT2(model.GPT2Config{Layers: 1, Heads: 3, Width: 15, Vocab: 23, Context: 9}))
 	llama := adapted(model.NewLlama(model.LlamaConfig{Layers: 1, Heads: 4, KVHeads: 1, Width: 18, HeadDim: 6, Vocab: 29, Context: 9, Intermediate: 21}))
-	cases := []struct {
+	type preferCase struct {
 		name   string
 		def    model.Definition
 		prefer model.Objective
-	}{
+	}
+	cases := []preferCase{
 		{"simpo smoothed", llama(model.LoRA{Rank: 2, Save: []string{"lm_head", "embed_tokens"}}), model.Objective{Loss: "simpo", Numbers: map[string]float64{"beta": 2, "simpo_gamma": 0.7, "label_smoothing": 0.2}}},
 		{"sigmoid smoothed", gpt2(model.LoRA{Rank: 2, Target: []string{"c_attn", "lm_head"}}), model.Objective{Loss: "sigmoid", Numbers: map[string]float64{"beta": 0.2, "label_smoothing": 0.3}}},
 		{"simpo", gpt2(model.LoRA{Rank: 1, DoRA: true, Target: []string{"c_fc"}}), model.Objective{Loss: "simpo", Numbers: map[string]float64{"beta": 1.5}}},
 		{"sigmoid, copies", llama(model.LoRA{Rank: 3, Save: []string{"lm_head", "norm"}}), model.Objective{Loss: "sigmoid", Numbers: map[string]float64{"beta": 0.1}}},
 		{"orpo", gpt2(model.LoRA{Rank: 2, Target: []string{"all-linear"}}), model.Objective{Loss: "orpo", Numbers: map[string]float64{"orpo_lambda": 0.7}}},
+	}
+	l := llama(model.LoRA{Rank: 2, Save: []string{"lm_head"}})
+	for _, loss := range model.Objectives() {
+		o := model.Objective{Loss: loss, Numbers: map[string]float64{}}
+		for _, n := range o.Row().Numbers {
+			o.Numbers[n.Name] = map[string]float64{
+				"beta": 0.3, "label_smoothing": 0.2, "simpo_gamma": 0.4, "simpo_alpha": 0.25, "cpo_alpha": 0.6, "discopop_tau": 0.4, "orpo_lambda": 0.5,
+			}[n.Name]
+		}
+		cases = append(cases, preferCase{loss, l, o})
 	}
 	for _, row := range cases {
 		t.Run(row.name, func(t *testing.T) {

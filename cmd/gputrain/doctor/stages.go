@@ -106,8 +106,8 @@ func (s *stagedModel) train(b data.Batch) (m state.Metrics, err error) {
 	return made[0], nil
 }
 
-func (s *stagedModel) learn(tokens, labels []int32) (map[string][]float32, error) {
-	m, err := s.train(data.Batch{Tokens: tokens, Labels: labels})
+func (s *stagedModel) learn(b data.Batch) (map[string][]float32, error) {
+	m, err := s.train(b)
 	if err != nil {
 		return nil, err
 	}
