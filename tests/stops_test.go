@@ -59,7 +59,7 @@ func stoppedCommands() []stopped {
 			killed: `out/compare/(adamw|sgd)-7` + runTorn + `|out/compare/` + torn + `|out/` + tokenized, again: `out/compare/(adamw|sgd)-7` + runAgain, same: `out/compare/(adamw|sgd)-7` + runSame,
 		},
 		{name: "eval", adapter: true, args: []string{"eval", "run", "--text", "words.txt", "--limit", "256"}, killed: `out/` + tokenized, same: `out/cache/tokens/.*`},
-		{name: "export", args: []string{"export", "run", "--to", "out/model", "--shard-size", "20KB"}, leaves: `out/model(/[a-z0-9._-]+)?`, killed: `out/` + torn + `(/.+)?`, same: `out/model/.*`, once: "out/model"},
+		{name: "export", args: []string{"export", "run", "--to", "out/model", "--shard-size", "20KB"}, leaves: `out/model(/[A-Za-z0-9._-]+)?`, killed: `out/` + torn + `(/.+)?`, same: `out/model/.*`, once: "out/model"},
 		{name: "tokenize train", args: []string{"tokenize", "train", "out/made", "--text", "words.txt", "--vocab-size", "600"}, leaves: `out/made(/tokenizer\.json)?`, killed: `out/made/` + torn, same: `out/made/tokenizer\.json`, once: "out/made/tokenizer.json"},
 		{name: "tokenize encode", args: []string{"tokenize", "encode", "ours", "--text", "words.txt", "--as", "u32"}},
 	}
