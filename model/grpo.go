@@ -22,7 +22,8 @@ import (
 //	dapo, bnpo, cispo  S v of all rows / the tokens of all rows that count
 //	dr_grpo            S v of all rows / (rows * max_completion_length)
 //
-// With mask_truncated_completions, of a row that is truncated no token counts; it is a row all the same. ref are the network without its adapters, or numbers
+// With on_policy, old are the log-probabilities of the update itself, without gradient: every rho is 1, and no pass before it is needed. That is so where each
+// completion is learned from once, all in one update. With mask_truncated_completions, of a row that is truncated no token counts; it is a row all the same. ref are the network without its adapters, or numbers
 // that are given; none are read where beta is 0.
 //
 // grpo Shao et al. 2024 (arXiv:2402.03300); dapo Yu et al. 2025 (arXiv:2503.14476); dr_grpo Liu et al. 2025 (arXiv:2503.20783); gspo Zheng et al. 2025
@@ -31,7 +32,9 @@ func init() {
 	whole := number{Name: longestCompletion, Wanted: "a whole number above 0", Takes: func(v float64) bool { return v >= 1 && v <= largest && v == math.Trunc(v) }}
 	low := number{Name: "epsilon", Wanted: "a number from 0 to 1", Takes: func(v float64) bool { return v >= 0 && v <= 1 }}
 	flag := number{Name: maskTruncated, Wanted: "0 or 1", Takes: func(v float64) bool { return v == 0 || v == 1 }}
-	all := []number{above0(temperature), from0("beta"), flag}
+	once := flag
+	once.Name = onPolicy
+	all := []number{above0(temperature), from0("beta"), flag, once}
 	clipped := append([]number{low, from0("epsilon_high"), from0("delta")}, all...)
 	capped := append([]number{above0("epsilon_high")}, all...)
 	shares := []string{"clip_low", "clip_high"}
@@ -68,13 +71,14 @@ const (
 	temperature       = "temperature"
 	maskTruncated     = "mask_truncated_completions"
 	longestCompletion = "max_completion_length"
+	onPolicy          = "on_policy"
 )
 
 // Inputs of graphs of completions that were drawn, beside inputWeights (1 for a label that counts, else 0), inputShares (1 / the tokens of a row that count,
 // else 0), InputLabelScale and, of each label, InputReference.
 const (
 	InputAdvantages = "advantages" // f32 [batch]
-	InputOld        = "old"        // f32 [batch*seq], the log-probabilities of the labels when they were drawn
+	InputOld        = "old"        // f32 [batch*seq], the log-probabilities of the labels when they were drawn; without on_policy
 	// BesideTruncated is no input: of each row of a batch 1 if the completion was cut off before its end, else 0.
 	BesideTruncated = "truncated"
 )
@@ -87,7 +91,10 @@ func withRegion(figures map[string]float64) {
 
 // drawnBeside are the numbers beside rows: advantages, and so on.
 func drawnBeside(o Objective, adapted bool, seq int) map[string]int {
-	of := map[string]int{InputAdvantages: 1, InputOld: seq, BesideTruncated: 1}
+	of := map[string]int{InputAdvantages: 1, BesideTruncated: 1}
+	if o.Numbers[onPolicy] == 0 {
+		of[InputOld] = seq
+	}
 	if o.Numbers["beta"] != 0 && !adapted {
 		of[InputReference] = seq
 	}
@@ -154,7 +161,11 @@ func (l drawnLoss) losses(b *Builder, built *Built, losses *graph.Value) error {
 	built.Figures = []figure{{"logps", b.Reshape(lp, b.batch*b.seq)}, {"entropy", built.entropies}}
 
 	// Differences are 0 where a token does not count, so that nothing grows there.
-	ratio := b.Mul(b.Sub(lp, byRow(b.Input(InputOld, losses.Type()))), counts)
+	old := b.StopGradient(lp)
+	if numbers[onPolicy] == 0 {
+		old = byRow(b.Input(InputOld, losses.Type()))
+	}
+	ratio := b.Mul(b.Sub(lp, old), counts)
 	if l.rows {
 		ratio = b.Mul(b.Reshape(b.Sum(ratio, 1), b.batch, 1), shares)
 	}

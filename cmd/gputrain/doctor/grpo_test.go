@@ -287,6 +287,7 @@ type drawnSetting struct {
 	name  string
 	def   model.Definition
 	whole bool // all parameters are trained, and the reference is given
+	once  bool // the ratios are those of an update that drew the completions itself
 	set   func(d *drawnCase)
 }
 
@@ -298,6 +299,10 @@ func madeDrawn(t *testing.T, s drawnSetting) (*goldenCase, *drawnCase) {
 	d.Trained, d.def, d.Steps, d.Batch = "whole", s.def, 2, 8
 	s.set(d)
 	require.NoError(t, d.objective())
+	noise := 0.25
+	if s.once {
+		d.learned.Numbers["on_policy"], noise = 1, 0
+	}
 	d.Optimizer, d.WeightDecay = "adamw", 0.1
 	d.Config = json.RawMessage(`{"b1":0.9,"b2":0.999,"eps":1e-5,"eps_root":0,"mu_dtype":null}`)
 	d.Schedule = optim.ScheduleConfig{Type: "constant", LearningRate: 0.003}
@@ -357,7 +362,7 @@ func madeDrawn(t *testing.T, s drawnSetting) (*goldenCase, *drawnCase) {
 	hand := newDrawnByHand(t, d, "")
 	hand.old = func(row int, lp []float64) (old []float64) {
 		for i, x := range lp {
-			d.rows[row].Old[i] = float32(x + 0.25*random.NormFloat64())
+			d.rows[row].Old[i] = float32(x + noise*random.NormFloat64())
 			old = append(old, float64(d.rows[row].Old[i]))
 		}
 		return old
@@ -412,26 +417,28 @@ func drawnSettings(t *testing.T) []drawnSetting {
 	llama := adapted(plain, model.LoRA{Rank: 2, Save: []string{"lm_head"}})
 	number := func(x float64) *float64 { return &x }
 	return []drawnSetting{
-		{"bnpo", llama, false, func(d *drawnCase) {
+		{"bnpo", llama, false, false, func(d *drawnCase) {
 			d.LossType, d.Mask, d.Temperature, d.Delta, d.Beta = "bnpo", true, 1.3, number(1.35), 0.1
 		}},
-		{"dapo of rewards apart", llama, false, func(d *drawnCase) {
+		{"dapo of rewards apart", llama, false, false, func(d *drawnCase) {
 			d.LossType, d.EpsilonHigh, d.Generations, d.Aggregation = "dapo", number(0.28), 2, "normalize_then_sum"
 		}},
-		{"grpo whole", plain, true, func(d *drawnCase) {
+		{"grpo whole", plain, true, false, func(d *drawnCase) {
 			d.LossType, d.Mask, d.Beta, d.Temperature, d.Scale = "grpo", true, 0.3, 0.8, "batch"
 		}},
-		{"gspo", llama, false, func(d *drawnCase) {
+		{"gspo", llama, false, false, func(d *drawnCase) {
 			d.LossType, d.Level, d.Mask, d.Beta, d.Temperature = "grpo", "sequence", true, 0.2, 0.6
 			d.Epsilon, d.EpsilonHigh, d.Delta = 0.05, number(0.06), number(1.1)
 		}},
-		{"dr_grpo", adapted(plain, model.LoRA{Rank: 2, Target: []string{"lm_head", "q_proj"}}), false, func(d *drawnCase) {
+		{"dr_grpo", adapted(plain, model.LoRA{Rank: 2, Target: []string{"lm_head", "q_proj"}}), false, false, func(d *drawnCase) {
 			d.LossType, d.Mask, d.Beta, d.Temperature, d.Scale = "dr_grpo", true, 0.1, 0.9, "none"
 		}},
-		{"cispo", llama, false, func(d *drawnCase) {
+		{"cispo", llama, false, false, func(d *drawnCase) {
 			d.LossType, d.Mask, d.Temperature, d.EpsilonHigh = "cispo", true, 0.8, number(1.1)
 		}},
-		{"capped logits", adapted(capped, model.LoRA{Rank: 2, Target: []string{"q_proj", "down_proj"}}), false, func(d *drawnCase) {
+		{"gspo once", llama, false, true, func(d *drawnCase) { d.LossType, d.Mask, d.Beta = "gspo", true, 0.1 }},
+		{"dapo once", llama, false, true, func(d *drawnCase) { d.LossType, d.Temperature = "dapo", 1.2 }},
+		{"capped logits", adapted(capped, model.LoRA{Rank: 2, Target: []string{"q_proj", "down_proj"}}), false, false, func(d *drawnCase) {
 			d.LossType, d.Temperature, d.Beta = "dapo", 0.7, 0.15
 		}},
 	}
@@ -492,6 +499,8 @@ func TestDrawnOnDevice(t *testing.T) {
 					run, err := newStagedModel(t.Context(), devices, &d.modelCase)
 					require.NoError(t, err)
 					defer run.release()
+					_, err = run.state.Rehearse(t.Context(), 1)
+					require.NoError(t, err)
 					seen, err := d.train(c, run)
 					require.NoError(t, err)
 					assertPassed(t, true, seen)
