@@ -23,11 +23,11 @@ import (
 //	dr_grpo            S v of all rows / (rows * max_completion_length)
 //
 // With on_policy, old are the log-probabilities of the update itself, without gradient: every rho is 1, and no pass before it is needed. That is so where each
-// completion is learned from once, all in one update. With mask_truncated_completions, of a row that is truncated no token counts; it is a row all the same. ref are the network without its adapters, or numbers
-// that are given; none are read where beta is 0.
+// completion is learned from once, all in one update. With mask_truncated_completions, of a row that is truncated no token counts; it is a row all the same.
+// ref are those of the network without its adapters, or numbers that are given; none are read where beta is 0.
 //
 // grpo Shao et al. 2024 (arXiv:2402.03300); dapo Yu et al. 2025 (arXiv:2503.14476); dr_grpo Liu et al. 2025 (arXiv:2503.20783); gspo Zheng et al. 2025
-// (arXiv:2507.18071); cispo MiniMax 2025 (arXiv:2506.13585); delta Ji et al. 2025 (arXiv:2505.07291); k Schulman 2020.
+// (arXiv:2507.18071); cispo MiniMax 2025 (arXiv:2506.13585); delta INTELLECT-2 2025 (arXiv:2505.07291); k Schulman 2020.
 func init() {
 	whole := number{Name: longestCompletion, Wanted: "a whole number above 0", Takes: func(v float64) bool { return v >= 1 && v <= largest && v == math.Trunc(v) }}
 	low := number{Name: "epsilon", Wanted: "a number from 0 to 1", Takes: func(v float64) bool { return v >= 0 && v <= 1 }}
