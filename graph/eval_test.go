@@ -132,6 +132,12 @@ func TestOperationsFromSimplerOnes(t *testing.T) {
 			}
 			return p.one(HeadLoss{Each: true}, x, w, labels), p.Concat(0, row(0, 2), row(1, IgnoreLabel), row(2, 4))
 		},
+		"entropy of a head": func(p *problem) (*Value, *Value) {
+			x, w := p.x(3, 4), p.x(5, 4)
+			n := p.Append(HeadLoss{Entropy: true, Cap: 1.5}, x, w, p.integers([]int{3}, 2, IgnoreLabel, 4))
+			probabilities := p.Softmax(p.Scale(p.Apply("tanh", p.Scale(p.MatMul(x, w, false, true), 1/1.5)), 1.5))
+			return n.Outputs[2], p.Apply("neg", p.Sum(p.Mul(probabilities, p.Apply("log", probabilities)), 1))
+		},
 		"embedding": func(p *problem) (*Value, *Value) {
 			w := p.x(5, 2)
 			return p.Embedding(w, p.integers([]int{3}, 4, 0, 4)), p.Concat(0, p.Slice(w, 0, 4, 1), p.Slice(w, 0, 0, 1), p.Slice(w, 0, 4, 1))

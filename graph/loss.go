@@ -64,12 +64,15 @@ func (CrossEntropyGrad) FLOPs(n *Node) int64 { return 3 * int64(n.Inputs[0].typ.
 
 // HeadLoss is the cross entropy of the logits z = x W^T, or with a Cap of Cap tanh(z/Cap), which it never holds whole: x [N,D], W [V,D], labels [N]
 // to the sum over the counted rows, and lse [N]. With Each it is not summed: [N], 0 in ignored rows. BF16: W, z and its gradient are rounded to
-// bfloat16 (see StoreBF16). F16: the operands of its products are rounded to f16 (see RoundProducts), and without BF16 z is.
+// bfloat16 (see StoreBF16). F16: the operands of its products are rounded to f16 (see RoundProducts), and without BF16 z is. Entropy: a third output [N]
+// has those of the softmax of every row, which have no gradient.
 type HeadLoss struct {
 	Cap  float64 `json:"cap,omitempty"`
 	Each bool    `json:"each,omitempty"`
 	BF16 bool    `json:"bf16,omitempty"`
 	F16  bool    `json:"f16,omitempty"`
+
+	Entropy bool `json:"entropy,omitempty"`
 }
 
 func (HeadLoss) Kind() string { return "head_loss" }
@@ -79,7 +82,11 @@ func (o HeadLoss) Infer(in []*Value) ([]Type, error) {
 		return nil, err
 	}
 	n, err := headInputs(in[0], in[1], in[2])
-	return []Type{F32(o.lossShape(n)...), F32(n)}, err
+	out := []Type{F32(o.lossShape(n)...), F32(n)}
+	if o.Entropy {
+		out = append(out, F32(n))
+	}
+	return out, err
 }
 
 // lossShape is that of the loss of n rows.
@@ -107,8 +114,14 @@ func headInputs(x, w, labels *Value) (n int, err error) {
 	return n, nil
 }
 
-// FLOPs is 2 N V D of the product and 4 a logit.
-func (HeadLoss) FLOPs(n *Node) int64 { return headLogits(n) * int64(2*n.Inputs[0].Shape()[1]+4) }
+// FLOPs is 2 N V D of the product and 4 a logit, 7 with entropies.
+func (o HeadLoss) FLOPs(n *Node) int64 {
+	each := int64(2*n.Inputs[0].Shape()[1] + 4)
+	if o.Entropy {
+		each += 3
+	}
+	return headLogits(n) * each
+}
 
 func headLogits(n *Node) int64 {
 	return int64(n.Inputs[0].Shape()[0]) * int64(n.Inputs[1].Shape()[0])
@@ -233,7 +246,19 @@ func (o HeadLoss) logits(x, w *Array) *Array {
 
 // Eval is the definition.
 func (o HeadLoss) Eval(node *Node, in []*Array, e *Env) []*Array {
-	return CrossEntropy{}.Eval(node, []*Array{o.logits(in[0], in[1]), in[2]}, e)
+	logits := o.logits(in[0], in[1])
+	out := CrossEntropy{}.Eval(node, []*Array{logits, in[2]}, e)
+	if !o.Entropy || out == nil {
+		return out
+	}
+	n, v := Rows(logits.Shape)
+	entropy, lse := NewArray([]int{n}), out[1].Data
+	for r := range n {
+		for _, z := range logits.Data[r*v : (r+1)*v] {
+			entropy.Data[r] += math.Exp(z-lse[r]) * (lse[r] - z)
+		}
+	}
+	return append(out, entropy)
 }
 
 // Eval is dx = dz W and dW = dz^T x, dz = dlogits (1 - (logits/Cap)^2) with a Cap.

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -171,13 +172,13 @@ func (b *Builder) Finish(x, head *graph.Value) (*Built, error) { return b.finish
 func (b *Builder) finish(x, head *graph.Value, limit float64) (*Built, error) {
 	x, head = b.adaptHead(x, head)
 	built := &Built{Graph: b.Graph}
-	build := b.o.Objective.Row().build
-	if b.o.tokenLosses || build != nil {
-		built.tokenLosses = b.Append(graph.HeadLoss{Cap: limit, Each: true}, x, head, b.labels()).Outputs[0]
+	row := b.o.Objective.Row()
+	if b.o.tokenLosses || row.build != nil {
+		b.eachLoss(built, x, head, limit, row.Entropy)
 	}
 	switch {
-	case build != nil:
-		if err := build(b, built, built.tokenLosses); err != nil {
+	case row.build != nil:
+		if err := row.build(b, built, built.tokenLosses); err != nil {
 			return nil, err
 		}
 	case b.o.Loss:
@@ -193,6 +194,22 @@ func (b *Builder) finish(x, head *graph.Value, limit float64) (*Built, error) {
 		}
 	}
 	return b.end(built)
+}
+
+// eachLoss makes the loss of each label, of logits divided by the temperature: of what they are the product of, and their limit.
+func (b *Builder) eachLoss(built *Built, x, head *graph.Value, limit float64, entropy bool) {
+	if t := b.temperature(); t != 1 {
+		x, limit = b.Scale(x, 1/t), limit/t
+	}
+	n := b.Append(graph.HeadLoss{Cap: limit, Each: true, Entropy: entropy}, x, head, b.labels())
+	if built.tokenLosses = n.Outputs[0]; entropy {
+		built.entropies = n.Outputs[2]
+	}
+}
+
+// temperature is what logits are divided by in the loss of each label, those of the reference too.
+func (b *Builder) temperature() float64 {
+	return cmp.Or(b.o.temperature, b.o.Objective.Numbers[temperature], 1)
 }
 
 func (b *Builder) labels() *graph.Value {
@@ -214,7 +231,7 @@ func (b *Builder) tell(built *Built, counts *graph.Value, found ...*graph.Value)
 
 // reference is the loss of each label by the network without its adapters.
 func (b *Builder) reference() (*graph.Value, error) {
-	built, err := b.o.adapted.Definition.Build(b.batch, b.seq, Options{tokenLosses: true, into: b.Graph})
+	built, err := b.o.adapted.Definition.Build(b.batch, b.seq, Options{tokenLosses: true, temperature: b.temperature(), into: b.Graph})
 	if err != nil {
 		return nil, err
 	}

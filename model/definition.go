@@ -74,6 +74,7 @@ type Options struct {
 	Objective Objective
 
 	tokenLosses bool         // make Built.tokenLosses
+	temperature float64      // of these; 0: the objective's, or 1
 	into        *graph.Graph // the graph to build in; nil: a new one
 	quantized   *quantized   // the network that builds through another; nil for none
 	adapted     *adapted     // likewise
@@ -115,9 +116,10 @@ type Built struct {
 	Params []*graph.Value
 
 	tokenLosses *graph.Value // [batch*seq], of each label
+	entropies   *graph.Value // [batch*seq], of the softmax whose loss that is; nil where the objective reads none
 }
 
-// figure is what a loss finds of each of Loss.Counts in a batch, [batch/Loss.Group], or a number [].
+// figure is what a loss finds of each of Loss.Counts in a batch, [batch/Loss.Group], of each label [batch*seq], or a number [].
 type figure struct {
 	Name  string
 	Value *graph.Value

@@ -29,11 +29,13 @@ type Loss struct {
 	// each has.
 	Group      int
 	Form, Says string
+	Entropy    bool // it reads the entropy of the network at each label
 	// Sums are the names of Built.Sums. Shown are the figures that tell of an evaluation; none: the perplexity does.
 	Sums, Shown []string
 
 	derive func(figures map[string]float64) // adds what follows from the means of Sums
-	inputs func(Rows) batchInputs
+	inputs func(o Objective, rows Rows) batchInputs
+	beside func(o Objective, adapted bool, seq int) map[string]int   // see Objective.Beside; nil: nothing but a reference
 	build  func(b *Builder, built *Built, losses *graph.Value) error // of the loss of each label; nil: their sum
 }
 
@@ -74,7 +76,7 @@ type batchInputs struct {
 // Counts are what a batch has, or all batches of an update.
 type Counts struct {
 	Of     int64 // Loss.Counts of it, by which the sum of the losses is divided
-	Labels int64 // those of a mean over labels that is part of the loss
+	Labels int64 // those of a mean over labels that is part of the loss, or of its figures
 }
 
 // LabelScale is InputLabelScale.
@@ -82,7 +84,7 @@ func (c Counts) LabelScale() float32 { return float32(float64(c.Of) / float64(ma
 
 var nextToken = Loss{
 	Counts: "tokens", Group: 1,
-	inputs: func(rows Rows) batchInputs {
+	inputs: func(_ Objective, rows Rows) batchInputs {
 		in := batchInputs{Tokens: rows.Tokens, Labels: rows.Labels}
 		for _, label := range rows.Labels {
 			if label != graph.IgnoreLabel {
@@ -177,8 +179,20 @@ func (o Objective) ReadsReference(def Definition) bool {
 	return o.Row().Reference && len(AdapterParams(def)) == 0
 }
 
+// Beside are the numbers that a batch must have beside its tokens, by name: how many of each row of seq tokens.
+func (o Objective) Beside(def Definition, seq int) map[string]int {
+	row, adapted := o.Row(), len(AdapterParams(def)) > 0
+	switch {
+	case row.beside != nil:
+		return row.beside(o, adapted, seq)
+	case row.Reference && !adapted:
+		return map[string]int{InputReference: 1}
+	}
+	return nil
+}
+
 // Inputs are those of a batch.
-func (o Objective) Inputs(rows Rows) batchInputs { return o.Row().inputs(rows) }
+func (o Objective) Inputs(rows Rows) batchInputs { return o.Row().inputs(o, rows) }
 
 // Figures are by name what the means of Sums come to; nil for none.
 func (l Loss) Figures(means []float64) map[string]float64 {

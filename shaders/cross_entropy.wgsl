@@ -1,6 +1,9 @@
 // cross_entropy: lse = log(sum(exp(logits))) and loss = lse - logits[label] a row; 0 for the label -100. The columns may come
 // in several runs, one dispatch each, which carry (maximum, sum of exponentials, logit of the label) on in `carried`. A row an
 // invocation, or with GROUP a row a workgroup of LANES. -3e38 stands for minus infinity. Twin: graph.CrossEntropy.Eval.
+#if ENTROPY
+// entropy = log(l) - t/l, l the sum of exp(logits - m) and t that of exp(logits - m) (logits - m) for the maximum m. Twin: graph.HeadLoss.Eval.
+#endif
 struct Params {
     rows: u32,
     columns: u32,  // of this run
@@ -21,6 +24,9 @@ struct Params {
 @bind var<storage, read_write> carried: array<vec4<f32>>;
 @bind var<storage, read_write> lse: array<f32>;
 @bind var<storage, read_write> losses: array<f32>;
+#if ENTROPY
+@bind var<storage, read_write> entropies: array<f32>;
+#endif
 
 const LOWEST = -3.0e38;
 #if CAPPED // logits are cap tanh(logits/cap)
@@ -30,6 +36,9 @@ const LOWEST = -3.0e38;
 const STEP = {{LANES}}u;
 var<workgroup> maxima: array<f32, {{LANES}}>;
 var<workgroup> sums: array<f32, {{LANES}}>;
+#if ENTROPY
+var<workgroup> moments: array<f32, {{LANES}}>;
+#endif
 #else
 const STEP = 1u;
 #endif
@@ -73,27 +82,44 @@ fn load(row: u32, quad: u32) -> vec4<f32> {
 #endif
     var m = LOWEST;
     var l = 0.0;
+#if ENTROPY
+    var t = 0.0;
+#endif
     if (p.first == 0u && start == 0u) { // goes on from the run before
         let c = carried[p.row0 + row];
         m = c.x;
         l = c.y;
+#if ENTROPY
+        t = c.w;
+#endif
     }
     let quads = (p.columns + 3u) / 4u;
     for (var i = start; i < quads; i += STEP) {
         let v = load(row, i);
         let n = max(max(m, max(v.x, v.y)), max(v.z, v.w));
         let e = exp(v - n);
+#if ENTROPY
+        let moment = e * (v - n);
+        t = (t + l * (m - n)) * exp(m - n) + ((moment.x + moment.y) + (moment.z + moment.w));
+#endif
         l = l * exp(m - n) + ((e.x + e.y) + (e.z + e.w));
         m = n;
     }
 #if GROUP
     maxima[lane] = m;
     sums[lane] = l;
+#if ENTROPY
+    moments[lane] = t;
+#endif
     for (var half = {{LANES}}u / 2u; half > 0u; half /= 2u) {
         workgroupBarrier();
         if (lane < half) {
             let other = maxima[lane + half];
             let n = max(maxima[lane], other);
+#if ENTROPY
+            let own = (moments[lane] + sums[lane] * (maxima[lane] - n)) * exp(maxima[lane] - n);
+            moments[lane] = own + (moments[lane + half] + sums[lane + half] * (other - n)) * exp(other - n);
+#endif
             sums[lane] = sums[lane] * exp(maxima[lane] - n) + sums[lane + half] * exp(other - n);
             maxima[lane] = n;
         }
@@ -104,6 +130,9 @@ fn load(row: u32, quad: u32) -> vec4<f32> {
     }
     m = maxima[0];
     l = sums[0];
+#if ENTROPY
+    t = moments[0];
+#endif
 #endif
     let at = p.row0 + row;
     let label = labels[at];
@@ -117,7 +146,11 @@ fn load(row: u32, quad: u32) -> vec4<f32> {
         picked = v[column % 4u];
     }
     if (p.last == 0u) {
+#if ENTROPY
+        carried[at] = vec4<f32>(m, l, picked, t);
+#else
         carried[at] = vec4<f32>(m, l, picked, 0.0);
+#endif
     } else {
         let total = m + log(l);
         lse[at] = total;
@@ -126,5 +159,8 @@ fn load(row: u32, quad: u32) -> vec4<f32> {
             loss = total - picked;
         }
         losses[at] = loss;
+#if ENTROPY
+        entropies[at] = log(l) - t / l;
+#endif
     }
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -149,8 +150,11 @@ func (j Job) count(b data.Batch) (n model.Counts, err error) {
 	if b.Positions != nil && len(b.Positions) != rows*seq {
 		return n, fmt.Errorf("batch: %d positions of documents, want %d", len(b.Positions), rows*seq)
 	}
-	if j.Objective.ReadsReference(j.Definition) && len(b.Beside[model.InputReference]) != rows {
-		return n, fmt.Errorf("batch: found %d log-probabilities by a reference, wanted %d: %s of a network without adapters reads one a row", len(b.Beside[model.InputReference]), rows, j.Objective.Loss)
+	wanted := j.Objective.Beside(j.Definition, seq)
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		if found, each := len(b.Beside[name]), wanted[name]; found != rows*each {
+			return n, fmt.Errorf("batch: %s: found %d numbers beside the rows, wanted %d: %s of this network reads %d a row", name, found, rows*each, j.Objective.Loss, each)
+		}
 	}
 	vocab := int32(j.Definition.Vocab())
 	for i, label := range b.Labels {

@@ -52,6 +52,17 @@ var lossChecks = []Check{
 		d := g.Append(graph.HeadLossGrad{Each: true}, x, w, labels, f.Outputs[1], checkedInput(g, "dloss", 70))
 		return []*graph.Value{f.Outputs[0], d.Outputs[0], d.Outputs[1]}
 	}},
+	{Name: "loss head with entropies", Tolerance: 1024, Below: 65, Build: func(g *graph.Graph) []*graph.Value {
+		x, labels, dloss := checkedInput(g, "x", 70, 16), checkedInts(g, "labels", 70), checkedInput(g, "dloss", 70)
+		var out []*graph.Value
+		for _, columns := range []int{65, 260} {
+			w, op := checkedInput(g, map[int]string{65: "odd", 260: "even"}[columns], columns, 16), graph.HeadLoss{Each: true, Entropy: true}
+			f := g.Append(op, x, w, labels)
+			d := g.Append(graph.HeadLossGrad(op), x, w, labels, f.Outputs[1], dloss)
+			out = append(out, f.Outputs[0], f.Outputs[2], d.Outputs[0], d.Outputs[1])
+		}
+		return out
+	}},
 }
 
 // A chunk has as few blocks of rows as come to chunkRows. Every chunk reads W twice and dW once, and writes it: products of some 200 rows have the 40
@@ -113,8 +124,8 @@ func (l logitsRun) params() lossGradParams {
 	return lossGradParams{uint32(l.rows), uint32(l.columns), uint32(l.stride / unit), uint32(l.column0), uint32(l.row0)}
 }
 
-// rowLosses are the buffers that the loss of each row goes through; all [N].
-type rowLosses struct{ labels, carried, lse, losses Span }
+// rowLosses are the buffers that the loss of each row goes through; all [N]. Without entropies these are the zero span.
+type rowLosses struct{ labels, carried, lse, losses, entropies Span }
 
 // rowLosses are those of a loss, which the rows' are where each is wanted.
 func (c *Compiler) rowLosses(labels, loss, lse *graph.Value, each bool) rowLosses {
@@ -139,6 +150,10 @@ func (c *Compiler) rowLoss(l logitsRun, r rowLosses, first, last bool) {
 	if last {
 		p.Last = 1
 	}
+	bind := []Span{l.span, r.labels, r.carried, r.lse, r.losses}
+	if r.entropies.st != nil {
+		bind = append(bind, r.entropies)
+	}
 	group := !c.limits.Software // a workgroup a row where there is workgroup memory worth the name
 	grid, lanes := c.Linear(l.rows), "64"
 	if group {
@@ -146,13 +161,13 @@ func (c *Compiler) rowLoss(l logitsRun, r rowLosses, first, last bool) {
 	}
 	k := c.kernel("cross_entropy", "", shaders.Variant{
 		Constants: map[string]string{"ELEMENT": l.element(), "LANES": lanes},
-		Flags:     map[string]bool{"SCALAR": l.scalar(), "GROUP": group, "CAPPED": l.limit > 0},
+		Flags:     map[string]bool{"SCALAR": l.scalar(), "GROUP": group, "CAPPED": l.limit > 0, "ENTROPY": r.entropies.st != nil},
 	})
 	params := any(p)
 	if l.limit > 0 {
 		params = cappedLossParams{p, float32(l.limit)}
 	}
-	c.Dispatch(k, grid, params, l.span, r.labels, r.carried, r.lse, r.losses)
+	c.Dispatch(k, grid, params, bind...)
 }
 
 // lossSum appends the sum of the rows' losses.
@@ -238,6 +253,9 @@ func lowerHead(c *Compiler, forward, gradient *graph.Node) {
 	var r rowLosses
 	if forward != nil {
 		r = c.rowLosses(labels, forward.Outputs[0], forward.Outputs[1], h.op.Each)
+		if h.op.Entropy {
+			r.entropies = c.One(c.Out(forward.Outputs[2]), "entropies")
+		}
 	} else {
 		r = rowLosses{labels: c.One(c.In(labels), "labels"), lse: c.One(c.In(gradient.Inputs[3]), "lse")}
 	}

@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -92,7 +93,8 @@ func headGraphOf(op graph.HeadLoss, n, d, v int, apart bool) *twin {
 		dloss = g.Mul(dloss, g.AddConst(g.Scale(f.Outputs[0], 0), 1))
 	}
 	grad := g.Append(graph.HeadLossGrad(op), x, w, labels, f.Outputs[1], dloss)
-	return &twin{graph: g, values: []*graph.Value{f.Outputs[0], f.Outputs[1], grad.Outputs[0]}, leaves: map[string]*graph.Value{"wte": grad.Outputs[1]}}
+	values := slices.Concat(f.Outputs, grad.Outputs[:1])
+	return &twin{graph: g, values: values, leaves: map[string]*graph.Value{"wte": grad.Outputs[1]}}
 }
 
 func TestHeadLoss(t *testing.T) {
@@ -140,6 +142,29 @@ func TestHeadLossEach(t *testing.T) {
 			w.check(t, d, lossTolerance(1, s[1]))
 		}
 	})
+}
+
+// TestHeadLossEntropy has the entropy of each row too, in the kernels of processors and of GPUs, of logits in one run and in several, and capped; and large ones,
+// which hardly leave any.
+func TestHeadLossEntropy(t *testing.T) {
+	for _, binding := range []uint64{128 << 20, 16 << 10} {
+		gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+			for i, s := range [][3]int{{6, 8, 12}, {7, 3, 5}, {33, 16, 401}, {0, 4, 8}} {
+				for _, hardware := range []bool{false, true} {
+					rng := rand.New(rand.NewPCG(61, 62))
+					w := headGraphOf(graph.HeadLoss{Each: i != 1, Entropy: true, Cap: float64(i % 2)}, s[0], s[1], s[2], i%2 == 0)
+					w.feeds, w.hardware = map[string]*graph.Array{"labels": someLabels(rng, s[2], s[0])}, hardware
+					w.feed(rng)
+					if i == 0 {
+						for j := range w.feeds["x"].Data {
+							w.feeds["x"].Data[j] *= 20
+						}
+					}
+					w.check(t, d, lossTolerance(s[0], 10*s[1]))
+				}
+			}
+		}, gputest.WithLimits(gpu.Limits{BindingBytes: binding}))
+	}
 }
 
 // TestHeadLossParts has a table in several parts and logits in several chunks of rows.

@@ -78,5 +78,13 @@ var ofDocuments = map[string]bool{
 	"data.format": true, "data.field": true, "data.prompt_field": true, "data.mask_field": true, "data.packing": true, "data.documents": true, "data.long": true,
 }
 
-// preferences are the values of preference.loss.
-var preferences = append(oneOf{noPreference}, model.Objectives()...)
+// preferences are the values of preference.loss: the objectives on pairs.
+var preferences = func() (names oneOf) {
+	names = oneOf{noPreference}
+	for _, name := range model.Objectives() {
+		if (model.Objective{Loss: name}).Row().Form == "pairs" {
+			names = append(names, name)
+		}
+	}
+	return names
+}()

@@ -80,8 +80,9 @@ func onFirst(name string, run func(ctx context.Context, dev *gpu.Device, c *gold
 var kinds = []kind{
 	onFirst("optimizer", runOptimizer), onFirst("prng", runPRNG), onFirst("schedule", runSchedule), onFirst("clip", runClip), onFirst("wk_unit", runUnit),
 	training("model", loadModel), training("lora", loadLoRA), training("dpo", loadPairs),
-	onFirst("nf4", runNF4),
+	onFirst("nf4", runNF4), onFirst("advantages", runAdvantages),
 	{"packed", runPacked},
+	{"grpo", runDrawn},
 }
 
 // folder is a folder of cases on disk. A case may read what lies beside it.
@@ -142,7 +143,7 @@ type goldenCase struct {
 	header
 	kind    kind
 	raw     []byte
-	tensors *safetensors.File // nil for schedules
+	tensors *safetensors.File // nil for schedules and advantages
 	err     error             // the first of its tensors that could not be read
 }
 
@@ -177,7 +178,7 @@ func loadCase(dir fs.FS) (*goldenCase, error) {
 	if c.kind.run == nil {
 		return nil, fmt.Errorf("kind %q, want one of %s%s", c.Kind, strings.Join(names, ", "), suggest.DidYouMean(c.Kind, names))
 	}
-	if c.Kind == "schedule" {
+	if c.Kind == "schedule" || c.Kind == "advantages" {
 		return c, nil
 	}
 	data, err := fs.ReadFile(dir, "tensors.safetensors")
@@ -254,6 +255,14 @@ func (c *comparison) number(where string, got, want, allowed float64) {
 	diff = finite(diff)
 	if c.where == "" || ratio > c.ratio {
 		c.ratio, c.found, c.allowed, c.where = ratio, diff, allowed, where
+	}
+}
+
+// join adds another comparison, whose places have a name before them.
+func (c *comparison) join(of string, other *comparison) {
+	c.failed = c.failed || other.failed
+	if other.ratio > c.ratio || c.where == "" {
+		c.ratio, c.found, c.allowed, c.where = other.ratio, other.found, other.allowed, of+other.where
 	}
 }
 

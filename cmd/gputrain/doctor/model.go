@@ -37,6 +37,7 @@ type modelCase struct {
 	} `json:"tolerance"`
 
 	storage buffers.DType
+	micro   int  // microbatches that a batch on stages is cut into; 0: 1
 	rounds  bool // products round their operands to f16
 	def     model.Definition
 	initial []buffers.Host // of what is trained

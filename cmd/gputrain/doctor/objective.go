@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"slices"
 
 	"gputrain/buffers"
@@ -25,12 +26,22 @@ type objectiveCase struct {
 	} `json:"-"`
 }
 
-// numbers are one, or several, or null, which is none.
+// numbers are one, or several, or null, which is none; null among several is NaN, with which nothing is compared.
 type numbers []float64
 
 func (n *numbers) UnmarshalJSON(raw []byte) error {
 	if bytes.HasPrefix(raw, []byte("[")) {
-		return json.Unmarshal(raw, (*[]float64)(n))
+		var several []*float64
+		err := json.Unmarshal(raw, &several)
+		*n = numbers{}
+		for _, one := range several {
+			if one == nil {
+				nothing := math.NaN()
+				one = &nothing
+			}
+			*n = append(*n, *one)
+		}
+		return err
 	}
 	var one *float64
 	err := json.Unmarshal(raw, &one)
@@ -160,7 +171,9 @@ func (o *objectiveCase) compareMetrics(seen *comparison, step int, got map[strin
 			return fmt.Errorf("case.json: metrics: step %d: %s: found %d numbers, wanted %d of a name that the kind has, and a tolerance", step, name, len(want), len(found))
 		}
 		for i := range want {
-			seen.near(fmt.Sprintf("step %d %s", step, name), found[i], want[i], within)
+			if !math.IsNaN(want[i]) {
+				seen.near(fmt.Sprintf("step %d %s", step, name), found[i], want[i], within)
+			}
 		}
 	}
 	return nil

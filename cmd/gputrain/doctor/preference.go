@@ -113,18 +113,36 @@ func (p *preferenceCase) readReference(dir fs.FS) error {
 	if !p.learned.Row().Reference {
 		return nil
 	}
-	def, params := p.def, p.initial
-	if _, err := fs.Stat(dir, "reference/config.json"); err == nil {
-		if def, params, err = readModel(dir, "reference"); err != nil {
-			return err
-		}
-	}
 	b := batch(p.pairs, p.SeqLen)
-	built, err := def.Build(b.Rows, p.SeqLen, model.Options{Logits: true})
+	each, err := p.byReference(dir, b, 1)
 	if err != nil {
 		return err
 	}
-	feeds := map[string]*graph.Array{model.InputTokens: graph.NewArray([]int{b.Rows, p.SeqLen})}
+	p.reference = make([]float32, b.Rows)
+	for row := range p.reference {
+		sum := 0.0
+		for _, one := range each[row*p.SeqLen : (row+1)*p.SeqLen] {
+			sum += one
+		}
+		p.reference[row] = float32(sum)
+	}
+	return nil
+}
+
+// byReference are the log-probabilities of all labels of a batch, 0 where there is none, by the model in reference/, or where there is none by what the case
+// begins with: in float64, of logits divided by a temperature.
+func (m *modelCase) byReference(dir fs.FS, b data.Batch, temperature float64) ([]float64, error) {
+	def, params := m.def, m.initial
+	if _, err := fs.Stat(dir, "reference/config.json"); err == nil {
+		if def, params, err = readModel(dir, "reference"); err != nil {
+			return nil, err
+		}
+	}
+	built, err := def.Build(b.Rows, m.SeqLen, model.Options{Logits: true})
+	if err != nil {
+		return nil, err
+	}
+	feeds := map[string]*graph.Array{model.InputTokens: graph.NewArray([]int{b.Rows, m.SeqLen})}
 	for i, token := range b.Tokens {
 		feeds[model.InputTokens].Data[i] = float64(token)
 	}
@@ -136,19 +154,20 @@ func (p *preferenceCase) readReference(dir fs.FS) error {
 	}
 	found, err := graph.Eval(built.Graph, feeds, built.Logits)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.reference = make([]float32, b.Rows)
-	for row := range p.reference {
-		sum := 0.0
-		for i := row * p.SeqLen; i < (row+1)*p.SeqLen; i++ {
-			if label := b.Labels[i]; label != graph.IgnoreLabel {
-				sum += logProbability(found[0].Data[i*def.Vocab():(i+1)*def.Vocab()], label)
-			}
+	out, vocab := make([]float64, len(b.Labels)), def.Vocab()
+	for i, label := range b.Labels {
+		if label == graph.IgnoreLabel {
+			continue
 		}
-		p.reference[row] = float32(sum)
+		logits := found[0].Data[i*vocab : (i+1)*vocab]
+		for j := range logits {
+			logits[j] /= temperature
+		}
+		out[i] = logProbability(logits, label)
 	}
-	return nil
+	return out, nil
 }
 
 // logProbability is log softmax of logits at id.

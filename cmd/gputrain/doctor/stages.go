@@ -27,8 +27,9 @@ func newStagedModel(ctx context.Context, devices []*gpu.Device, m *modelCase) (*
 	if err != nil {
 		return nil, err
 	}
+	micro := max(1, m.micro)
 	s, err := onStages(ctx, devices, slices.Concat(m.initial, m.frozen), state.Config{
-		Definition: m.def, Optimizer: optimizer, Batch: m.Batch, Sequence: m.SeqLen, Storage: m.storage, RoundProducts: m.rounds, Objective: m.learned,
+		Definition: m.def, Optimizer: optimizer, Batch: m.Batch / micro, Microbatches: micro, Sequence: m.SeqLen, Storage: m.storage, RoundProducts: m.rounds, Objective: m.learned,
 	})
 	if err != nil {
 		return nil, err
@@ -91,7 +92,8 @@ func (s *stagedModel) logitsOf(text []int32) (all []float32, err error) {
 
 // train makes an update.
 func (s *stagedModel) train(b data.Batch) (m state.Metrics, err error) {
-	b.Rows = s.state.Config().Batch
+	c := s.state.Config()
+	b.Rows = c.Batch * max(1, c.Microbatches)
 	made, err := s.state.TrainStep(s.ctx, b)
 	if err != nil {
 		return m, err
