@@ -86,7 +86,7 @@ func (j Job) Rehearsal() data.Batch {
 	b := data.Batch{Tokens: make([]int32, j.Batch*j.Sequence), Labels: make([]int32, j.Batch*j.Sequence), Rows: j.Batch, Beside: map[string][]float32{model.InputReference: make([]float32, j.Batch)}}
 	for i := range b.Tokens {
 		b.Tokens[i] = int32(uint64(i) * 7919 % uint64(j.Definition.Vocab()))
-		b.Labels[i] = b.Tokens[i]
+		b.Labels[i] = b.Tokens[i] % int32(model.Labels(j.Definition))
 	}
 	return b
 }

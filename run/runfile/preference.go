@@ -1,6 +1,7 @@
 package runfile
 
 import (
+	"slices"
 	"strings"
 
 	"gputrain/model"
@@ -80,5 +81,7 @@ var ofDocuments = map[string]bool{
 	"data.format": true, "data.field": true, "data.prompt_field": true, "data.mask_field": true, "data.packing": true, "data.documents": true, "data.long": true,
 }
 
-// preferences are the values of preference.loss.
-var preferences = append(oneOf{noPreference}, model.Objectives()...)
+// preferences are the values of preference.loss: the losses of language models.
+var preferences = append(oneOf{noPreference}, slices.DeleteFunc(model.Objectives(), func(loss string) bool {
+	return model.Objective{Loss: loss}.Row().Head != ""
+})...)
