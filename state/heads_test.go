@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/graph"
+	"gputrain/hub"
 	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/run/data"
@@ -132,6 +133,53 @@ func TestHeadsAreSaved(t *testing.T) {
 		again, _, err := Load(t.Context(), dev, config, dir)
 		require.NoError(t, err)
 		t.Cleanup(again.Release)
+		for _, state := range []*TrainState{s, again} {
+			_, err := state.TrainStep(t.Context(), headedBatch(8, labels))
+			require.NoError(t, err)
+		}
+		want, err := s.Params().Download(t.Context())
+		require.NoError(t, err)
+		got, err := again.Params().Download(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+}
+
+// A checkpoint of adapters with a head has that among them, upon a language model that has none, and goes on to the bit.
+func TestCheckpointsOfAdaptersWithHeads(t *testing.T) {
+	dev := gputest.Device(t)
+	for _, c := range []struct {
+		head    model.Head
+		learned model.Objective
+	}{
+		{model.Head{Kind: model.HeadScores, Labels: 3}, model.Objective{Loss: "classes"}},
+		{model.Head{Kind: model.HeadVectors, Pooling: model.PoolingMean}, near},
+	} {
+		config, _, _ := adaptedConfig(t, model.LoRA{Rank: 2})
+		files := hub.Open(config.Base)
+		defer files.Close()
+		weights, err := files.Weights(tinyModel(t, 0))
+		require.NoError(t, err)
+		config.Definition, err = model.WithLoRA(headed(t, c.head), model.LoRA{Rank: 2})
+		require.NoError(t, err)
+		config.Objective, config.Batch = c.learned, 8
+		params, drawn := weights.ParamsOf(config.Definition, 1)
+		assert.ElementsMatch(t, model.AdapterParams(config.Definition), drawn)
+		s, err := CreateFrom(t.Context(), dev, jobOf(t, config), params)
+		require.NoError(t, err)
+		defer s.Release()
+		labels := max(1, c.head.Labels)
+		_, err = s.TrainStep(t.Context(), headedBatch(8, labels))
+		require.NoError(t, err)
+		dir := filepath.Join(t.TempDir(), "step")
+		require.NoError(t, s.Save(t.Context(), dir, checkpoint.Run{}))
+		def, all, err := hub.ReadHF(dir)
+		require.NoError(t, err)
+		assert.Equal(t, c.head.Kind, model.HeadOf(def).Kind)
+		assert.Len(t, all, len(config.Definition.Params()))
+		again, _, err := Load(t.Context(), dev, config, dir)
+		require.NoError(t, err)
+		defer again.Release()
 		for _, state := range []*TrainState{s, again} {
 			_, err := state.TrainStep(t.Context(), headedBatch(8, labels))
 			require.NoError(t, err)
