@@ -122,7 +122,9 @@ func Same(a, b Definition) bool {
 		return false
 	}
 	text := func(def Definition) string {
-		built, err := def.Build(1, def.Context(), Options{Loss: HeadOf(def).Kind == "", Logits: HeadOf(def).Kind != "", Training: true})
+		o := plain(def)
+		o.Training = true
+		built, err := def.Build(1, def.Context(), o)
 		if err != nil {
 			return err.Error()
 		}

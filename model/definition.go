@@ -116,7 +116,7 @@ type Built struct {
 	tokenLosses *graph.Value // [batch*seq], of each label
 }
 
-// figure is what a loss finds of each of Loss.Counts in a batch, [batch/Loss.Group], or a number [].
+// figure is what a loss finds of each of Loss.Counts in a batch, [batch/Loss.Group], or of each row [batch, ..], or a number [].
 type figure struct {
 	Name  string
 	Value *graph.Value
@@ -176,13 +176,12 @@ func Parameters(def Definition) int64 {
 // seq: three times the forward pass, whose attention is counted for the positions
 // that see each other. For an MLP, seq is 1 and a token is an example.
 func FLOPsPerToken(def Definition, seq int) (float64, error) {
-	o := Options{Loss: HeadOf(def).Kind == "", Logits: HeadOf(def).Kind != ""}
-	built, err := def.Build(1, seq, o)
+	built, err := def.Build(1, seq, plain(def))
 	if err != nil {
 		return 0, err
 	}
 	end := built.Loss
-	if o.Logits {
+	if end == nil {
 		end = built.Logits
 	}
 	return 3 * float64(built.Graph.FLOPs(end)) / float64(seq), nil

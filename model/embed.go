@@ -71,8 +71,10 @@ func buildEmbed(b *Builder, built *Built, vectors *graph.Value) error {
 	if group > 2 {
 		candidates = b.Concat(0, candidates, part(2, group-2))
 	}
-	near := b.MatMul(part(0, 1), candidates, false, true)
+	queries := part(0, 1)
+	near := b.MatMul(queries, candidates, false, true)
 	logits := b.Add(b.Scale(near, 1/b.o.Objective.Numbers[temperature]), b.Input(inputAbsent, graph.F32(n*(group-1))))
+	b.KeepF32(queries, candidates, near, logits) // they are divided by small temperatures
 	b.scaled(built, b.CrossEntropy(logits, b.ints(InputLabels, n)))
 	counted := b.Input(inputCounted, graph.F32(n))
 	hits := b.hits(logits, b.Slice(logits, 1, 0, n))

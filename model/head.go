@@ -72,8 +72,10 @@ func WithHead(def Definition, h Head) (Definition, error) {
 		return nil, errors.New("model: head: found a network with adapters, wanted one without: they come after it")
 	case quantized:
 		inner, err := WithHead(m.Definition, h)
-		m.Definition = inner
-		return m, err
+		if err != nil {
+			return nil, err
+		}
+		return WithQuantization(inner, m.q)
 	case headed:
 		def = m.Definition
 	}
@@ -127,6 +129,12 @@ func Labels(def Definition) int {
 	return def.Vocab()
 }
 
+// plain are the options of what def is for: the loss of its tokens, or what another head gives.
+func plain(def Definition) Options {
+	text := HeadOf(def).Kind == ""
+	return Options{Loss: text, Logits: !text}
+}
+
 // MayLack matches the parameters of BaseOf(def) that its files need not have, as the adapters have them whole: the head.
 func MayLack(def Definition) []*regexp.Regexp {
 	if m, ok := def.(adapted); ok && m.copies[scoreWeight] != "" {
@@ -168,6 +176,7 @@ func (b *Builder) finishHeaded(x *graph.Value) (*Built, error) {
 		length := b.Apply("max", b.Sum(b.Apply("square", y), 1), b.Constant(1e-24))
 		y = b.Mul(y, b.Reshape(b.Apply("rsqrt", length), b.batch, 1))
 	}
+	b.KeepF32(y)
 	if b.o.Loss {
 		if err := b.o.Objective.Row().build(b, built, y); err != nil {
 			return nil, err

@@ -561,6 +561,40 @@ func TestHeadsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "id2label: 3, want an object of names")
 }
 
+// A quantized network has heads as any other, and the text part of a model with images too.
+func TestHeadsOfOthers(t *testing.T) {
+	base := transparent(t)[0]
+	q := Quantization{Mode: "affine", Bits: 4, Group: 4}
+	whole, err := WithQuantization(base, q)
+	require.NoError(t, err)
+	first, err := WithHead(whole, Head{Kind: HeadScores, Labels: 3})
+	require.NoError(t, err)
+	then, err := WithHead(base, Head{Kind: HeadScores, Labels: 3})
+	require.NoError(t, err)
+	then, err = WithQuantization(then, q)
+	require.NoError(t, err)
+	assert.True(t, Same(first, then))
+	assert.Equal(t, 3, Labels(first))
+	raw, err := ConfigJSON(first, "F32")
+	require.NoError(t, err)
+	again, err := ParseConfig(raw)
+	require.NoError(t, err)
+	assert.True(t, Same(first, again))
+
+	images, err := ParseConfig([]byte(`{"model_type": "gemma3", "architectures": ["Gemma3ForSequenceClassification"], "id2label": {"0": "no", "1": "yes"}, "label2id": {"no": 0, "yes": 1},
+		"text_config": {"hidden_size": 8, "intermediate_size": 16, "model_type": "gemma3_text", "num_hidden_layers": 1, "vocab_size": 9}, "vision_config": {}}`))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"no", "yes"}, HeadOf(images).Names)
+	settings := images.Settings()
+	assert.Equal(t, []string{"Gemma3TextForSequenceClassification"}, settings["architectures"])
+	assert.Equal(t, map[string]string{"0": "no", "1": "yes"}, settings["id2label"])
+	for name, path := range map[string]string{
+		"model.language_model.norm.weight": "model.norm.weight", "language_model.model.norm.weight": "model.norm.weight", "score.weight": "score.weight",
+	} {
+		assert.Equal(t, path, PathOf(images, name))
+	}
+}
+
 // Rows that a loss of heads cannot learn from are named.
 func TestRowsOfHeadsRefused(t *testing.T) {
 	embed := Objective{Loss: "embed", Numbers: map[string]float64{"negatives": 1}}

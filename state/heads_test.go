@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/buffers"
 	"gputrain/graph"
 	"gputrain/hub"
 	"gputrain/internal/gputest"
@@ -82,6 +83,37 @@ func TestHeadsInMicrobatches(t *testing.T) {
 				assert.InDeltaSlice(t, want.Means, got.Means, 2e-5)
 			})
 		}
+	}
+}
+
+// Scores and similarities stay in f32 where all else is stored in bfloat16: their differences are what is learned.
+func TestHeadsInBF16(t *testing.T) {
+	dev := gputest.Device(t)
+	for _, c := range []struct {
+		head    model.Head
+		learned model.Objective
+	}{
+		{model.Head{Kind: model.HeadScores, Labels: 1}, scored},
+		{model.Head{Kind: model.HeadVectors}, model.Objective{Loss: "embed", Numbers: map[string]float64{"temperature": 0.02, "negatives": 2}}},
+	} {
+		var losses []float64
+		for _, storage := range []buffers.DType{buffers.F32, buffers.BF16} {
+			config := tinyConfig(t)
+			config.Definition, config.Objective, config.Batch, config.Storage = headed(t, c.head), c.learned, 8, storage
+			built, err := jobOf(t, config).Build()
+			require.NoError(t, err)
+			built.Graph.StoreBF16(built.LossSum)
+			for _, f := range built.Figures {
+				assert.Equal(t, buffers.F32, f.Value.DType(), f.Name)
+			}
+			s := create(t, dev, config)
+			_, err = s.TrainStep(t.Context(), headedBatch(8, 1))
+			require.NoError(t, err)
+			all, err := s.Drain(t.Context())
+			require.NoError(t, err)
+			losses = append(losses, all[0].Loss)
+		}
+		assert.InEpsilon(t, losses[0], losses[1], 0.05)
 	}
 }
 
