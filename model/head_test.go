@@ -16,6 +16,7 @@ import (
 
 	"gputrain/buffers/array"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 )
 
 // transparent is a network of each family whose head is the identity: its logits are the outputs of its last norm.
@@ -617,4 +618,27 @@ func TestRowsOfHeadsRefused(t *testing.T) {
 	require.ErrorContains(t, CheckEnds(def, rows), "batch: row 1: found the padding 3 as its last token")
 	rows.Tokens[3] = 1
 	require.NoError(t, CheckEnds(def, rows))
+}
+
+// Losses of heads on a device, with what they give and all gradients, follow the float64 evaluation of the same graph.
+func TestDeviceFollowsHeads(t *testing.T) {
+	const seq = 5
+	dev := gputest.Device(t)
+	for i, base := range transparent(t)[2:4] {
+		for j, c := range headCases() {
+			def, err := WithHead(base, c.head)
+			require.NoError(t, err)
+			rows, _ := c.rows(rand.New(rand.NewPCG(uint64(i), uint64(j))), base.Vocab(), seq)
+			params := scattered(def)
+			hosts := Init(def, 5)
+			for i, h := range hosts {
+				for k, x := range params[h.Path].Data {
+					hosts[i].Data[k] = float32(x)
+				}
+			}
+			built, err := def.Build(rows.Count, seq, Options{Loss: true, Logits: true, Objective: c.learned, Training: true})
+			require.NoError(t, err)
+			followsReference(t, dev, def, built, hosts, feedsOf(c.learned, rows, params))
+		}
+	}
 }
