@@ -149,9 +149,11 @@ isa:
 isa-shims:
 	tools/isa/shims.sh '$(GPUTRAIN_ISA_SHIMS)' $(SHIMS)
 
-# matrix-units runs the tests of matrix units on a driver that has them, lavapipe of Mesa 26, out of the tree that GPUTRAIN_ISA_MESA names.
+# matrix-units runs the tests of matrix units on a driver that has them, lavapipe of Mesa 26, out of the tree that GPUTRAIN_ISA_MESA names, or of one that it
+# brings (75 MB of Debian's packages).
 matrix-units:
-	@tools/matrix.sh "$(GPUTRAIN_ISA_MESA)"
+	@$(if $(GPUTRAIN_ISA_MESA),,tools/mesa.sh bin/mesa)
+	@tools/matrix.sh "$(or $(GPUTRAIN_ISA_MESA),bin/mesa)"
 
 # llama installs llama.cpp from npm, for a processor, and lets it judge what export writes for it. It needs Node.js, npm and Python.
 llama: adapter

@@ -26,6 +26,7 @@ type pipelineSlot struct {
 	once   sync.Once
 	native nativePipeline
 	made   bool
+	ran    atomic.Bool // see runAhead
 	err    error
 }
 
@@ -101,6 +102,14 @@ func (d *Device) Compile(ctx context.Context, kernels []*Kernel, progress func(d
 	var next atomic.Int64
 	var done int
 	var report sync.Mutex
+	one := func() {
+		report.Lock()
+		defer report.Unlock()
+		done++
+		if progress != nil {
+			progress(done, len(kernels))
+		}
+	}
 	var workers sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), len(kernels)) {
 		workers.Go(func() {
@@ -111,11 +120,8 @@ func (d *Device) Compile(ctx context.Context, kernels []*Kernel, progress func(d
 				}
 				errs[i] = caught.Do(func() error {
 					_, err := d.pipeline(kernels[i])
-					report.Lock()
-					defer report.Unlock()
-					done++
-					if progress != nil {
-						progress(done, len(kernels))
+					if !d.compilesLate() {
+						one()
 					}
 					return err
 				})
@@ -127,6 +133,9 @@ func (d *Device) Compile(ctx context.Context, kernels []*Kernel, progress func(d
 		if err != nil {
 			return fmt.Errorf("gpu: compile: %w", err)
 		}
+	}
+	if d.compilesLate() {
+		d.runAhead(ctx, kernels, one)
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("gpu: compile: %w", err)

@@ -124,6 +124,7 @@ type Planned struct {
 	Cut          bool          // it is one of several
 	Times        int           // how many such there are
 	Dispatches   int
+	Barriers     int           // between its commands
 	Longest      string        // kernel or kind of its longest command
 	LongestTakes time.Duration // which cannot be cut
 }
@@ -132,7 +133,7 @@ type Planned struct {
 func (d *Device) Plan(programs ...*Program) (out []Planned) {
 	pieces := d.cut(programs)
 	for _, t := range pieces {
-		p := Planned{Takes: duration(t.seconds), Cut: len(pieces) > 1, Times: 1, Dispatches: t.dispatches, LongestTakes: duration(t.most)}
+		p := Planned{Takes: duration(t.seconds), Cut: len(pieces) > 1, Times: 1, Dispatches: t.dispatches, Barriers: t.barriers(), LongestTakes: duration(t.most)}
 		if t.longest != nil {
 			p.Longest = t.longest.label
 		}

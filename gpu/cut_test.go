@@ -184,3 +184,29 @@ func TestWaitsLastForTheWorkUnderWay(t *testing.T) {
 	require.Greater(t, time.Since(begin), time.Millisecond)
 	require.Equal(t, time.Millisecond, d.WaitLimit(), "nothing is under way")
 }
+
+// A barrier lies before a command that uses a buffer otherwise than the one before did, or that writes it again, whichever ranges of it.
+func TestBarriersOfSubmits(t *testing.T) {
+	d := gpu.Dry(gpu.DefaultLimits())
+	a, b, c := buffer(t, d, "a", 1024), buffer(t, d, "b", 1024), buffer(t, d, "c", 1024)
+	rec := d.Record("p")
+	want := 0
+	add := func(x, y, out *gpu.Buffer, half uint64, waits int) {
+		rec.Dispatch(addKernel, gpu.Grid{X: 1, Y: 1, Z: 1}, addParams(1, 1), x.Range(0, 256), y.Range(512*half, 256), out.Range(512*half, 256))
+		want += waits
+	}
+	add(a, a, b, 0, 0)
+	add(a, a, c, 0, 0) // reads what was read
+	add(a, a, b, 1, 1) // writes again
+	add(b, a, c, 0, 1) // reads what was written, and writes
+	add(b, b, a, 0, 1) // writes what was read
+	rec.Copy(b.Range(0, 256), c.Range(0, 256))
+	rec.Copy(b.Range(256, 256), c.Range(0, 256))
+	rec.Zero(a.Range(0, 256))
+	want += 3
+	p, err := rec.Program(t.Context())
+	require.NoError(t, err)
+	planned := d.Plan(p)
+	require.Len(t, planned, 1)
+	require.Equal(t, want, planned[0].Barriers)
+}

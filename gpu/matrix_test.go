@@ -33,9 +33,37 @@ func TestMatrixFunctions(t *testing.T) {
 			if a.Backend == "gl" && lanes > 8 {
 				continue // OpenGL's driver takes half a minute to compile them
 			}
-			assert.NoError(t, d.probeMatrix(t.Context(), s, lanes), "%s: %s", a, s)
+			assert.NoError(t, d.probeMatrix(t.Context(), matrixProbeKernel(s, lanes), s), "%s: %s", a, s)
 		}
 		assert.Zero(t, d.Limits().Matrix, "units that nobody asked for")
+	}
+}
+
+// Units that do otherwise than what kernels rely on are refused: here, plain bodies that do.
+func TestMatrixProbeRefuses(t *testing.T) {
+	d, err := Open(t.Context(), anyAdapter(t), Options{Keep: true})
+	require.NoError(t, err)
+	defer d.Release()
+	s, lanes := MatrixShape{16, 16, 16}, 64
+	source := matrixProbeKernel(s, lanes).Source
+	halves := func(by string) [2]string { return [2]string{"pack2x16float(c.q0.zw);", "pack2x16float(" + by + ");"} }
+	barrier := func(before string) [2]string { return [2]string{before + "    matrix_barrier();\n", before} }
+	for name, c := range map[string]struct {
+		change [2]string
+		result string
+	}{
+		"stores that cut what halves do not hold": {halves("bitcast<vec2<f32>>(bitcast<vec2<u32>>(c.q0.zw) & vec2<u32>(0xffffe000u))"), "result 3"},
+		"stores that round ties up":               {halves("c.q0.zw * (1.0 + 0x1p-14)"), "result 3"},
+		"stores without halves below the normal":  {halves("select(vec2<f32>(), c.q0.zw, abs(c.q0.zw) >= vec2<f32>(0x1p-14))"), "result 3"},
+		"plain stores that loads do not see":      {barrier("numbers(subgroup * quads_c + i));\n    }\n"), "result 3"},
+		"loads that later stores overtake":        {barrier("matrix_load_c(own, 16u / 4u);\n"), "result 3"},
+		"halves that plain loads do not see":      {barrier("matrix_mul(matrix_exp2(x, 0.0), x));\n"), "result 3"},
+		"scores that plain loads do not see":      {[2]string{"16u / 4u, scores);\n        matrix_barrier();", "16u / 4u, scores);"}, "result 4"},
+		"weights that loads do not see":           {[2]string{"% quads_c]));\n        }\n        matrix_barrier();", "% quads_c]));\n        }"}, "result 4"},
+	} {
+		changed := strings.Replace(source, c.change[0], c.change[1], 1)
+		require.NotEqual(t, source, changed, name)
+		assert.ErrorContains(t, d.probeMatrix(t.Context(), KernelOf("gputrain.test.matrix_probe", changed), s), c.result+" of 4 subgroups", name)
 	}
 }
 
@@ -71,16 +99,25 @@ func TestMatrixModules(t *testing.T) {
 	require.NoError(t, err)
 	all, err := instructionsOf(made)
 	require.NoError(t, err)
-	counts := map[int]int{}
+	counts, constants := map[int]int{}, map[uint32]uint32{}
+	barriers := map[uint32]int{} // by scope
 	for _, i := range all {
 		counts[i.op()]++
+		if i.op() == opConstant {
+			constants[i[2]] = i[3]
+		}
+		if i.op() == opControlBarrier {
+			barriers[constants[i[1]]]++
+			assert.Equal(t, uint32(makeAvailableAndVisible), constants[i[3]]&makeAvailableAndVisible, "what plain stores wrote, matrix loads see")
+		}
 		if i.op() == opMemoryModel {
 			assert.Equal(t, []uint32{memoryModelLogical, memoryModelVulkan}, []uint32(i[1:]))
 		}
 	}
 	// Each function is called where the kernel says; the type of C is in f16 too.
-	assert.Equal(t, []int{4, 6, 3, 5}, []int{counts[opTypeMatrix], counts[opMatrixLoad], counts[opMatrixMulAdd], counts[opMatrixStore]})
-	assert.Equal(t, 5, counts[opFConvert], "what packs two numbers, and a matrix")
+	assert.Equal(t, []int{4, 8, 5, 9}, []int{counts[opTypeMatrix], counts[opMatrixLoad], counts[opMatrixMulAdd], counts[opMatrixStore]})
+	assert.Equal(t, 9, barriers[scopeSubgroup])
+	assert.Equal(t, 7, counts[opFConvert], "what packs two numbers, and a matrix")
 	for _, i := range all {
 		assert.False(t, i.op() == opExtInst && i[4] == packHalf2x16, "which need not round to even")
 		if i.op() == opConstant && i[3]&^0xf == matrixMark {

@@ -41,7 +41,7 @@ func (d *Device) chooseMatrix(ctx context.Context, o Options) {
 	var hold []MatrixShape
 	for _, s := range listed.Shapes {
 		d.limits.Matrix = MatrixUnits{Shapes: []MatrixShape{s}, Lanes: listed.Lanes, Subgroups: listed.Subgroups}
-		if err := d.probeMatrix(ctx, s, listed.Lanes); err != nil {
+		if err := d.probeMatrix(ctx, matrixProbeKernel(s, listed.Lanes), s); err != nil {
 			off(fmt.Errorf("%s: %w", s, err))
 			continue
 		}
@@ -79,8 +79,8 @@ func matrixProbeKernel(s MatrixShape, lanes int) *Kernel {
 }
 
 // matrixProbe makes operands, what they are when they are rounded to f16, and the results of each subgroup, all of them exact in f32. Rows of A are in turn
-// whole numbers, numbers on the half between two of f16, and multiples of the smallest of f16.
-func matrixProbe(s MatrixShape) (a, b []float32, results [4][]float32) {
+// whole numbers, numbers on the half between two of f16, and multiples of the smallest of f16; what is stored as f16 is of the last two, too.
+func matrixProbe(s MatrixShape) (a, b []float32, results [5][]float32) {
 	number := func(i int) float32 { return float32(i*7%17 - 8) }
 	rounded := make([]float32, probeSubgroups*s.M*s.K)
 	for i := range rounded {
@@ -105,20 +105,61 @@ func matrixProbe(s MatrixShape) (a, b []float32, results [4][]float32) {
 					along += rounded[(g*s.M+i)*s.K+k] * b[(g*s.N+j)*s.K+k]
 					across += b[g*s.N*s.K+k*s.M+i] * b[g*s.N*s.K+k*s.N+j]
 				}
-				for n, x := range []float32{along, 2 * along, across, float32(len(results[0]) * 7 % 1021)} {
+				for n, x := range []float32{along, 2 * along, across, halfOf(len(results[0]))} {
 					results[n] = append(results[n], x)
 				}
 			}
 		}
+		scores := results[2][g*s.M*s.N:]
+		for range 3 {
+			scores = s.product(func(i, k int) float32 {
+				x := float64(scores[(i*s.K+k)%len(scores)])
+				return float32(x - 16*math.Floor(x/16) - 8)
+			}, b[g*s.N*s.K:])
+			halves := scores // whole numbers that f16 holds
+			scores = s.product(func(i, k int) float32 { return halves[i*s.N+k%s.N] }, b[g*s.N*s.K:])
+		}
+		results[4] = append(results[4], scores...)
 	}
 	return a, b, results
 }
 
+// product is A B^T, of B [N,K].
+func (s MatrixShape) product(a func(i, k int) float32, b []float32) (c []float32) {
+	for i := range s.M {
+		for j := range s.N {
+			sum := float32(0)
+			for k := range s.K {
+				sum += a(i, k) * b[j*s.K+k]
+			}
+			c = append(c, sum)
+		}
+	}
+	return c
+}
+
+// halfOf is the i-th number that is stored as f16, rounded to it, to even on half of the way: its numbers are 1 apart below 2048, 2 above, and 2^-24 below its
+// normal ones.
+func halfOf(i int) float32 {
+	x, scale := 1537+0.5*float64(i*7%2041), 1.0
+	if i/4%2 == 1 {
+		scale = 0x1p-26
+	}
+	apart := 1.0
+	switch {
+	case scale < 1:
+		apart = 4 // of 2^-26
+	case x >= 2048:
+		apart = 2
+	}
+	return float32(scale * apart * math.RoundToEven(x/apart))
+}
+
 // probeMatrix runs a kernel that uses every function of shared/matrix.wgsl, and compares what comes out.
-func (d *Device) probeMatrix(ctx context.Context, s MatrixShape, lanes int) error {
+func (d *Device) probeMatrix(ctx context.Context, k *Kernel, s MatrixShape) error {
 	a, b, results := matrixProbe(s)
 	var bound []Range
-	for _, n := range []int{len(a), len(b), len(results[0]), len(results[1]), len(results[2]), len(results[3])} {
+	for _, n := range []int{len(a), len(b), len(results[0]), len(results[0]), len(results[0]), len(results[0]), len(results[0])} {
 		buffer, err := d.NewBuffer("gputrain.gpu.matrix_probe", uint64(4*n))
 		if err != nil {
 			return err
@@ -132,7 +173,7 @@ func (d *Device) probeMatrix(ctx context.Context, s MatrixShape, lanes int) erro
 		}
 	}
 	rec := d.Record("gputrain.gpu.matrix_probe")
-	rec.Dispatch(matrixProbeKernel(s, lanes), Grid{1, 1, 1}, nil, bound...)
+	rec.Dispatch(k, Grid{1, 1, 1}, nil, bound...)
 	p, err := rec.Program(ctx)
 	if err != nil {
 		return err

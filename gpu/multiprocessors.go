@@ -1,6 +1,9 @@
 package gpu
 
 import (
+	"log/slog"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -10,6 +13,35 @@ type vulkanFacts struct {
 	matrix          MatrixUnits
 	multiprocessors int
 	tick            float64
+}
+
+// tellVulkan completes what adapters are by what Vulkan tells of those of their names. Two of one name may differ, such as parts of one card: the library lists
+// them in Vulkan's order. Where it lists another number of them, and they differ, nobody knows which is which, and a line says so.
+func tellVulkan(all []nativeAdapter, of func(name string) []vulkanFacts) {
+	named := map[string][]*Adapter{}
+	for i := range all {
+		if a := &all[i].adapter; a.Backend == "vulkan" {
+			named[a.Name] = append(named[a.Name], a)
+		}
+	}
+	for name, alike := range named {
+		facts := of(name)
+		differ := slices.ContainsFunc(facts, func(v vulkanFacts) bool { return !reflect.DeepEqual(v, facts[0]) })
+		if differ && len(facts) != len(alike) {
+			slog.Warn("gpu: what Vulkan tells of adapters of one name differs, and is not used", "adapter", name, "found", len(facts), "wanted", len(alike))
+			continue
+		}
+		for i, a := range alike {
+			if len(facts) > 0 {
+				known := facts[min(i, len(facts)-1)]
+				a.tick, a.Limits.Matrix, a.Limits.Multiprocessors = known.tick, known.matrix, known.multiprocessors
+			}
+		}
+	}
+	for i := range all {
+		a := &all[i].adapter
+		a.Limits = a.Limits.Named(a.Name)
+	}
 }
 
 // Named is l as an adapter of that name has it: with the registers of its make and, where nothing has told it, the number of its multiprocessors.

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -60,10 +61,40 @@ func TestMultiprocessorsOfLimits(t *testing.T) {
 	assert.Zero(t, Limits{}.Named("a card").MultiprocessorLanes)
 }
 
+// Adapters of one name are told apart by their order; where that cannot be, a line says so and the table counts.
+func TestVulkanTellsAdaptersApart(t *testing.T) {
+	var log strings.Builder
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	const card = "NVIDIA GeForce RTX 3060"
+	units := MatrixUnits{Shapes: []MatrixShape{{16, 16, 16}}, Lanes: 32, Subgroups: 32}
+	part := func(n int) vulkanFacts { return vulkanFacts{units, n, 1} }
+	for _, c := range []struct {
+		told  []vulkanFacts
+		want  []int
+		lines int
+	}{
+		{[]vulkanFacts{part(14), part(12)}, []int{14, 12}, 0},
+		{[]vulkanFacts{part(14), part(14), part(14)}, []int{14, 14}, 0},
+		{[]vulkanFacts{part(14), part(12), part(12)}, []int{28, 28}, 1},
+		{nil, []int{28, 28}, 0},
+	} {
+		log.Reset()
+		all := []nativeAdapter{{adapter: Adapter{Name: card, Backend: "vulkan"}}, {adapter: Adapter{Name: card, Backend: "gl"}}, {adapter: Adapter{Name: card, Backend: "vulkan"}}}
+		tellVulkan(all, func(string) []vulkanFacts { return c.told })
+		first, gl, second := all[0].adapter, all[1].adapter, all[2].adapter
+		assert.Equal(t, c.want, []int{first.Limits.Multiprocessors, second.Limits.Multiprocessors}, "%v", c)
+		assert.Equal(t, 28, gl.Limits.Multiprocessors)
+		assert.Equal(t, c.lines, strings.Count(log.String(), "of one name differs"), log.String())
+		assert.Equal(t, c.want[0] == 14, first.tick == 1 && len(second.Limits.Matrix.Shapes) == 1, "%v", c)
+	}
+}
+
 // The hook tells the length of a tick, and of software no multiprocessors.
 func TestVulkanTells(t *testing.T) {
 	a := anyAdapter(t)
-	if a.Backend != "vulkan" || vulkanFactsOf(a).tick == 0 {
+	if a.Backend != "vulkan" || len(vulkanFactsOf(a.Name)) == 0 {
 		t.Skipf("skipped, needs the hook and Vulkan, found %s", a)
 	}
 	assert.Greater(t, a.tick, 0.0)

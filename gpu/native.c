@@ -155,12 +155,12 @@ void gt_buffer_release(gt_device *d, WGPUBuffer buffer) {
 }
 
 void gt_texels_make(gt_device *d, char const *label, uint64_t bytes, gt_texels *out, gt_error *error) {
-    uint64_t texels = (bytes + GT_TEXEL_BYTES - 1) / GT_TEXEL_BYTES;
+    uint64_t row = (uint64_t)GT_TEXEL_ROW * GT_TEXEL_BYTES, width = bytes < GT_TEXEL_ROWS * row ? bytes / GT_TEXEL_ROWS : row;
     WGPUTextureDescriptor descriptor = {
         .label = label,
         .usage = WGPUTextureUsage_CopyDst | WGPUTextureUsage_StorageBinding,
         .dimension = WGPUTextureDimension_2D,
-        .size = {texels < GT_TEXEL_ROW ? (uint32_t)texels : GT_TEXEL_ROW, (uint32_t)((texels + GT_TEXEL_ROW - 1) / GT_TEXEL_ROW), 1},
+        .size = {(uint32_t)(width / GT_TEXEL_BYTES), (uint32_t)(bytes / width), 1},
         .format = WGPUTextureFormat_RGBA32Float,
         .mipLevelCount = 1,
         .sampleCount = 1,

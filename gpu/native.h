@@ -29,7 +29,8 @@ typedef struct gt_pipeline {
 enum { GT_DISPATCH, GT_COPY, GT_ZERO, GT_READBACK, GT_GROUP, GT_REFRESH };
 
 // A texture read as consecutive texels of four f32, in rows of GT_TEXEL_ROW: texel i is at (i % GT_TEXEL_ROW, i / GT_TEXEL_ROW).
-enum { GT_TEXEL_ROW = 4096, GT_TEXEL_BYTES = 16 };
+// There are GT_TEXEL_ROWS, of fewer texels where one row holds all, or more of them.
+enum { GT_TEXEL_ROW = 4096, GT_TEXEL_ROWS = 3, GT_TEXEL_BYTES = 16 };
 typedef struct gt_texels {
     WGPUTexture texture;
     WGPUTextureView view;

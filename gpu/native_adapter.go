@@ -79,6 +79,7 @@ func listNative() []nativeAdapter {
 		out = append(out, nativeAdapter{a, orders[a.Backend]})
 		orders[a.Backend]++
 	}
+	tellVulkan(out, vulkanFactsOf)
 	return out
 }
 
@@ -127,9 +128,6 @@ func describe(h C.WGPUAdapter) Adapter {
 		UniformAlign:   uint64(l.minUniformBufferOffsetAlignment),
 	}
 	a.Limits.Software = a.Type == softwareType
-	known := vulkanFactsOf(a)
-	a.tick, a.Limits.Matrix, a.Limits.Multiprocessors = known.tick, known.matrix, known.multiprocessors
-	a.Limits = a.Limits.Named(a.Name)
 	if a.Limits.Software && info.texels != 0 && texelCapacity(uint32(l.maxTextureDimension2D)) >= a.Limits.BindingBytes {
 		a.Limits.TexelBindings = int(l.maxStorageTexturesPerShaderStage)
 	}

@@ -168,32 +168,29 @@ static void describe_matrix(VkInstance i, VkPhysicalDevice p, VkPhysicalDevicePr
     out->subgroups = sizes.maxComputeWorkgroupSubgroups;
 }
 
-// Adapters of one name are of one make and driver; where they differ all the same, they count as having none of it.
-void gt_vulkan_describe(char const *name, gt_vulkan *out) {
-    memset(out, 0, sizeof *out);
+uint32_t gt_vulkan_describe(char const *name, gt_vulkan *out, uint32_t room) {
+    memset(out, 0, room * sizeof *out);
     pthread_mutex_lock(&lock);
     VkInstance i = newest;
     pthread_mutex_unlock(&lock);
     PFN_vkEnumeratePhysicalDevices enumerate = i ? (void *)driver_instance(i, "vkEnumeratePhysicalDevices") : NULL;
     PFN_vkGetPhysicalDeviceProperties properties = i ? (void *)driver_instance(i, "vkGetPhysicalDeviceProperties") : NULL;
     uint32_t n = 0;
-    if (!enumerate || !properties || enumerate(i, &n, NULL) != VK_SUCCESS) return;
+    if (!enumerate || !properties || enumerate(i, &n, NULL) != VK_SUCCESS) return 0;
     VkPhysicalDevice *p = calloc(n + 1, sizeof *p);
     enumerate(i, &n, p);
-    int found = 0;
-    for (uint32_t k = 0; k < n; k++) {
+    uint32_t found = 0;
+    for (uint32_t k = 0; k < n && found < room; k++) {
         VkPhysicalDeviceProperties its;
         properties(p[k], &its);
         if (strcmp(its.deviceName, name)) continue;
-        gt_vulkan v;
-        memset(&v, 0, sizeof v);
-        memcpy(&v.tick, (char *)its.limits + GT_TIMESTAMP_PERIOD, sizeof v.tick);
-        if (its.apiVersion >= VK_API_VERSION_1_1) v.multiprocessors = multiprocessors(i, p[k]);
-        describe_matrix(i, p[k], &its, &v.matrix);
-        if (found++ && memcmp(&v, out, sizeof v)) memset(&v, 0, sizeof v);
-        *out = v;
+        gt_vulkan *v = &out[found++];
+        memcpy(&v->tick, (char *)its.limits + GT_TIMESTAMP_PERIOD, sizeof v->tick);
+        if (its.apiVersion >= VK_API_VERSION_1_1) v->multiprocessors = multiprocessors(i, p[k]);
+        describe_matrix(i, p[k], &its, &v->matrix);
     }
     free(p);
+    return found;
 }
 
 static VkBaseOutStructure *in_chain(void const *of, int32_t type) {

@@ -17,24 +17,22 @@ import (
 	"unsafe"
 )
 
-// vulkanFactsOf is what Vulkan tells of an adapter.
-func vulkanFactsOf(a Adapter) (v vulkanFacts) {
-	if a.Backend != "vulkan" {
-		return v
+// vulkanFactsOf is what Vulkan tells of its adapters of a name, in their order.
+func vulkanFactsOf(name string) (all []vulkanFacts) {
+	text := C.CString(name)
+	defer C.free(unsafe.Pointer(text))
+	var found [16]C.gt_vulkan
+	for _, of := range found[:C.gt_vulkan_describe(text, &found[0], C.uint32_t(len(found)))] {
+		v := vulkanFacts{multiprocessors: int(of.multiprocessors), tick: float64(of.tick)}
+		for _, s := range of.matrix.shapes[:of.matrix.count] {
+			v.matrix.Shapes = append(v.matrix.Shapes, MatrixShape{int(s[0]), int(s[1]), int(s[2])})
+		}
+		if len(v.matrix.Shapes) > 0 {
+			v.matrix.Lanes, v.matrix.Subgroups = int(of.matrix.lanes), int(of.matrix.subgroups)
+		}
+		all = append(all, v)
 	}
-	name := C.CString(a.Name)
-	defer C.free(unsafe.Pointer(name))
-	var found C.gt_vulkan
-	C.gt_vulkan_describe(name, &found)
-	v.multiprocessors, v.tick = int(found.multiprocessors), float64(found.tick)
-	m := &v.matrix
-	for _, s := range found.matrix.shapes[:found.matrix.count] {
-		m.Shapes = append(m.Shapes, MatrixShape{int(s[0]), int(s[1]), int(s[2])})
-	}
-	if len(m.Shapes) > 0 {
-		m.Lanes, m.Subgroups = int(found.matrix.lanes), int(found.matrix.subgroups)
-	}
-	return v
+	return all
 }
 
 // openMatrix opens the device with its matrix units, where the driver makes one so.

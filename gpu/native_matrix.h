@@ -20,7 +20,8 @@ typedef struct gt_vulkan {
     gt_matrix matrix;
 } gt_vulkan;
 
-void gt_vulkan_describe(char const *name, gt_vulkan *); // of Vulkan's adapter of that name
+// gt_vulkan_describe tells of Vulkan's adapters of a name, in their order, and returns how many these are, at most room.
+uint32_t gt_vulkan_describe(char const *name, gt_vulkan *, uint32_t room);
 
 // gt_open of a device with matrix units; *granted: the driver has made it so.
 gt_device *gt_matrix_open(WGPUAdapter, char const *label, int timestamps, int texels, int alone, gt_error *, int *granted);

@@ -22,25 +22,33 @@ const (
 // A refresh costs little beside what reads it, and memory for all that a step ever reads would double the step's.
 const texelKeep = 12
 
-// texelCapacity is the bytes of a texture whose sides have at most that many texels.
+// texelRows is how many rows a texture has at least. Mesa's drivers compile a kernel anew where the number of rows of
+// one of its textures is a power of two and was none before, or the other way round, which is part of their key of
+// code: it is never one. They set aside fours of rows anyway.
+const texelRows = 3
+
+// texelCapacity is the bytes that any texture holds whose sides have at most that many texels.
 func texelCapacity(side uint32) uint64 {
 	if side < texelRow {
 		return 0
 	}
-	return uint64(side) * texelRow * texelBytes
+	return uint64(side-1) * texelRow * texelBytes
 }
 
-// texelSize is the size of the texture for that many bytes: a power of two of texels, or whole rows.
+// texelSize is the size of the texture for that many bytes: rows of a power of two of texels where one row holds them, or of texelRow.
 func texelSize(bytes uint64) uint64 {
 	const row = texelRow * texelBytes
-	if bytes > row {
-		return alignUp(bytes, row)
+	rows, width := max(texelRows, (bytes+row-1)/row), uint64(row)
+	if rows&(rows-1) == 0 {
+		rows++
 	}
-	size := uint64(64 * texelBytes)
-	for size < bytes {
-		size *= 2
+	if bytes <= row {
+		width = 64 * texelBytes
+		for width < bytes {
+			width *= 2
+		}
 	}
-	return size
+	return rows * width
 }
 
 // texelRead is a range that commands read as texels, from the refresh before the first of them to the last.

@@ -252,6 +252,7 @@ func (p Product) kernel(v productVariant) *gpu.Kernel {
 	}
 	variant := shaders.Variant{Flags: flags, Constants: constants}
 	if v.workgroup {
+		flags["SUMS"] = false
 		v.made.Specialise(variant)
 		raw := map[buffers.DType][2]string{buffers.F32: {"bitcast<vec4<u32>>(%s[i])", "bitcast<vec4<f32>>(raw)"}, buffers.BF16: {"vec4<u32>(%s[i], 0u, 0u)", "bf16_unpack4(raw.xy)"}}
 		constants["A_RAW"], constants["A_OF"] = fmt.Sprintf(raw[p.A.DType][0], "a"), raw[p.A.DType][1]

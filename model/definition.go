@@ -105,6 +105,8 @@ type Built struct {
 	// Sums are those of an objective's Loss.Sums, over what counts; nil where it has none. Figures are what it finds.
 	Sums    *graph.Value
 	Figures []figure
+	// Rows are the log-probabilities of the completions, [batch], where a loss reads those of a reference that is given; else nil.
+	Rows *graph.Value
 	// Logits is [batch*seq, vocab], or [Rows, vocab]; of another head its scores [batch, labels] or vectors [batch, width].
 	Logits *graph.Value
 	// Caches are inputs [batch, Window, width], one for each attention: an input that the graph changes in place, so that it finds there what

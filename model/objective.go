@@ -194,6 +194,11 @@ func (o Objective) check(def Definition, batch int, of Options) error {
 	return o.Validate()
 }
 
+// ReadsReference tells whether graphs of def read InputReference.
+func (o Objective) ReadsReference(def Definition) bool {
+	return o.Row().Reference && len(AdapterParams(def)) == 0
+}
+
 // Inputs are those of a batch.
 func (o Objective) Inputs(rows Rows) batchInputs {
 	row := o.Row()

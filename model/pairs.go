@@ -177,6 +177,9 @@ func (l pairLoss) pairs(b *Builder, built *Built, losses *graph.Value) error {
 	p.net = p.own
 	counts := b.Input(inputPairs, graph.F32(b.batch/2))
 	built.Figures = []figure{{"logps_chosen", p.own[0]}, {"logps_rejected", p.own[1]}}
+	if l.Reference && b.o.adapted == nil {
+		built.Rows = b.Reshape(b.Concat(1, b.Reshape(p.own[0], b.batch/2, 1), b.Reshape(p.own[1], b.batch/2, 1)), b.batch)
+	}
 	if l.Reference {
 		reference, err := b.referencePairs()
 		if err != nil {

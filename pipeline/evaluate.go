@@ -62,7 +62,7 @@ func (p *passes) losses(ctx context.Context, e *data.Evaluation, first, end int)
 	}
 	size := int(l.results[0].size)
 	for i, f := range feeds {
-		losses = append(losses, state.ParseBatchLoss(raw[i*size:][:size], int(f.Counts.Of)))
+		losses = append(losses, state.ParseBatchLoss(raw[i*size:][:size], c.Objective, int(f.Counts.Of)))
 	}
 	return losses, nil
 }

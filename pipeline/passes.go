@@ -375,7 +375,10 @@ func (p *passes) Rehearse(ctx context.Context, times int) (time.Duration, error)
 	c := p.job.State
 	b := c.Rehearsal()
 	n := p.training.schedule.Microbatches
-	b.Tokens, b.Labels = slices.Repeat(b.Tokens, n), slices.Repeat(b.Labels, n)
+	b.Rows, b.Tokens, b.Labels = n*b.Rows, slices.Repeat(b.Tokens, n), slices.Repeat(b.Labels, n)
+	for name, values := range b.Beside {
+		b.Beside[name] = slices.Repeat(values, n)
+	}
 	write := p.feed(state.Inputs{Batch: b, Counts: model.Counts{Of: int64(len(b.Labels))}})
 	watch := system.Stopwatch()
 	for range times {

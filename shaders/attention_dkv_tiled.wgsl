@@ -46,8 +46,8 @@
         for (var begin = positions_begin(first); begin < end; begin += OTHERS) {
         let met = min(OTHERS, end - begin);
 #import "shared/attention_scores.wgsl" TO=s ROW=load_k ROW_STRIDE=p.ks ROW_AT=k0 OTHER=load_q OTHER_STRIDE=p.qs OTHER_AT=q0
-#import "shared/attention_scores.wgsl" TO=e ROW=load_v ROW_STRIDE=p.vs ROW_AT=v0 OTHER=load_dout OTHER_STRIDE=p.os OTHER_AT=q0
-        // Weights are summed up first, then the gradients of scores.
+        // Weights are summed up first. They wait in workgroup memory for the gradients of scores to take their place, since registers are dear; KEPT: unless
+        // these have another factor than what is summed up.
 #if LOCAL
 #for I in 0..4
         let till_{{I}} = positions_end(b, min(row + {{I}}u, p.t - 1u));
@@ -56,8 +56,7 @@
 #for J in 0..COLUMNS
         {
             let position = begin + across + {{J}}u * ACROSS;
-            let at = lat + min(position, p.t - 1u);
-            let lse_of = lse[at];
+            let lse_of = lse[lat + min(position, p.t - 1u)];
             var w: vec4<f32>;
 #for I in 0..4
             w[{{I}}] = weight(position, row + {{I}}u, s_{{J}}[{{I}}], lse_of);
@@ -66,18 +65,26 @@
 #endif
 #end
             weights[(across + {{J}}u * ACROSS) / 4u][across % 4u][down] = {{ROUND}}(w);
-            e_{{J}} = w * (e_{{J}} - delta[at]);
 #if CAPPED
 #for I in 0..4
-            e_{{J}}[{{I}}] *= slope(s_{{J}}[{{I}}]);
+            w[{{I}}] *= slope(s_{{J}}[{{I}}]);
 #end
+#endif
+#if KEPT
+            s_{{J}} = w;
 #endif
         }
 #end
 #import "shared/attention_sums.wgsl" TO=dv OTHER=load_dout OTHER_STRIDE=p.os OTHER_AT=q0
-        workgroupBarrier();
+#import "shared/attention_scores.wgsl" TO=e ROW=load_v ROW_STRIDE=p.vs ROW_AT=v0 OTHER=load_dout OTHER_STRIDE=p.os OTHER_AT=q0
 #for J in 0..COLUMNS
-        weights[(across + {{J}}u * ACROSS) / 4u][across % 4u][down] = {{ROUND}}(e_{{J}});
+        {
+            let delta_of = delta[lat + min(begin + across + {{J}}u * ACROSS, p.t - 1u)];
+#if !KEPT
+            let s_{{J}} = weights[(across + {{J}}u * ACROSS) / 4u][across % 4u][down];
+#endif
+            weights[(across + {{J}}u * ACROSS) / 4u][across % 4u][down] = {{ROUND}}(s_{{J}} * (e_{{J}} - delta_of));
+        }
 #end
 #import "shared/attention_sums.wgsl" TO=dk OTHER=load_q OTHER_STRIDE=p.qs OTHER_AT=q0
         }

@@ -10,7 +10,6 @@
 #import "shared/attention_limits.wgsl"
 
 #import "shared/attention_tile.wgsl"
-var<workgroup> deltas: array<vec4<f32>, {{DOWN}}>; // since registers are dear
 
 #import "shared/attention_quad.wgsl" FN=load_q FROM={{Q}}
 #import "shared/attention_quad.wgsl" FN=load_k FROM={{K}}
@@ -39,14 +38,14 @@ var<workgroup> deltas: array<vec4<f32>, {{DOWN}}>; // since registers are dear
     }
 #end
 #end
-    values[down / ({{DEPTH}}u * 4u)][down / {{DEPTH}}u % 4u][down % {{DEPTH}}u][across] = part;
+    others[down % {{SLOTS}}u][across][down / {{SLOTS}}u] = part;
     workgroupBarrier();
     var delta_of = vec4<f32>();
 #for A in 0..ACROSS
-    delta_of += values[down / ({{DEPTH}}u * 4u)][down / {{DEPTH}}u % 4u][down % {{DEPTH}}u][{{A}}];
+    delta_of += others[down % {{SLOTS}}u][{{A}}][down / {{SLOTS}}u];
 #end
     if (across == 0u) {
-        deltas[down] = delta_of;
+        weights[down / 4u][down % 4u][DOWN] = delta_of; // since registers are dear, in the column that keeps banks apart
 #for I in 0..4
         if (row + {{I}}u < p.t) {
             delta[index * p.t + row + {{I}}u] = delta_of[{{I}}];
@@ -61,8 +60,7 @@ var<workgroup> deltas: array<vec4<f32>, {{DOWN}}>; // since registers are dear
 #endif
         let met = min(OTHERS, end - begin);
 #import "shared/attention_scores.wgsl" TO=s ROW=load_q ROW_STRIDE=p.qs ROW_AT=q0 OTHER=load_k OTHER_STRIDE=p.ks OTHER_AT=k0
-#import "shared/attention_scores.wgsl" TO=e ROW=load_dout ROW_STRIDE=p.os ROW_AT=q0 OTHER=load_v OTHER_STRIDE=p.vs OTHER_AT=v0
-        // Read in every block, for the same reason.
+        // Weights wait where the gradients of scores go, and lse is read in every block, since registers are dear.
 #for I in 0..4
         let lse_{{I}} = lse[index * p.t + min(row + {{I}}u, p.t - 1u)];
 #end
@@ -84,7 +82,15 @@ var<workgroup> deltas: array<vec4<f32>, {{DOWN}}>; // since registers are dear
             w[{{I}}] *= slope(s_{{J}}[{{I}}]);
 #endif
 #end
-            weights[(across + {{J}}u * ACROSS) / 4u][across % 4u][down] = {{ROUND}}(w * (e_{{J}} - deltas[down]));
+            weights[(across + {{J}}u * ACROSS) / 4u][across % 4u][down] = w;
+        }
+#end
+#import "shared/attention_scores.wgsl" TO=e ROW=load_dout ROW_STRIDE=p.os ROW_AT=q0 OTHER=load_v OTHER_STRIDE=p.vs OTHER_AT=v0
+        let delta_of_row = weights[down / 4u][down % 4u][DOWN];
+#for J in 0..COLUMNS
+        {
+            let w = weights[(across + {{J}}u * ACROSS) / 4u][across % 4u][down];
+            weights[(across + {{J}}u * ACROSS) / 4u][across % 4u][down] = {{ROUND}}(w * (e_{{J}} - delta_of_row));
         }
 #end
 #import "shared/attention_sums.wgsl" TO=dq OTHER=load_k OTHER_STRIDE=p.ks OTHER_AT=k0

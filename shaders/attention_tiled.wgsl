@@ -61,10 +61,11 @@
             m = max(m, s_{{J}});
         }
 #end
-        values[down / ({{DEPTH}}u * 4u)][down / {{DEPTH}}u % 4u][down % {{DEPTH}}u][across] = m;
+        workgroupBarrier();
+        others[down % {{SLOTS}}u][across][down / {{SLOTS}}u] = m;
         workgroupBarrier();
 #for A in 0..ACROSS
-        m = max(m, values[down / ({{DEPTH}}u * 4u)][down / {{DEPTH}}u % 4u][down % {{DEPTH}}u][{{A}}]);
+        m = max(m, others[down % {{SLOTS}}u][{{A}}][down / {{SLOTS}}u]);
 #end
         let shrink = exp(old - m);
         l *= shrink;
@@ -83,11 +84,11 @@
 #import "shared/attention_sums.wgsl" TO=o OTHER=load_v OTHER_STRIDE=p.vs OTHER_AT=v0
     }
     workgroupBarrier();
-    values[down / ({{DEPTH}}u * 4u)][down / {{DEPTH}}u % 4u][down % {{DEPTH}}u][across] = l;
+    others[down % {{SLOTS}}u][across][down / {{SLOTS}}u] = l;
     workgroupBarrier();
     var total = vec4<f32>();
 #for A in 0..ACROSS
-    total += values[down / ({{DEPTH}}u * 4u)][down / {{DEPTH}}u % 4u][down % {{DEPTH}}u][{{A}}];
+    total += others[down % {{SLOTS}}u][{{A}}][down / {{SLOTS}}u];
 #end
 #for I in 0..4
     if (row + {{I}}u < p.t) {

@@ -2,7 +2,8 @@
 // in f32, by matrix units. A workgroup makes {{TILE_M}} x {{TILE_N}} of C, {{STEP}} of K at a time; each subgroup of it {{DOWN}} x {{ACROSS}} matrices of the
 // unit's shape. Tiles of operands lie in workgroup memory as the operands do; those that are contiguous along M or N may be turned round on their way in
 // (A_TURNED, B_TURNED). PREFETCH: what a step multiplies was loaded a step before. TWICE: so was what it has in workgroup memory, in two buffers.
-// DIRECT: whole tiles of C are stored as they are. Params, forms and BLOCKS as in matmul.wgsl; K_EDGE: K, or a block of it, is no multiple of a step.
+// DIRECT: whole tiles of C are stored as they are. SUMS: the first row of tiles adds up the columns of B, as ones times B; subgroups below each other share it.
+// Params, forms and BLOCKS as in matmul.wgsl; K_EDGE: K, or a block of it, is no multiple of a step.
 // Twin: graph.MatMul.Eval of operands rounded to f16.
 #import "shared/product_params.wgsl"
 @bind var<uniform> p: Params;
@@ -21,6 +22,7 @@ var<workgroup> tile: array<vec4<u32>, {{TILE}}>; // rows of A's tile, then of B'
 #import "shared/matrix_operand.wgsl" X=a TYPE={{A_TYPE}} ALONG={{A_ALONG}} EIGHT={{A_EIGHT}} PAIR={{A_PAIR}}
 #import "shared/matrix_operand.wgsl" X=b TYPE={{B_TYPE}} ALONG={{B_ALONG}} EIGHT={{B_EIGHT}} PAIR={{B_PAIR}}
 #import "shared/product_store.wgsl"
+#import "shared/product_sums.wgsl"
 #if DIRECT
 #import "shared/matrix_keep.wgsl"
 #endif
@@ -40,6 +42,16 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) i
     let abase = p.a0 + z * p.sa;
     let bbase = p.b0 + z * p.sb;
     let cbase = p.c0 + z * p.sc;
+#if SUMS
+    if (index < {{UNIT_M}}u * {{UNIT_EIGHTS}}u) {
+        tile[{{ONES_AT}}u + index] = vec4<u32>(0x3c003c00u); // read in each step, as registers are few
+    }
+#for G in 0..SUMS_OWN
+    var sum{{G}} = matrix_zero();
+    let sum_of{{G}} = subgroup / {{SUBGROUPS_N}}u + {{G}}u * {{SUBGROUPS_M}}u; // the matrix across, of the subgroup's
+#end
+    let sum_at = subgroup * {{UNIT_M}}u * {{C_PITCH}}u;
+#endif
 #if !DIRECT
     let own = subgroup * {{UNIT_M}}u * {{C_PITCH}}u; // the subgroup's rows of C
     let line = matrix_lane / {{C_QUADS}}u; // the invocation's first of them
@@ -136,6 +148,24 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) i
 #import "shared/matrix_fetch.wgsl" X=a PIECES={{A_PIECES}} BLOCKS={{A_BLOCKS}} REACH={{A_REACH}} NEXT={{A_NEXT}} TYPE={{A_TYPE}} AT=next
 #import "shared/matrix_fetch.wgsl" X=b PIECES={{B_PIECES}} BLOCKS={{B_BLOCKS}} REACH={{B_REACH}} NEXT={{B_NEXT}} TYPE={{B_TYPE}} AT=next
 #endif
+#if SUMS
+        if (wg.y == 0u) {
+            let ones = matrix_load_a({{ONES_AT}}u, {{UNIT_EIGHTS}}u);
+#for S in 0..UNIT_STEPS
+#for G in 0..SUMS_OWN
+            {
+                let column = across + sum_of{{G}} % {{ACROSS}}u * {{UNIT_N}}u;
+#if B_ROWS
+                let b = matrix_load_b_rows(here + {{B_AT}}u + {{S}}u * {{UNIT_K}}u * {{B_PITCH}}u + column / 8u, {{B_PITCH}}u);
+#else
+                let b = matrix_load_b(here + {{B_AT}}u + column * {{B_PITCH}}u + {{S}}u * {{UNIT_K}}u / 8u, {{B_PITCH}}u);
+#endif
+                sum{{G}} = matrix_mul_add(ones, b, sum{{G}});
+            }
+#end
+#end
+        }
+#endif
 #for S in 0..UNIT_STEPS
 #for I in 0..DOWN
 #if A_COLUMNS
@@ -166,6 +196,18 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) i
 #endif
         workgroupBarrier();
     }
+#if SUMS
+    if (wg.y == 0u) {
+#for G in 0..SUMS_OWN
+        matrix_store(sum_at, {{C_PITCH}}u, sum{{G}}); // in equal rows
+        matrix_barrier();
+        if (sum_of{{G}} < {{ACROSS}}u && matrix_lane < {{UNIT_N}}u / 4u) {
+            put_sums(cbase + p.m * p.ldc, (col0 + across + sum_of{{G}} * {{UNIT_N}}u) / 4u + matrix_lane, bitcast<vec4<f32>>(tile[sum_at + matrix_lane]));
+        }
+        matrix_barrier();
+#end
+    }
+#endif
 #for I in 0..DOWN
 #for G in 0..C_GROUPS
 #for J in 0..C_GROUP

@@ -1,4 +1,4 @@
-// matmul_slices: C[M,N] = sum over the slices of K of partial[slice,M,N] in order, or C += it. Twin: graph.MatMul.Eval.
+// matmul_slices: C[M,N] = sum over the slices of K of partial[slice,M,N] in order, or C += it. SUMS: the last row is no row of C. Twin: graph.MatMul.Eval.
 struct Params {
     m: u32,
     n4: u32,     // columns in vec4, of partial
@@ -11,6 +11,7 @@ struct Params {
 @bind var<uniform> p: Params;
 @bind var<storage, read> partial: array<vec4<f32>>;
 #import "shared/product_result.wgsl"
+#import "shared/product_sums.wgsl"
 
 #import "shared/main.wgsl" LANES=64
 {
@@ -24,6 +25,12 @@ struct Params {
     }
     let row = i / p.n4;
     let col = i % p.n4;
+#if SUMS
+    if (row == p.m - 1u) {
+        put_sums(0u, col, sum);
+        return;
+    }
+#endif
 #if STORE_SCALAR
     let line = p.c0 + row * p.ldc + 4u * col;
 #for E in 0..4

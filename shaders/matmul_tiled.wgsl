@@ -1,7 +1,7 @@
 // matmul_tiled: C[M,N] = op(A) op(B), or C += it (CONTINUE: the sums go on from C), for GPUs: a workgroup of SIDE x SIDE invocations makes a square tile of C through workgroup
 // memory, STEP of K at a time; an invocation keeps SPOTS quads of rows by SPOTS quads of columns. Both tiles are stored k-major, in quads along
 // M and N: operands that are contiguous along K are transposed in registers, 4x4 an invocation, on their way in.
-// Params, forms and BLOCKS as in matmul.wgsl. Twin: graph.MatMul.Eval.
+// Params, forms and BLOCKS as in matmul.wgsl. SUMS: the first row of tiles adds up the columns of B. Twin: graph.MatMul.Eval, and graph.Reduce.Eval of sums.
 #import "shared/product_params.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> a: array<vec4<f32>>;
@@ -12,6 +12,7 @@
 #import "shared/product_raw.wgsl"
 
 #import "shared/product_store.wgsl"
+#import "shared/product_sums.wgsl"
 
 @compute @workgroup_size({{SIDE}}, {{SIDE}}, 1)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) index: u32) {
@@ -52,8 +53,26 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) i
 #end
 #end
 #endif
+#if SUMS
+    let sum_column = index % {{QUADS}}u; // of each step an invocation adds a quad of this column in every {{SUM_LINES}} K from there on
+    let sum_line = index / {{QUADS}}u;
+    var sum = vec4<f32>();
+#endif
 #import "shared/product_loop.wgsl"
     let cbase = p.c0 + z * p.sc;
+#if SUMS
+    if (wg.y == 0u) {
+        stage_sum(sum_line, sum_column, sum);
+        workgroupBarrier();
+        if (index < {{QUADS}}u) {
+            sum = staged(0u, 0u, index);
+            for (var l = 1u; l < {{SUM_LINES}}u; l++) {
+                sum += staged(0u, l, index);
+            }
+            put_sums(cbase + p.m * p.ldc, col4 + index, sum);
+        }
+    }
+#endif
 #for Q in 0..SPOTS
 #for I in 0..4
     {

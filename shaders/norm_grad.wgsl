@@ -3,6 +3,7 @@
 // ROTATE: dy is what the rotation of heads makes of what is bound as dy (shared/rotate.wgsl). Twin: graph.Rope.Eval.
 // GAIN: partials[part] = the sum of dy xhat over the part's rows, one after the other; a part that began before the bound rows goes on
 // from its partial. A lane keeps the sums of its TURNS items of a row in registers. Twin: graph.NormGammaGrad.Eval.
+// SHIFT: before each such partial, or behind it, is one of dy, of the gradient of the shift. Twin: graph.Reduce.Eval.
 // GROUP: a workgroup of LANES has four rows side by side, 64 lanes each, so that four rows share the barriers of one sum; all its lanes add up the gain.
 
 struct Params {
@@ -103,10 +104,19 @@ fn store(first: u32, k: u32, d: {{T}}, centred: {{T}}, rstd: f32, level: f32, al
     let start = max(params.before, part * params.chunk) - params.before;
     let end = min(params.before + params.rows, (part + 1u) * params.chunk) - params.before;
     if (start >= end) { return; }
+#if SHIFT
+    let sums = (2u * part + {{GAIN_AT}}u) * params.width;
+    let shifts = (2u * part + 1u - {{GAIN_AT}}u) * params.width;
+#else
     let sums = part * params.width;
+#endif
 #for J in 0..TURNS
     var gain_{{J}} = {{T}}(0.0);
     if (part * params.chunk < params.before && lane + {{J}}u * {{LANES}}u < params.width) { gain_{{J}} = partials[sums + lane + {{J}}u * {{LANES}}u]; }
+#if SHIFT
+    var shift_{{J}} = {{T}}(0.0);
+    if (part * params.chunk < params.before && lane + {{J}}u * {{LANES}}u < params.width) { shift_{{J}} = partials[shifts + lane + {{J}}u * {{LANES}}u]; }
+#endif
 #end
     for (var row = start; row < end; row++) {
         let mean = mean_of(row);
@@ -114,12 +124,19 @@ fn store(first: u32, k: u32, d: {{T}}, centred: {{T}}, rstd: f32, level: f32, al
 #for J in 0..TURNS
         if (lane + {{J}}u * {{LANES}}u < params.width) {
             let k = lane + {{J}}u * {{LANES}}u;
-            gain_{{J}} += given(row, k) * ((x[row * params.width + k] - mean) * rstd);
+            let d = given(row, k);
+            gain_{{J}} += d * ((x[row * params.width + k] - mean) * rstd);
+#if SHIFT
+            shift_{{J}} += d;
+#endif
         }
 #end
     }
 #for J in 0..TURNS
     if (lane + {{J}}u * {{LANES}}u < params.width) { partials[sums + lane + {{J}}u * {{LANES}}u] = gain_{{J}}; }
+#if SHIFT
+    if (lane + {{J}}u * {{LANES}}u < params.width) { partials[shifts + lane + {{J}}u * {{LANES}}u] = shift_{{J}}; }
+#endif
 #end
 #else
 #if GROUP

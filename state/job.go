@@ -152,7 +152,7 @@ func (j Job) count(b data.Batch) (n model.Counts, err error) {
 	if b.Positions != nil && len(b.Positions) != rows*seq {
 		return n, fmt.Errorf("batch: %d positions of documents, want %d", len(b.Positions), rows*seq)
 	}
-	if j.Objective.Row().Reference && len(model.AdapterParams(j.Definition)) == 0 && len(b.Beside[model.InputReference]) != rows {
+	if j.Objective.ReadsReference(j.Definition) && len(b.Beside[model.InputReference]) != rows {
 		return n, fmt.Errorf("batch: found %d log-probabilities by a reference, wanted %d: %s of a network without adapters reads one a row", len(b.Beside[model.InputReference]), rows, j.Objective.Loss)
 	}
 	vocab, labels := int32(j.Definition.Vocab()), int32(model.Labels(j.Definition))

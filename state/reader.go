@@ -51,6 +51,7 @@ type BatchLoss struct {
 	Sum    float32   // over what counts
 	Tokens int       // model.Loss.Counts
 	Sums   []float32 // of the objective
+	Rows   []float32 // model.Built.Rows
 }
 
 // BatchLosses are the losses of the batches of an evaluation, for MeanLoss: of a part of one, where others compute the rest.

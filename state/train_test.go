@@ -166,7 +166,7 @@ func TestFeedOfAMicrobatch(t *testing.T) {
 	c := Job{Config{Batch: 1, Sequence: 2, Microbatches: 3}}
 	whole := data.Batch{Rows: 3, Tokens: []int32{1, 2, 3, 4, 5, 6}, Labels: []int32{2, 3, 4, 5, 6, 7}, Positions: []int32{0, 1, 2, 0, 1, 0}}
 	for i := range 3 {
-		want := data.Batch{Rows: 1, Tokens: whole.Tokens[2*i : 2*i+2], Labels: whole.Labels[2*i : 2*i+2], Positions: whole.Positions[2*i : 2*i+2]}
+		want := data.Batch{Rows: 1, Tokens: whole.Tokens[2*i : 2*i+2], Labels: whole.Labels[2*i : 2*i+2], Positions: whole.Positions[2*i : 2*i+2], Count: 2}
 		assert.Equal(t, want, c.Feed(Inputs{Batch: whole, Counts: model.Counts{Of: 6}}, i).Batch, i)
 	}
 }

@@ -32,8 +32,8 @@ const (
 	// last norm's gradient with gamma and beta, and those of positions and tokens.
 	dispatchesOfRest = 3 + (1 + 2 + 2 + 1) + (1 + 2*2 + 1 + 1)
 	// On a GPU products do what follows them: a bias, with the activation, with the residual; backwards the activation. So do the norms' gradients: the
-	// additions to the residual, and of the sums for gamma the first of two dispatches. Workgroups make the other sums in one.
-	joinedOfLayerOnGPU, joinedOfRestOnGPU = 4 + 1 + 2 + 2 + 4 + 2, 1 + 1
+	// additions to the residual, and of the sums for gamma and beta all but one dispatch. The products for weights make the sums for biases.
+	joinedOfLayerOnGPU, joinedOfRestOnGPU = 4 + 1 + 2 + 2*3 + 2*4, 3
 	// Where products are cut into slices of K, which fill a GPU, the sums of these: in a layer of one product forwards, one backwards (on a GPU
 	// two) and the four for weights, in the rest of one.
 	slicesOfLayer, slicesOfLayerOnGPU, slicesOfRest = 6, 7, 1

@@ -175,9 +175,9 @@ func least(ctx context.Context, cfg *runfile.Config, devices []*gpu.Device) (t f
 	return fit.On{Config: setup.Pipeline(cfg, cut), Devices: devices}.Takes(ctx, choices[len(choices)-1])
 }
 
-// holding says which are the smallest cards that have as much memory as a run takes at least.
+// holding says which are the smallest cards that have as much memory as a run takes at least, with the kernels of the largest card, which take most.
 func holding(ctx context.Context, cfg *runfile.Config) (string, error) {
-	devices, err := devicesOn(cfg, cards[0].Name)
+	devices, err := devicesOn(cfg, "h100 80gb")
 	if err != nil {
 		return "", err
 	}

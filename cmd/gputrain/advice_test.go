@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/graph/compile"
+
 	"gputrain/gpu"
 )
 
@@ -34,21 +36,59 @@ func TestWantedCard(t *testing.T) {
 		"24GiB": {24 << 30, "discrete"}, "rtx 3060": {12 << 30 / 16 * 15, "discrete"}, "RX7900XTX": {24 << 30 / 16 * 15, "discrete"},
 		"arc b580": {12 << 30 / 16 * 15, "discrete"}, "m1": {8 << 30 / 3 * 2, "integrated"},
 	} {
-		a, bytes, err := wantedCard(text)
+		a, bytes, err := wantedCard(text, false)
 		require.NoError(t, err, text)
 		assert.Equal(t, want.bytes, bytes, text)
 		assert.Equal(t, want.kind, a.Type, text)
 		assert.EqualValues(t, 2<<30, a.Limits.BindingBytes, text)
 	}
 	for _, none := range []string{"0", "0GiB", "0.2"} {
-		_, _, err := wantedCard(none)
+		_, _, err := wantedCard(none, false)
 		assert.ErrorContains(t, err, fmt.Sprintf("--memory: found %q, wanted more than no memory", none))
 		assert.Equal(t, 2, exitCode(err))
 	}
-	_, _, err := wantedCard("rtx 3061")
+	_, _, err := wantedCard("rtx 3061", false)
 	assert.ErrorContains(t, err, `--memory: found "rtx 3061", did you mean "rtx 3060"?: wanted bytes, such as 24GiB, or one of `)
 	assert.ErrorContains(t, err, "arc b580 (12.00 GiB)")
 	assert.Equal(t, 2, exitCode(err))
+}
+
+// A plan of memory and one of a step choose kernels for the same card: with its multiprocessors, and with matrix units where it has some and the run asks.
+func TestCardOfPlans(t *testing.T) {
+	set := []string{"model.width=512", "model.layers=2", "model.context=512", "train.batch=4", "data.text=absent.txt", "train.products=f16"}
+	for text, want := range map[string]struct {
+		units                      bool
+		multiprocessors, registers int
+	}{"rtx 3060": {true, 28, 255}, "rx 6600": {false, 28, 256}, "arc b580": {false, 20, 128}, "m2": {false, 10, 128}, "24GiB": {true, 0, 128}} {
+		var activations [2]uint64
+		for i, matrix := range []string{"off", "auto"} {
+			c := planCmd{Step: true, Memory: text, runFlags: runFlags{Set: append(set, "device.matrix="+matrix)}}
+			cfg, err := c.load()
+			require.NoError(t, err)
+			devices, err := devicesOn(cfg, text)
+			require.NoError(t, err)
+			l := devices[0].Limits()
+			assert.Equal(t, want.units && matrix == "auto", compile.UnitsOf(l) != "", "%s %s", text, matrix)
+			assert.Equal(t, want.multiprocessors, l.Multiprocessors, text)
+			assert.Equal(t, want.registers, l.Registers.Budget, text)
+			step, err := c.planStep(t.Context(), cfg)
+			require.NoError(t, err)
+			assert.Equal(t, devices[0].Adapter().Name, step.Kernels)
+			units := 0.0
+			for _, w := range step.Work {
+				units += w.Units
+			}
+			assert.Equal(t, want.units && matrix == "auto", units > 0, "%s %s", text, matrix)
+			activations[i] = plannedWith(t, text, c.Set...).Choices[0].Activations
+		}
+		assert.Equal(t, want.units, activations[0] != activations[1], "%s: what is in f16 for units has another size", text)
+	}
+	a, _, err := wantedCard("24GiB", true)
+	require.NoError(t, err)
+	assert.Equal(t, "a card with 24.00 GiB, multiprocessors unknown, matrix units: 16x16x16 by 32 invocations", a.Name)
+	a, _, err = wantedCard("m2", true)
+	require.NoError(t, err)
+	assert.Equal(t, "Apple M2 with 8.00 GiB, matrix units: none", a.Name)
 }
 
 // A plan for cards that are not here takes no adapter, gives each stage one, and cuts for what they have.
@@ -59,7 +99,7 @@ func TestPlanForMemoryThatIsNotHere(t *testing.T) {
 	require.NoError(t, p.refused)
 	assert.Empty(t, p.Advice)
 	assert.EqualValues(t, 1<<30, *p.Stages[0].Available)
-	assert.Contains(t, p.Stages[0].Adapter, "a card with 1.00 GiB, not here")
+	assert.Contains(t, p.Stages[0].Adapter, "a card with 1.00 GiB, multiprocessors unknown, not here")
 	p = plannedWith(t, "1GiB", append(set, "train.memory_limit=512MiB")...)
 	assert.EqualValues(t, 512<<20, *p.Stages[0].Available)
 	staged := plannedWith(t, gpuSize(plannedWith(t, "1GiB", append(set, "train.recompute=none")...).Stages[0].Planned-1), append(set, "pipeline.stages=2", "train.recompute=none")...)

@@ -9,6 +9,7 @@ import (
 	"gputrain/graph/compile"
 	"gputrain/internal/suggest"
 	"gputrain/run/runfile"
+	"gputrain/run/setup"
 )
 
 // card is an adapter by its published figures.
@@ -93,24 +94,44 @@ func (c card) room() uint64 {
 	return c.memory / 16 * 15
 }
 
-// wantedCard is what --memory stands for: an adapter like the discrete cards of the last years, or a card of the table, and the bytes that buffers get of it.
-func wantedCard(text string) (a gpu.Adapter, bytes uint64, err error) {
-	a = someCard()
-	a.Backend = "not here"
+// adapter is a card as kernels are chosen for it: with its limits, its multiprocessors, and its matrix units where it has some that a run asks for. A card
+// without a name is like the discrete cards of the last years: it binds 2 GiB, and more buffers than a kernel has, it has units, and nobody knows its
+// multiprocessors.
+func (c card) adapter(units bool) gpu.Adapter {
+	l := gpu.DefaultLimits()
+	l.BufferBytes, l.BindingBytes, l.StorageBuffers, l.Invocations, l.WorkgroupBytes = 2<<30, 2<<30, 64, 1024, 32<<10
+	a := gpu.Adapter{Index: -1, Name: "a discrete card", Backend: "none", Type: "discrete"}
+	if c.unified {
+		a.Type = "integrated"
+	}
+	if c.Name != "" {
+		a.Name, l = fmt.Sprintf("%s with %s", c.Name, gpu.SizeText(c.memory)), l.Named(c.Name)
+	}
+	if units && (c.Name == "" || c.UnitFLOPS > 0) { // as NVIDIA's and AMD's drivers list them
+		l.WorkgroupBytes = 48 << 10
+		l.Matrix = gpu.MatrixUnits{Shapes: []gpu.MatrixShape{{M: 16, N: 16, K: 16}}, Lanes: 32, Subgroups: 32}
+	}
+	if units {
+		a.Name += fmt.Sprintf(", matrix units: %s", l.Matrix)
+	}
+	a.Limits = l
+	return a
+}
+
+// wantedCard is what --memory stands for, a card of the table or one of which nothing but its memory is known, and the bytes that buffers get of it.
+func wantedCard(text string, units bool) (a gpu.Adapter, bytes uint64, err error) {
 	if bytes, err = runfile.ParseBytes(text); err == nil && bytes == 0 {
 		return a, 0, usageError{fmt.Errorf("--memory: found %q, wanted more than no memory, such as 24GiB; "+
 			"without it the plan is for the adapters that are here", text)}
 	}
 	if err == nil {
-		a.Name = "a card with " + gpu.SizeText(bytes)
+		a = card{}.adapter(units)
+		a.Backend, a.Name = "not here", strings.Replace(a.Name, "a discrete card", fmt.Sprintf("a card with %s, multiprocessors unknown", gpu.SizeText(bytes)), 1)
 		return a, bytes, nil
 	}
 	if c, ok := namedCard(text); ok {
-		if c.unified {
-			a.Type = "integrated"
-		}
-		a.Limits = a.Limits.Named(c.Name)
-		a.Name = fmt.Sprintf("%s with %s", c.Name, gpu.SizeText(c.memory))
+		a = c.adapter(units)
+		a.Backend = "not here"
 		return a, c.room(), nil
 	}
 	var names, known []string
@@ -135,12 +156,16 @@ func squashed(name string) string { return strings.ToLower(strings.ReplaceAll(na
 
 // devicesOn are devices of a plan on such cards: each stage has one of its own.
 func devicesOn(cfg *runfile.Config, memory string) (devices []*gpu.Device, err error) {
-	a, bytes, err := wantedCard(memory)
+	options, err := setup.DeviceOptions(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if limit, err := runfile.ParseBytes(cfg.Train.MemoryLimit); err == nil && limit > 0 {
-		bytes = min(bytes, limit)
+	a, bytes, err := wantedCard(memory, options.Matrix)
+	if err != nil {
+		return nil, err
+	}
+	if options.MemoryLimit > 0 {
+		bytes = min(bytes, options.MemoryLimit)
 	}
 	for a.Index = range cfg.Pipeline.Stages {
 		d := gpu.DryOf(a, a.Limits)

@@ -30,11 +30,16 @@ const (
 // waysToTune are from what takes the most memory to what takes the least.
 var waysToTune = []struct{ name, set string }{{"all", ""}, {"bf16", tunedWithAdapter + "bf16"}, {"nf4", tunedWithAdapter + "nf4"}}
 
-// timedRuns are those whose speed is computed.
-var timedRuns = []struct {
+// byUnits has products made by matrix units.
+const byUnits = " train.products=f16 device.matrix=auto"
+
+type timedRun struct {
 	name, model, set string
 	measured         string // what bench --card calls it
-}{
+}
+
+// timedRuns are those whose speed is computed.
+var timedRuns = []timedRun{
 	{"GPT-2 124M, 4 x 1,024", "GPT-2 124M", "train.batch=4", "GPT-2 124M"},
 	{"Qwen3-0.6B, 1 x 1,024", "Qwen3-0.6B", "train.batch=1", "Qwen3-0.6B"},
 	{"Llama 1B, adapters on nf4, 1 x 1,024", "Llama 3.2 1B", "train.batch=1 " + tunedWithAdapter + "nf4", ""},
@@ -50,12 +55,17 @@ func cardTables(t *testing.T) string {
 		}
 		return append([]string{"model.from=" + dirs[model], "model.context=1024", "data.text=absent.txt"}, strings.Fields(more)...)
 	}
+	known := map[string]uint64{}
 	takes := func(model, more string) (least uint64) {
+		if least = known[model+more]; least > 0 {
+			return least
+		}
 		for _, c := range plannedWith(t, "1024GiB", set(model, more)...).Choices {
 			if least == 0 || c.Planned < least {
 				least = c.Planned
 			}
 		}
+		known[model+more] = least
 		return least
 	}
 	var out strings.Builder
@@ -69,24 +79,25 @@ func cardTables(t *testing.T) string {
 			fmt.Fprintf(&out, " %.1f |", float64(need[i][len(need[i])-1])/(1<<30))
 		}
 		out.WriteString("\n")
+		fmt.Fprintf(&out, "| %s, f16 by units |", way.name)
+		for _, m := range tuned {
+			fmt.Fprintf(&out, " %.1f |", float64(takes(m, "train.batch=1 "+way.set+byUnits))/(1<<30))
+		}
+		out.WriteString("\n")
 	}
 
-	rates, memory := map[string][2]string{}, make([]uint64, len(timedRuns)) // by card and run: in f32, by units
-	for i, r := range timedRuns {
-		memory[i] = takes(r.model, r.set)
-		for k, more := range []string{"", " train.products=f16 device.matrix=auto"} {
-			c := planCmd{Step: true, runFlags: runFlags{Set: set(r.model, r.set+more)}}
-			cfg, err := c.load()
-			require.NoError(t, err)
-			p, err := c.planStep(t.Context(), cfg)
-			require.NoError(t, err)
-			for _, on := range p.Cards {
-				key := on.Name + r.name
-				pair := rates[key]
-				pair[k] = rounded(on.TokensPerSecond)
-				rates[key] = pair
-			}
+	// rate is the tokens a second of a run on a card, with its kernels; a dash where it does not fit.
+	rate := func(on card, r timedRun, more string) string {
+		if takes(r.model, r.set+more) > on.room() {
+			return "-"
 		}
+		c := planCmd{Step: true, Memory: on.Name, runFlags: runFlags{Set: set(r.model, r.set+more)}}
+		cfg, err := c.load()
+		require.NoError(t, err)
+		p, err := c.planStep(t.Context(), cfg)
+		require.NoError(t, err)
+		i := slices.IndexFunc(p.Cards, func(p plannedCard) bool { return p.Name == on.Name })
+		return rounded(p.Cards[i].TokensPerSecond)
 	}
 	head := []string{"card", "GiB"}
 	for _, m := range tuned {
@@ -108,16 +119,12 @@ func cardTables(t *testing.T) string {
 			}
 			cells = append(cells, fits)
 		}
-		for i, r := range timedRuns {
-			pair := rates[c.Name+r.name]
-			switch {
-			case memory[i] > c.room():
-				cells = append(cells, "-")
-			case c.UnitFLOPS > 0:
-				cells = append(cells, pair[0]+" / "+pair[1])
-			default:
-				cells = append(cells, pair[0])
+		for _, r := range timedRuns {
+			cell := rate(c, r, "")
+			if c.UnitFLOPS > 0 && cell != "-" {
+				cell += " / " + rate(c, r, byUnits)
 			}
+			cells = append(cells, cell)
 		}
 		fmt.Fprintf(&out, "| %s |\n", strings.Join(cells, " | "))
 	}

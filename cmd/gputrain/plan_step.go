@@ -30,6 +30,7 @@ type plannedStep struct {
 	Kernels    string        `json:"kernels_of"`
 	Recompute  string        `json:"recompute"` // auto keeps everything here, where there is no memory to fit
 	Again      float64       `json:"again"`     // of a forward pass, by operations, which is in the work too
+	Barriers   int           `json:"barriers"`
 	Work       []plannedWork `json:"work"`
 	Cards      []plannedCard `json:"cards"`
 }
@@ -82,15 +83,11 @@ func (c *planCmd) planStep(ctx context.Context, cfg *runfile.Config) (*plannedSt
 	if err != nil {
 		return nil, err
 	}
-	on, all := someCard(), rated()
+	on, all := card{}.adapter(options.Matrix), rated()
 	if c.Memory != "" {
-		if on, _, err = wantedCard(c.Memory); err != nil {
+		if on, _, err = wantedCard(c.Memory, options.Matrix); err != nil {
 			return nil, err
 		}
-	}
-	if options.Matrix { // the tile of 16 x 16 x 16, as NVIDIA's and AMD's cards have it
-		on.Limits.WorkgroupBytes = 48 << 10
-		on.Limits.Matrix = gpu.MatrixUnits{Shapes: []gpu.MatrixShape{{M: 16, N: 16, K: 16}}, Lanes: 32, Subgroups: 32}
 	}
 	if c.Adapter != "" {
 		var measured card
@@ -100,13 +97,6 @@ func (c *planCmd) planStep(ctx context.Context, cfg *runfile.Config) (*plannedSt
 		all = append(all, measured)
 	}
 	return stepOf(ctx, p.State, on, options.SubmitLimit, all)
-}
-
-// someCard is an adapter like the discrete cards of the last years: they bind 2 GiB, and more buffers than a kernel has.
-func someCard() gpu.Adapter {
-	l := gpu.DefaultLimits()
-	l.BufferBytes, l.BindingBytes, l.StorageBuffers, l.Invocations = 2<<30, 2<<30, 64, 1024
-	return gpu.Adapter{Index: -1, Name: "a discrete card", Backend: "none", Type: "discrete", Limits: l}
 }
 
 // measuredCard is an adapter and what it does in a copy and in products.
@@ -164,6 +154,10 @@ func stepOf(ctx context.Context, st state.Config, a gpu.Adapter, limit time.Dura
 	}
 	for _, w := range s.Work() {
 		p.Work = append(p.Work, plannedWork{w, int64(w.FLOPs) / 2})
+	}
+	dev.Assume(rated[0].Speed, -1)
+	for _, submit := range s.Submits()[0] {
+		p.Barriers += submit.Times * submit.Barriers
 	}
 	slices.SortStableFunc(p.Work, func(a, b plannedWork) int {
 		return cmp.Compare(rated[0].Seconds(b.Work.Work), rated[0].Seconds(a.Work.Work))
@@ -229,7 +223,8 @@ func (p *plannedStep) write(out io.Writer) error {
 		}
 	}
 	line(all)
-	fmt.Fprintf(w, "\n%s moves %.2f times the %.1f MiB that no fusion spares\n", compile.Rest, rest.Bytes/rest.Least, rest.Least/(1<<20))
+	fmt.Fprintf(w, "\nbarriers: %d, each before a dispatch or copy that uses a buffer after what wrote or read it\n", p.Barriers)
+	fmt.Fprintf(w, "%s moves %.2f times the %.1f MiB of one kernel between every two products\n", compile.Rest, rest.Bytes/rest.Least, rest.Least/(1<<20))
 	for _, g := range []string{compile.Attention, compile.Head} {
 		needed, executed := 0.0, 0.0
 		for _, r := range p.Work {

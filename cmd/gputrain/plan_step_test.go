@@ -102,7 +102,7 @@ func TestSubmitsOfGPT2OnACard(t *testing.T) {
 	planned, err := setup.Plan(cfg, io.Discard)
 	require.NoError(t, err)
 	const limit = time.Second / 2
-	p, err := stepOf(t.Context(), planned.State, someCard(), limit, []card{{Name: "ten", Speed: gpu.Speed{BytesPerSecond: 360e9, FLOPS: 10e12}}})
+	p, err := stepOf(t.Context(), planned.State, card{}.adapter(false), limit, []card{{Name: "ten", Speed: gpu.Speed{BytesPerSecond: 360e9, FLOPS: 10e12}}})
 	require.NoError(t, err)
 	on := p.Cards[0]
 	assert.Empty(t, on.TooLong)

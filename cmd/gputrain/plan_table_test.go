@@ -45,7 +45,7 @@ func manyRanks(b *testing.B, set []string, ranks int) (row string) {
 	st := p.State
 	units, err := setup.Units(cfg, st)
 	require.NoError(b, err)
-	a, rated := someCard(), cards[0]
+	a, rated := card{}.adapter(false), cards[0]
 	power := partition.Power{Speed: rated.Times(0.25)}
 	r := scaling.Run{Units: units, Each: 1}
 	for range cfg.Pipeline.Stages {

@@ -126,7 +126,7 @@ func TestSizes(t *testing.T) {
 			planned, err := setup.Plan(cfg, io.Discard)
 			require.NoError(t, err)
 			st := planned.State
-			a := someCard()
+			a := card{}.adapter(false)
 			step, err := stepOf(t.Context(), st, a, -1, rated())
 			require.NoError(t, err)
 			dispatches, moved := 0, 0.0

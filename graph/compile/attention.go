@@ -148,12 +148,17 @@ func (a attentionKernel) uniform() any {
 	return limitedParams{a.params(), uint32(a.window()), float32(a.op.Cap)}
 }
 
+// unit is how many numbers an element of the arrays has.
+func (a attentionKernel) unit() int {
+	if a.scalar() {
+		return 1
+	}
+	return 4
+}
+
 // params are those of the node, with strides in the unit of the arrays.
 func (a attentionKernel) params() attentionParams {
-	unit := 4
-	if a.scalar() {
-		unit = 1
-	}
+	unit := a.unit()
 	q, kv, packed := a.op.Widths()
 	p := attentionParams{
 		T: uint32(a.t), Heads: uint32(a.op.Heads), Group: uint32(a.op.Heads / a.op.KVHeads),

@@ -219,16 +219,18 @@ func TestAttentionRefusesDocuments(t *testing.T) {
 // makes are the registers of AMD, NVIDIA, Adreno, Apple and Intel.
 var makes = []gpu.Registers{{Budget: 256}, {Budget: 255}, {Budget: 192}, {Budget: 128}, {Budget: 128, Twice: true}}
 
-// TestMakesHaveTheSameBits runs attention and a product of 64 by the tiles of each make. Attention adds up weights by as many invocations as a make's
-// tile has across, so it has the same values only.
+// TestMakesHaveTheSameBits runs attention, also of wide heads, and a product of 64 by the tiles of each make. Attention adds up weights by as many
+// invocations as a make's tile has across, so it has the same values only.
 func TestMakesHaveTheSameBits(t *testing.T) {
 	d := gputest.Device(t)
 	attention := attentionCase{b: 1, t: 37, heads: 2, kvHeads: 1, headDim: 64, causal: true}.graph()
 	attention.feed(rand.New(rand.NewPCG(31, 32)))
+	wide := attentionCase{b: 1, t: 19, heads: 2, kvHeads: 1, headDim: 256, causal: true}.graph() // dkv of few rows has steps of eight quads
+	wide.feed(rand.New(rand.NewPCG(31, 32)))
 	product := &twin{graph: graph.New()}
 	product.values = []*graph.Value{product.graph.MatMul(x(product.graph, "a", 2044, 36), x(product.graph, "b", 36, 2044), false, false)}
 	product.feed(rand.New(rand.NewPCG(33, 34)))
-	for name, w := range map[string]*twin{"attention": attention, "product": product} {
+	for name, w := range map[string]*twin{"attention": attention, "wide attention": wide, "product": product} {
 		w.hardware = true
 		var first map[string][]float64
 		labels := map[string]bool{}
@@ -248,7 +250,7 @@ func TestMakesHaveTheSameBits(t *testing.T) {
 				requireClose(t, fmt.Sprintf("%s of %s, %+v", value, name, make), got[value], first[value], attentionTolerance)
 			}
 		}
-		require.Greater(t, len(labels), map[string]int{"attention": 4, "product": 1}[name], "%s has tiles of its own", name)
+		require.Greater(t, len(labels), map[string]int{"attention": 4, "wide attention": 6, "product": 1}[name], "%s has tiles of its own", name)
 	}
 }
 
@@ -270,7 +272,8 @@ func TestAttentionTile(t *testing.T) {
 				tile := a.kernelFor(op.Heads, 2+j).tile()
 				assert.Equal(t, want, tile.across, "head width %d, state %d, %+v", headDim, 2+j, make)
 				assert.LessOrEqual(t, tile.lanes(), 256)
-				assert.GreaterOrEqual(t, tile.keys*tile.depth, tile.down, "room for what rows tell one another")
+				assert.LessOrEqual(t, tile.bytes(), 32<<10, "most cards have no more")
+				assert.GreaterOrEqual(t, 5*tile.slots(), tile.down, "room for what rows tell one another")
 			}
 		}
 	}
@@ -279,7 +282,7 @@ func TestAttentionTile(t *testing.T) {
 			for state := 2; state <= 4; state++ {
 				tile := attentionKernel{op: graph.Attention{Heads: 4, KVHeads: 2, HeadDim: headDim}, t: 9, registers: make, memory: 16 << 10}.kernelFor(4, state).tile()
 				assert.LessOrEqual(t, tile.bytes(), 16<<10, "head width %d, state %d, %+v: %+v", headDim, state, make, tile)
-				assert.GreaterOrEqual(t, tile.keys*tile.depth, tile.down)
+				assert.GreaterOrEqual(t, 5*tile.slots(), tile.down)
 			}
 		}
 	}

@@ -36,6 +36,7 @@ type Compiler struct {
 	sinks    map[*graph.Value][]*sink        // gradient leaves a value is delivered to
 	dropped  map[*graph.Node]bool            // adds replaced by accumulation into a leaf
 	inlined  map[*graph.Node]bool            // fusable nodes computed inside their readers' kernels
+	summed   map[*graph.Node]*graph.Node     // sums over rows, and the products that make them
 	units    []*unit
 	chosen   map[gemmForm]gemmChoice
 	current  int                  // index of the unit being lowered
@@ -74,7 +75,7 @@ func newCompiler(g *graph.Graph, targets []Target, lim gpu.Limits) (*Compiler, e
 	c := &Compiler{
 		targets: targets, limits: lim, ctx: context.Background(),
 		readers: map[*graph.Value][]*graph.Node{}, reshaped: map[*graph.Value][]*graph.Value{}, names: map[*graph.Value]bool{}, pins: map[*graph.Value]bool{}, sinks: map[*graph.Value][]*sink{}, dropped: map[*graph.Node]bool{},
-		inlined: map[*graph.Node]bool{}, lastUse: map[*graph.Value]int{}, places: map[*graph.Value]Tensor{}, taken: map[unitStorage]bool{}, halved: map[*graph.Value]bool{}, halfCopy: map[halfCopy]*storage{}, inputs: map[string]*programInput{},
+		inlined: map[*graph.Node]bool{}, summed: map[*graph.Node]*graph.Node{}, lastUse: map[*graph.Value]int{}, places: map[*graph.Value]Tensor{}, taken: map[unitStorage]bool{}, halved: map[*graph.Value]bool{}, halfCopy: map[halfCopy]*storage{}, inputs: map[string]*programInput{},
 		constants: map[string]Tensor{}, slabs: map[slabKey]*storage{}, narrow: map[*buffers.Layout]buffers.DType{},
 	}
 	if c.limits.StorageAlign == 0 {

@@ -27,6 +27,9 @@ var epilogueCases = []struct {
 		p, a, b := g.MatMul(x(g, "a", 1030, 40), x(g, "w", 1030, 36), true, false), x(g, "b", 40, 36), x(g, "c", 40, 36)
 		return []*graph.Value{g.Mul(p, a), g.Mul(g.Mul(p, b), g.Apply("silu", a))}
 	}},
+	{"a few columns, in slices of K", func(g *graph.Graph) []*graph.Value {
+		return []*graph.Value{g.Mul(g.MatMul(x(g, "a", 40, 1032), x(g, "w", 8, 1032), false, true), x(g, "scale", 1))}
+	}},
 	{"a batch", func(g *graph.Graph) []*graph.Value {
 		return []*graph.Value{g.Add(g.MatMul(x(g, "a", 2, 33, 8), x(g, "w", 2, 8, 40), false, false), x(g, "rows", 33, 1))}
 	}},

@@ -49,6 +49,7 @@ type gemm struct {
 	paddedA, paddedC bool
 
 	epilogue *epilogue // in place of C, which has no span then and is contiguous; nil for none
+	sums     *Tensor   // of the columns of B; without parts they are the row below C; nil for none
 }
 
 // gemmParams is Params of matmul.wgsl and matmul_tiled.wgsl.
@@ -111,12 +112,16 @@ func (c *Compiler) gemmAlong(g gemm, v gemmVariant, depth int, pieces []gemm) {
 	// K in slices, each to a product of its own, then their sum in order.
 	n4 := (g.n + 3) / 4
 	slices := (g.k + depth - 1) / depth
-	partial := c.One(c.workspace("slices", slices, g.m, 4*n4), "slices")
-	to := operand{span: partial, row: 4 * n4, batch: g.m * 4 * n4}
+	rows, below := g.m, g.sums
+	if g.sums != nil {
+		rows, below = g.m+1, &Tensor{}
+	}
+	partial := c.One(c.workspace("slices", slices, rows, 4*n4), "slices")
+	to := operand{span: partial, row: 4 * n4, batch: rows * 4 * n4}
 	g.accumulate = g.accumulate || g.continues
 	if len(pieces) == 1 {
 		p := g
-		p.accumulate, p.continues, p.paddedC, p.count, p.epilogue = false, false, true, slices, nil
+		p.accumulate, p.continues, p.paddedC, p.count, p.epilogue, p.sums = false, false, true, slices, nil, below
 		p.a.batch, p.b.batch, p.c = 0, 0, to
 		c.gemmSlice(p, v, depth)
 	} else {
@@ -130,17 +135,24 @@ func (c *Compiler) gemmAlong(g gemm, v gemmVariant, depth int, pieces []gemm) {
 	}
 	variant := shaders.Variant{Flags: map[string]bool{"ACCUMULATE": g.accumulate, "STORE_SCALAR": scalar}, Constants: map[string]string{}}
 	suffix, spans := g.results(c, variant, partial)
-	c.Dispatch(c.kernel("matmul_slices", suffix, variant), c.Linear(g.m*n4), slicesParams{
-		M: uint32(g.m), N4: uint32(n4), N: uint32(g.n), Slices: uint32(slices),
+	c.Dispatch(c.kernel("matmul_slices", suffix, variant), c.Linear(rows*n4), slicesParams{
+		M: uint32(rows), N4: uint32(n4), N: uint32(g.n), Slices: uint32(slices),
 		C0: uint32(g.c.offset / unit), LDC: uint32(g.c.row / unit),
 	}, spans...)
 }
 
-// results has a shader that reads some spans store C, or do the epilogue; see epilogue.finish.
+// results has a shader that reads some spans store C, or do the epilogue, see epilogue.finish, and the sums of B's columns.
 func (g gemm) results(c *Compiler, v shaders.Variant, reads ...Span) (suffix string, spans []Span) {
 	suffix, spans = g.epilogue.finish(c, v, reads...)
 	if g.epilogue == nil {
 		spans = append(spans, g.c.span)
+	}
+	v.Flags["SUMS"], v.Flags["SUMS_APART"], v.Flags["SUMS_ADD"] = g.sums != nil, false, false
+	if g.sums != nil {
+		suffix += "_sums"
+		for _, p := range g.sums.Parts {
+			v.Flags["SUMS_APART"], v.Flags["SUMS_ADD"], spans = true, g.sums.Accumulate, append(spans, p.Span)
+		}
 	}
 	return suffix, spans
 }
@@ -198,7 +210,7 @@ func (c *Compiler) gemmSlice(g gemm, v gemmVariant, depth int) {
 	limit := int(c.limits.Workgroups)
 	if rows := limit * v.tileM; g.m > rows { // tall: in pieces that a grid can count
 		top, rest := g, g
-		top.m, rest.m = rows, g.m-rows
+		top.m, rest.m, rest.sums = rows, g.m-rows, nil
 		if g.transA {
 			rest.a.offset += rows
 		} else {

@@ -3,6 +3,7 @@ package compile
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,23 +48,67 @@ var unitShapes = []gpu.MatrixShape{{M: 16, N: 16, K: 16}, {M: 8, N: 8, K: 8}}
 
 // units is the variant for the matrix units of the adapter, if it has some that products have a tile for, and they are on.
 func units(l gpu.Limits) (gemmVariant, bool) {
+	v, lack := unitsOrLack(l)
+	return v, lack == ""
+}
+
+// UnitsLack says why matrix units do not make products of f16; "" if they do.
+func UnitsLack(l gpu.Limits) string {
+	_, lack := unitsOrLack(l)
+	return lack
+}
+
+func unitsOrLack(l gpu.Limits) (v gemmVariant, lack string) {
+	if len(l.Matrix.Shapes) == 0 {
+		return v, "no matrix units"
+	}
 	for _, shape := range unitShapes {
-		v := matrixUnits(shape, l.Matrix.Lanes, l.Registers)
 		if !slices.Contains(l.Matrix.Shapes, shape) {
 			continue
 		}
-		return v, v.fits(l)
+		v = matrixUnits(shape, l.Matrix.Lanes, l.Registers)
+		if lack = v.lack(l); lack == "" {
+			return v, ""
+		}
 	}
-	return gemmVariant{}, false
+	if lack != "" {
+		return gemmVariant{}, fmt.Sprintf("matrix units of %s, whose %s", l.Matrix, lack)
+	}
+	return v, fmt.Sprintf("matrix units of %s, wanted one of %v", l.Matrix, unitShapes)
+}
+
+// registers are those of an invocation that a subgroup's sums and operands take, a number of 32 bits each. On AMD's cards each half of a subgroup has all of A.
+func (t matrixTile) registers(of gpu.Registers) int {
+	a := t.down * t.unit.M * t.unit.K / t.lanes / 2
+	if of.Budget == 256 {
+		a *= 2
+	}
+	return t.down*t.across*t.unit.M*t.unit.N/t.lanes + a + t.unit.N*t.unit.K/t.lanes/2
 }
 
 // fits tells whether a device runs a variant, whatever the form of a product.
-func (v gemmVariant) fits(l gpu.Limits) bool {
-	shared := 0
+func (v gemmVariant) fits(l gpu.Limits) bool { return v.lack(l) == "" }
+
+// lack says what a variant takes that a device does not have.
+func (v gemmVariant) lack(l gpu.Limits) string {
+	most, shared := l.Registers.OrLeast().Budget*4/5, 0 // as of attention
 	for _, transposed := range [][2]bool{{false, false}, {false, true}, {true, false}} {
-		shared = max(shared, v.sharedQuads(gemm{transA: transposed[0], transB: transposed[1], accumulate: true}))
+		shared = max(shared, v.sharedQuads(gemm{transA: transposed[0], transB: transposed[1], accumulate: true, sums: &Tensor{}}))
 	}
-	return v.subgroups() <= l.Matrix.Subgroups && v.subgroups()*v.matrix.lanes <= l.Invocations && 16*shared <= l.WorkgroupBytes
+	for _, n := range []struct {
+		what         string
+		takes, holds int
+	}{
+		{"registers an invocation", v.matrix.registers(l.Registers), most},
+		{"subgroups a workgroup", v.subgroups(), l.Matrix.Subgroups},
+		{"invocations a workgroup", v.subgroups() * v.matrix.lanes, l.Invocations},
+		{"bytes of workgroup memory", 16 * shared, l.WorkgroupBytes},
+	} {
+		if n.takes > n.holds {
+			return fmt.Sprintf("products take %d %s, wanted at most %d", n.takes, n.what, n.holds)
+		}
+	}
+	return ""
 }
 
 // UnitsOf names the matrix units that make products of f16, "16x16x16"; "" if none do.
@@ -84,46 +129,35 @@ func (c *Compiler) takesUnits(g gemm) bool {
 	return ok
 }
 
-// unitSlices are the slices of K, each of 256 or more, with the least time on the device's multiprocessors. Where nobody knows how many these are, as many
-// slices as give 128 workgroups.
-func unitSlices(l gpu.Limits, g gemm, v gemmVariant) int {
+// unitChoice is the tile of a product by units and its slices of K, each of 256 or more, with the least time on the device's multiprocessors: where its
+// registers hold 64 x 64 a subgroup, six or eight of these may be a workgroup. Where nobody knows how many multiprocessors there are, as many slices as give
+// 128 workgroups. The bits of C depend on the slices alone.
+func unitChoice(l gpu.Limits, g gemm, v gemmVariant, most int) (best gemmVariant, slices int) {
 	const full, shortest = 128, 256 // workgroups, K
-	groups := int(v.groups(g, 1))
-	switch {
-	case g.count > 1:
-		return 1
-	case l.Multiprocessors == 0:
-		return max(1, min(g.k/shortest, (full+groups-1)/groups))
+	if most = min(most, g.k/shortest); g.count > 1 {
+		most = 1
 	}
-	on, saves := devicesOf(l)
-	best := 1
-	for s := 2; s <= g.k/shortest; s++ {
-		if v.unitTime(g, s, on[0]) < (1-saves)*v.unitTime(g, best, on[0]) {
-			best = s
-		}
+	v.matrix.prefetch = !v.matrix.turns && g.a.span.inHalves() && g.b.span.inHalves() // of f32, registers would not hold a step
+	if l.Multiprocessors == 0 {
+		groups := int(v.groups(g, 1))
+		return v, max(1, min(most, (full+groups-1)/groups))
 	}
-	return best
-}
-
-// tileByUnits is the tile of a product by units with the least time on the device's multiprocessors: where its registers hold 64 x 64 a subgroup, six or eight of
-// these may be a workgroup. The bits of C do not depend on it.
-func tileByUnits(l gpu.Limits, g gemm, v gemmVariant, slices int) gemmVariant {
-	if v.matrix.turns {
-		return v
-	}
-	v.matrix.prefetch = g.a.span.inHalves() && g.b.span.inHalves() // of f32, registers would not hold a step
-	if l.Multiprocessors == 0 || v.tileM != 128 {
-		return v
-	}
-	on, saves := devicesOf(l)
-	best := v
+	tiles := []gemmVariant{v}
 	for _, columns := range []int{192, 256} {
 		w := v
-		if w.tileN = columns; w.fits(l) && w.unitTime(g, slices, on[0]) < (1-saves)*best.unitTime(g, slices, on[0]) {
-			best = w
+		if w.tileN = columns; !v.matrix.turns && v.tileM == 128 && w.fits(l) {
+			tiles = append(tiles, w)
 		}
 	}
-	return best
+	on, least := devicesOf(l), math.Inf(1)
+	for s := 1; s <= max(1, most); s++ {
+		for _, w := range tiles {
+			if time := w.unitTime(g, s, on[0]); time < (1-modelSaves)*least {
+				best, slices, least = w, s, time
+			}
+		}
+	}
+	return best, slices
 }
 
 // subgroups are those of a workgroup of matmul_matrix.wgsl.
@@ -222,22 +256,30 @@ func (v gemmVariant) operandQuads(g gemm) (all, beforeB int) {
 	return beforeB + o[1].rows*o[1].pitch(), beforeB
 }
 
-// sharedQuads are the vec4s of workgroup memory: the operands of a step, and after the products rows of C of each subgroup.
+// sharedQuads are the vec4s of workgroup memory: the operands of a step, and after the products rows of C of each subgroup; at the end ones for sums.
 func (v gemmVariant) sharedQuads(g gemm) int {
 	operands, _ := v.operandQuads(g)
 	if v.matrix.twice {
 		operands *= 2
 	}
-	if v.keepsDirectly(g) {
+	if v.keepsDirectly(g) && g.sums == nil {
 		return operands
 	}
-	return max(operands, v.subgroups()*v.matrix.unit.M*v.matrix.cPitch())
+	operands = max(operands, v.subgroups()*v.matrix.unit.M*v.matrix.cPitch())
+	if g.sums != nil {
+		operands += v.matrix.onesQuads()
+	}
+	return operands
 }
+
+// onesQuads are the vec4s of a matrix A of ones.
+func (t matrixTile) onesQuads() int { return t.unit.M * t.unit.K / 8 }
 
 // specialise gives a variant of the shader its geometry.
 func (t matrixTile) specialise(v gemmVariant, g gemm, variant shaders.Variant) {
 	t.unit.Specialise(t.lanes, variant)
-	subgroups := v.subgroups()
+	subgroups, beside := v.subgroups(), v.tileN/(t.across*t.unit.N)
+	below := subgroups / beside
 	operands, beforeB := v.operandQuads(g)
 	for _, o := range v.operandsOf(g) {
 		o.specialise(subgroups*t.lanes, variant)
@@ -245,8 +287,9 @@ func (t matrixTile) specialise(v gemmVariant, g gemm, variant shaders.Variant) {
 	quads := t.group * t.unit.N / 4
 	lines := t.lanes / quads
 	for name, n := range map[string]int{
-		"TILE_M": v.tileM, "TILE_N": v.tileN, "STEP": t.step, "DOWN": t.down, "ACROSS": t.across, "SUBGROUPS_N": v.tileN / (t.across * t.unit.N),
-		"INVOCATIONS": subgroups * t.lanes, "UNIT_STEPS": t.step / t.unit.K, "TILE": v.sharedQuads(g), "B_AT": beforeB, "BUFFER": operands,
+		"TILE_M": v.tileM, "TILE_N": v.tileN, "STEP": t.step, "DOWN": t.down, "ACROSS": t.across, "SUBGROUPS_N": beside,
+		"SUBGROUPS_M": below, "SUMS_OWN": (t.across + below - 1) / below,
+		"INVOCATIONS": subgroups * t.lanes, "UNIT_STEPS": t.step / t.unit.K, "TILE": v.sharedQuads(g), "B_AT": beforeB, "ONES_AT": v.sharedQuads(g) - t.onesQuads(), "BUFFER": operands,
 		"C_PITCH": t.cPitch(), "C_GROUP": t.group, "C_GROUPS": t.across / t.group, "C_QUADS": quads, "C_LINES": lines, "C_TURNS": t.unit.M / lines,
 	} {
 		variant.Constants[name] = strconv.Itoa(n)

@@ -59,6 +59,15 @@ func matrixProducts(t *testing.T, d *gpu.Device) {
 			}
 		}
 	}
+	// Sums of columns: of slices, and where a subgroup of two below each other makes two of four matrices.
+	wide := v
+	wide.tileN, wide.matrix.across, wide.matrix.group = 64, 4, 4
+	for s, as := range map[[3]int]gemmVariant{{40, 36, 1100}: v, {40, 72, 44}: wide} {
+		form := [2]bool{true, false}
+		r := newProductOf(t, d, rng, false, form, s, func(g *gemm) { g.sums = &Tensor{} }, as)
+		assert.NoError(t, compareMatrix(r.run(t, d), r, form, s, false), "%v", s)
+		assert.NoError(t, r.compareSums(t, d, s, false, halfOf), "%v", s)
+	}
 	// K in blocks, of whole steps and not.
 	for _, block := range []int{32, 24} {
 		form, s := [2]bool{true, false}, [3]int{32, 16, 96}
@@ -68,7 +77,7 @@ func matrixProducts(t *testing.T, d *gpu.Device) {
 }
 
 // Operands that are in f16, as they lie or turned on their way in, steps that are loaded before, and workgroups of six subgroups, whose last invocations have
-// nothing to bring: each form, of whole tiles and with edges.
+// nothing to bring: each form, of whole tiles and with edges. Products of a transposed A add up the columns of B besides.
 func TestMatrixTiles(t *testing.T) {
 	matrixTiles(t, gputest.Device(t))
 }
@@ -100,10 +109,15 @@ func matrixTiles(t *testing.T, d *gpu.Device) {
 					set := func(g *gemm) {
 						g.a.span.st.half, g.b.span.st.half = halves[0], halves[1]
 						g.a.span.asKept, g.b.span.asKept = halves[0], halves[1]
-						g.continues = e == 2
+						if g.continues = e == 2; form[0] {
+							g.sums = &Tensor{Accumulate: e > 0}
+						}
 					}
 					r := newProductOf(t, d, rng, false, form, s, set, v)
 					assert.NoError(t, compareMatrix(r.run(t, d), r, form, s, e == 2), "%v %v halves %v, %+v", form, s, halves, as)
+					if form[0] {
+						assert.NoError(t, r.compareSums(t, d, s, e > 0, halfOf), "%v halves %v, %+v", s, halves, as)
+					}
 				}
 			}
 		}
@@ -160,5 +174,40 @@ func TestRoundedOperands(t *testing.T) {
 		for i, x := range numbers {
 			assert.Equal(t, float32(halfOf(x)), float32(got["v0"][4*i]), "%g, K of %d", x, k)
 		}
+	}
+}
+
+// Units that no tile fits are refused for what is lacking, and the next shape is taken where there is one.
+func TestUnitsThatProductsTake(t *testing.T) {
+	large, small := gpu.MatrixShape{M: 16, N: 16, K: 16}, gpu.MatrixShape{M: 8, N: 8, K: 8}
+	nvidia, amd, least := gpu.Registers{Budget: 255}, gpu.Registers{Budget: 256}, gpu.Registers{}
+	for _, c := range []struct {
+		shapes     []gpu.MatrixShape
+		lanes      int
+		registers  gpu.Registers
+		subgroups  int
+		shared     int
+		takes, not string
+	}{
+		{[]gpu.MatrixShape{large}, 32, nvidia, 32, 48 << 10, "16x16x16", ""},
+		{[]gpu.MatrixShape{large}, 32, amd, 32, 64 << 10, "16x16x16", ""},
+		{[]gpu.MatrixShape{large}, 64, amd, 32, 64 << 10, "16x16x16", ""},
+		{[]gpu.MatrixShape{large}, 32, least, 32, 32 << 10, "16x16x16", ""},
+		{[]gpu.MatrixShape{small}, 8, amd, 32, 32 << 10, "8x8x8", ""},
+		{[]gpu.MatrixShape{large, small}, 8, amd, 32, 32 << 10, "8x8x8", ""},
+		{[]gpu.MatrixShape{large}, 8, amd, 32, 64 << 10, "", "16x16x16 by 8 invocations, whose products take 336 registers an invocation, wanted at most 204"},
+		{[]gpu.MatrixShape{large}, 16, least, 32, 64 << 10, "", "products take 152 registers an invocation, wanted at most 102"},
+		{[]gpu.MatrixShape{large}, 32, amd, 4, 64 << 10, "", "products take 8 subgroups a workgroup, wanted at most 4"},
+		{[]gpu.MatrixShape{large}, 32, amd, 32, 16 << 10, "", "bytes of workgroup memory, wanted at most 16384"},
+		{[]gpu.MatrixShape{{M: 8, N: 16, K: 16}}, 16, least, 32, 64 << 10, "", "matrix units of 8x16x16 by 16 invocations, wanted one of [16x16x16 8x8x8]"},
+		{nil, 0, amd, 0, 64 << 10, "", "no matrix units"},
+	} {
+		l := gpu.Limits{Registers: c.registers, Invocations: 1024, WorkgroupBytes: c.shared}
+		l.Matrix = gpu.MatrixUnits{Shapes: c.shapes, Lanes: c.lanes, Subgroups: c.subgroups}
+		assert.Equal(t, c.takes, UnitsOf(l), "%v", c)
+		assert.Equal(t, c.takes == "", UnitsLack(l) != "", "%v", c)
+		assert.Contains(t, UnitsLack(l), c.not, "%v", c)
+		_, ok := unitsFor(l, "attention", 64, false)
+		assert.False(t, ok && c.takes == "", "%v", c)
 	}
 }

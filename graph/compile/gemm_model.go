@@ -16,34 +16,39 @@ import (
 //	step   = max(turns * alu, alu + wait)         while a workgroup waits for memory, the others of its place compute
 //	loads  = groups * depth * (rows + columns of a tile) * 4 bytes / rate
 //	time   = max(step * steps of K a slice, loads) + sum
-//	sum    = pass + 2 * slices * M * N * 4 bytes / rate, or nothing for one slice
+//	sum    = pass + 2 * slices * M * N * 4 bytes / rate of sums, or nothing for one slice
 //
 // A place is what one workgroup fills. AMD's compute unit has two SIMDs of 32 lanes: a wave of 64 invocations is on one of them, four waves share both.
 // NVIDIA's multiprocessor and Apple's core have four: 64 invocations are two warps on two of them, in half the clocks; 256 are on all. An H100's products in
 // f32 go by these places and their turns alone, whether there is one or many: base * (groups / places) / turns, of 28 to 32 TFLOP/s, meets every shape that
 // its page has within 5 %. So a wait is counted where the number of places is a guess.
 const (
-	modelWait = 560.  // clocks from a load to what the tile makes of it: 500 of memory, 60 of workgroup memory
-	modelPass = 4000. // of one more dispatch, which waits for the whole product: 2 us
-	modelRate = 2.5   // bytes a clock and 32 lanes from the second cache, assumed; at full rate a tile of 64 x 64 asks 4, one of 128 x 128 asks 2
+	modelWait  = 560.  // clocks from a load to what the tile makes of it: 500 of memory, 60 of workgroup memory
+	modelPass  = 4000. // of one more dispatch, which waits for the whole product: 2 us
+	modelSaves = 0.05  // of the time, at least, by what takes more slices, and with them memory and a pass, or a smaller tile: what the model may be wrong by
+	modelRate  = 2.5   // bytes a clock and 32 lanes from the second cache, assumed; at full rate a tile of 64 x 64 asks 4, one of 128 x 128 asks 2
+	modelSum   = 3.    // the same of the sum of slices where the number of multiprocessors is known: 2.8 TB/s on an H100, by its page
 )
 
-// modelDevice is what a choice is made for.
-type modelDevice struct{ multiprocessors, lanes, wait float64 }
+// modelDevice is what a choice is made for; sums is the rate of sums.
+type modelDevice struct{ multiprocessors, lanes, wait, sums float64 }
 
-var someDevices = []modelDevice{{40, 64, modelWait}, {50, 64, modelWait}, {60, 64, modelWait}, {70, 64, modelWait}, {80, 64, modelWait}}
-
-// devicesOf are those that the choices for some limits are made for. What takes more slices, and with them more memory, or a smaller tile has to save a
-// share of the time.
-func devicesOf(l gpu.Limits) (on []modelDevice, saves float64) {
-	if l.Multiprocessors == 0 {
-		return someDevices, 0.05
-	}
-	return []modelDevice{{float64(l.Multiprocessors), float64(cmp.Or(l.MultiprocessorLanes, 128)), 0}}, 0.02
+var someDevices = []modelDevice{
+	{40, 64, modelWait, modelRate}, {50, 64, modelWait, modelRate}, {60, 64, modelWait, modelRate}, {70, 64, modelWait, modelRate}, {80, 64, modelWait, modelRate},
 }
 
-// rate is bytes a clock.
-func (d modelDevice) rate() float64 { return modelRate * d.multiprocessors * d.lanes / 32 }
+// devicesOf are those that the choices for some limits are made for.
+func devicesOf(l gpu.Limits) []modelDevice {
+	if l.Multiprocessors == 0 {
+		return someDevices
+	}
+	return []modelDevice{{float64(l.Multiprocessors), float64(cmp.Or(l.MultiprocessorLanes, 128)), 0, modelSum}}
+}
+
+// moves is the clocks for bytes, at so many a clock and 32 lanes.
+func (d modelDevice) moves(bytes, rate float64) float64 {
+	return bytes / (rate * d.multiprocessors * d.lanes / 32)
+}
 
 // alu is the clocks that a workgroup's place of a multiprocessor of 64 lanes spends computing in a step of K, and how long that step is. For the tiles they
 // are counted in what Mesa's compiler for AMD makes of them (navi21; a wave of 64 invocations takes two clocks an instruction, the four waves of the largest
@@ -69,7 +74,7 @@ func (v gemmVariant) time(g gemm, slices int, d modelDevice) float64 {
 	depth := (g.k + slices - 1) / slices
 	groups := v.groups(g, slices)
 	work := max(math.Ceil(groups/places)*alu, alu+d.wait) * float64(tiles(depth, step))
-	loads := groups * float64(depth*(v.tileM+v.tileN)*4) / d.rate()
+	loads := d.moves(groups*float64(depth*(v.tileM+v.tileN)*4), modelRate)
 	return max(work, loads) + sumTime(g, slices, d)
 }
 
@@ -83,7 +88,7 @@ func sumTime(g gemm, slices int, d modelDevice) float64 {
 	if slices == 1 {
 		return 0
 	}
-	return modelPass + float64(2*slices)*float64(g.m)*float64(g.n)*4/d.rate()
+	return modelPass + d.moves(float64(2*slices)*float64(g.m)*float64(g.n)*4, d.sums)
 }
 
 // unitTime is time for a product by matrix units. Two workgroups of a multiprocessor wait for memory in turns, so that one alone takes three quarters of the
@@ -134,8 +139,7 @@ type gemmChoice struct {
 func (c *Compiler) chooseGPU(g gemm) (best gemmVariant, slices int) {
 	if c.takesUnits(g) {
 		v, _ := units(c.limits)
-		slices = min(unitSlices(c.limits, g, v), c.mostSlices(g))
-		return tileByUnits(c.limits, g, v, slices), slices
+		return unitChoice(c.limits, g, v, c.mostSlices(g))
 	}
 	shortest := 256 // of K a slice; of the tiles' less, as what they wait for is counted
 	var variants []gemmVariant
@@ -154,8 +158,8 @@ func (c *Compiler) chooseGPU(g gemm) (best gemmVariant, slices int) {
 	if g.count == 1 {
 		most = max(1, min(g.k/shortest, c.mostSlices(g)))
 	}
-	on, saves := devicesOf(c.limits)
-	clearly := math.Pow(1-saves, float64(len(on)))
+	on := devicesOf(c.limits)
+	clearly := math.Pow(1-modelSaves, float64(len(on)))
 	least := math.Inf(1)
 	for _, v := range variants {
 		for s := 1; s <= most; s++ {
@@ -171,7 +175,7 @@ func (c *Compiler) chooseGPU(g gemm) (best gemmVariant, slices int) {
 	return best, slices
 }
 
-// mostSlices is of how many slices of K the products fit one binding; at least 1.
+// mostSlices is of how many slices of K the products, and a row of sums of each, fit one binding; at least 1.
 func (c *Compiler) mostSlices(g gemm) int {
-	return max(1, int(c.limits.BindingBytes)/(16*g.m*((g.n+3)/4)))
+	return max(1, int(c.limits.BindingBytes)/(16*(g.m+1)*((g.n+3)/4)))
 }

@@ -102,10 +102,15 @@ func TestProductsOnMultiprocessors(t *testing.T) {
 		}
 	}
 	for c, most := range map[choice]float64{
-		{"GPT-2 124M, 4 x 1,024", false, 132}: 76.5, {"GPT-2 124M, 4 x 1,024", true, 132}: 16,
+		{"GPT-2 124M, 4 x 1,024", false, 132}: 77, {"GPT-2 124M, 4 x 1,024", true, 132}: 14.3,
 		{"Qwen3-0.6B, 1 x 1,024", false, 132}: 101, {"Llama 1B, LoRA, 1 x 1,024", true, 132}: 27.5,
 	} {
 		assert.Less(t, total[c], most, "%v", c)
 	}
+	// A tile of more columns takes fewer slices, not the slices of another tile.
+	limits.Multiprocessors, limits.MultiprocessorLanes = 132, 128
+	c := &Compiler{limits: limits}
+	v, slices := c.gpuChoice(modelShape{1, "tn", 3072, 4096, 768}.gemm(true))
+	assert.Equal(t, []int{192, 1}, []int{v.tileN, slices})
 	assert.InDelta(t, 95.7, total[choice{"GPT-2 124M, 4 x 1,024", false, 0}], 0.5, "what the page's figures come to")
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,6 +50,7 @@ func (x productMatrix) at(transposed bool, i, j int) float64 {
 type productRun struct {
 	a, b    productMatrix
 	out     *storage
+	sums    *storage // of B's columns, if they are wanted, and what is behind them
 	program *Program
 }
 
@@ -67,7 +69,7 @@ func newProductRun(t testing.TB, d *gpu.Device, rng *rand.Rand, cpu bool, form [
 	return newProductOf(t, d, rng, cpu, form, s, func(g *gemm) { g.accumulate = accumulate }, as...)
 }
 
-// newProductOf is a product that differs from a plain one by what set says.
+// newProductOf is a product that differs from a plain one by what set says; sums that it wants are given a place.
 func newProductOf(t testing.TB, d *gpu.Device, rng *rand.Rand, cpu bool, form [2]bool, s [3]int, set func(*gemm), as ...gemmVariant) productRun {
 	t.Helper()
 	m, n, k := s[0], s[1], s[2]
@@ -86,6 +88,10 @@ func newProductOf(t testing.TB, d *gpu.Device, rng *rand.Rand, cpu bool, form [2
 		a: operand{span: a, row: r.a.row}, b: operand{span: b, row: r.b.row}, c: operand{span: out, offset: productEdge, row: n},
 	}
 	set(&g)
+	if g.sums != nil {
+		at := place("sums", n+productEdge)
+		r.sums, g.sums = at.st, &Tensor{Parts: []Part{{Rows: 1, Span: at}}, Accumulate: g.sums.Accumulate}
+	}
 	if len(as) == 0 {
 		as = append(as, c.chooseGemm(g))
 	}
@@ -99,7 +105,11 @@ func newProductOf(t testing.TB, d *gpu.Device, rng *rand.Rand, cpu bool, form [2
 	for i := range fill {
 		fill[i] = sentinel
 	}
-	for st, data := range map[*storage][]float64{a.st: r.a.data, b.st: r.b.data, out.st: fill} {
+	filled := map[*storage][]float64{a.st: r.a.data, b.st: r.b.data, out.st: fill}
+	if r.sums != nil {
+		filled[r.sums] = slices.Repeat([]float64{sentinel}, n+productEdge)
+	}
+	for st, data := range filled {
 		raw := bytes.Repeat([]byte{0, 0, 0xc0, 0x7f}, int(st.bytes)/4) // NaN behind the operands
 		for i, v := range data {
 			if st.half {
@@ -119,8 +129,14 @@ func (r productRun) run(t testing.TB, d *gpu.Device) []float64 {
 	rec := d.Record("product")
 	r.program.Record(rec)
 	require.NoError(t, rec.Submit(context.Background()), rec.String())
-	raw := make([]byte, r.out.bytes)
-	require.NoError(t, d.Read(context.Background(), raw, r.program.ranges[r.out]))
+	return r.read(t, d, r.out)
+}
+
+// read is what lies in a storage of the program.
+func (r productRun) read(t testing.TB, d *gpu.Device, st *storage) []float64 {
+	t.Helper()
+	raw := make([]byte, st.bytes)
+	require.NoError(t, d.Read(context.Background(), raw, r.program.ranges[st]))
 	out := make([]float64, len(raw)/4)
 	for i := range out {
 		out[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))

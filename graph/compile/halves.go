@@ -16,6 +16,7 @@ import (
 
 const (
 	halfReads = 4         // of an operand by rows or columns of tiles, that pay for a copy
+	halfSteps = 4         // of K, which do: one of an operand in f16 spares 600 clocks, and a dispatch takes modelPass
 	halfKept  = 512 << 20 // bytes of copies of params that a program keeps
 )
 
@@ -61,6 +62,8 @@ func (c *Compiler) halfReaders(v *graph.Value) bool {
 // takesHalf tells whether a node is a product, or attention, by units that takes its operand i in f16: rows of it begin at whole eights.
 func (c *Compiler) takesHalf(n *graph.Node, i int) bool {
 	switch op := n.Op.(type) {
+	case graph.Reduce:
+		return c.summed[n] != nil && c.takesHalf(c.summed[n], 1)
 	case graph.Attention:
 		return i < op.Operands() && c.allWhole(n) && op.F16 && UnitsAttend(c.limits, op.HeadDim, op.Cap > 0)
 	case graph.AttentionGrad:
@@ -89,7 +92,7 @@ func (c *Compiler) halvesOf(n *graph.Node, g gemm, i int, t Tensor) Tensor {
 	}
 	p := t.Parts[0]
 	if !p.Span.st.half {
-		copied := c.copyInHalves(n.Inputs[i], t, c.tilesReading(g, i))
+		copied := c.copyInHalves(n.Inputs[i], t, c.copyPays(g, i))
 		if copied == nil {
 			return t
 		}
@@ -119,7 +122,7 @@ func (c *Compiler) halfPays(v *graph.Value) bool {
 		}
 		_, product := n.Op.(graph.MatMul)
 		for i, in := range n.Inputs {
-			if product && in == v && c.takesHalf(n, i) && c.tilesReading(productOf(n), i) >= halfReads {
+			if product && in == v && c.takesHalf(n, i) && c.copyPays(productOf(n), i) {
 				return true
 			}
 		}
@@ -127,23 +130,25 @@ func (c *Compiler) halfPays(v *graph.Value) bool {
 	})
 }
 
-// tilesReading are the rows or columns of tiles that read operand i of a product.
-func (c *Compiler) tilesReading(g gemm, i int) int {
+// copyPays tells whether a copy of operand i of a product by units pays: as many rows or columns of tiles read it, each in as many steps. A product of
+// adapters, with a K of their rank, has no such step.
+func (c *Compiler) copyPays(g gemm, i int) bool {
 	v, _ := c.gpuChoice(g)
+	reads := int(tiles(g.n, v.tileN)) * g.count
 	if i == 1 {
-		return int(tiles(g.m, v.tileM)) * g.count
+		reads = int(tiles(g.m, v.tileM)) * g.count
 	}
-	return int(tiles(g.n, v.tileN)) * g.count
+	return reads >= halfReads && g.k >= halfSteps*v.matrix.step
 }
 
-// copyInHalves is a copy in f16 of a value that is read so many times; nil where none pays.
-func (c *Compiler) copyInHalves(v *graph.Value, t Tensor, reads int) *storage {
+// copyInHalves is a copy in f16 of a value; nil where there is none and another does not pay.
+func (c *Compiler) copyInHalves(v *graph.Value, t Tensor, pays bool) *storage {
 	from, root := t.Parts[0].Span, c.root(v)
 	key := halfCopy{root, from.Offset, t.elements(), -1}
 	if _, param := root.Node().Op.(graph.Param); param && (from.kept() != buffers.F32 || !c.keepsHalves()) {
 		key.unit = c.current
 	}
-	if st := c.halfCopy[key]; st != nil || reads < halfReads {
+	if st := c.halfCopy[key]; st != nil || !pays {
 		return st
 	}
 	to := c.newStorage(transientStorage, c.valueLabel(v)+".f16", typeBytes(t.Shape, buffers.BF16))

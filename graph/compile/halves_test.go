@@ -1,12 +1,14 @@
 package compile
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
 	"gputrain/graph"
@@ -67,4 +69,38 @@ func TestHalvesOfSlices(t *testing.T) {
 	g.RoundProducts()
 	w.feed(rand.New(rand.NewPCG(9, 10)))
 	w.check(t, gputest.Device(t), 4096*eps)
+}
+
+// Products of adapters, with a K of their rank, take their operands as they are: a copy takes longer than it spares. The doctor's check has a K that pays for
+// copies by the tiles of cards.
+func TestCopiesInHalvesPay(t *testing.T) {
+	limits := gpu.DefaultLimits()
+	limits.BindingBytes, limits.Invocations, limits.WorkgroupBytes = 2<<30, 1024, 48<<10
+	limits.Registers = gpu.Registers{Budget: 255}
+	limits.Matrix = gpu.MatrixUnits{Shapes: []gpu.MatrixShape{{M: 16, N: 16, K: 16}}, Lanes: 32, Subgroups: 32}
+	kernels := func(build func(g *graph.Graph) []*graph.Value) *Program {
+		g := graph.New()
+		var targets []Target
+		for _, v := range build(g) {
+			targets = append(targets, Target{Name: fmt.Sprint(len(targets)), Value: v})
+		}
+		p, err := New(t.Context(), gpu.Dry(limits), g, Options{Targets: targets})
+		require.NoError(t, err)
+		t.Cleanup(p.Release)
+		return p
+	}
+	for rank, casts := range map[int]int{8: 0, 64: 0, 128: 2} {
+		p := kernels(func(g *graph.Graph) []*graph.Value {
+			y := g.MatMul(x(g, "a", 1024, rank), x(g, "b", 512, rank), false, true)
+			g.RoundProducts()
+			return []*graph.Value{y}
+		})
+		assert.Len(t, kernelsNamed(p, "matmul_matrix"), 1)
+		assert.Equal(t, casts > 0, len(kernelsNamed(p, "cast_halves")) > 0, "rank %d", rank)
+	}
+	i := slices.IndexFunc(matMulChecks, func(c Check) bool { return c.Name == "matmul f16 operands" })
+	p := kernels(matMulChecks[i].Build)
+	assert.Len(t, kernelsNamed(p, "cast_halves"), 1)
+	assert.Contains(t, kernelsNamed(p, "elementwise_add"), "gputrain.graph.elementwise_add_halves")
+	assert.True(t, slices.ContainsFunc(kernelsNamed(p, "matmul_matrix"), func(label string) bool { return strings.HasSuffix(label, "_tanh_halves") }))
 }

@@ -355,16 +355,15 @@ func (h *head) inHalves(c *Compiler, n *graph.Node) {
 	if h.op.BF16 || h.d%8 > 0 || len(h.x.Parts)*len(h.w.Parts) != 1 || !c.takesUnits(g) || typeBytes(h.w.Shape, buffers.BF16) > uint64(cardBytes) {
 		return
 	}
-	v, _ := c.gpuChoice(g)
-	copied := func(i int, t Tensor, reads uint32) Tensor {
-		st := c.copyInHalves(n.Inputs[i], t, int(reads))
+	copied := func(i int, t Tensor) Tensor {
+		st := c.copyInHalves(n.Inputs[i], t, c.copyPays(g, i))
 		if st == nil {
 			return Tensor{}
 		}
 		t.Parts = []Part{{Rows: t.rows(), Span: Span{st: st, Bytes: st.bytes, asKept: true}}}
 		return t
 	}
-	h.halves.x, h.halves.w = copied(0, h.x, tiles(g.n, v.tileN)), copied(1, h.w, tiles(g.m, v.tileM))
+	h.halves.x, h.halves.w = copied(0, h.x), copied(1, h.w)
 }
 
 // operands are x, part i of W and its logits as a product reads them: in f16 where units make it.

@@ -9,8 +9,8 @@ import (
 
 func init() {
 	Register(graph.MatMul{}, Lowering{
-		Lower: func(c *Compiler, n *graph.Node) { lowerMatMul(c, n, nil) }, Leaf: true, Checks: matMulChecks,
-		finishes: tiledProduct, finish: lowerMatMul,
+		Lower: func(c *Compiler, n *graph.Node) { lowerMatMul(c, n, nil) }, Leaf: true, Checks: append(matMulChecks, sumsChecks...),
+		finishes: finishesProduct, finish: lowerMatMul,
 	})
 }
 
@@ -49,9 +49,9 @@ var matMulChecks = []Check{
 	// What units read in f16: a value that they alone read, one with another reader, and one that an epilogue stores twice. A rounding of f16 may differ where
 	// that of a sum in f32 does.
 	{Name: "matmul f16 operands", Tolerance: 16384, Build: func(g *graph.Graph) []*graph.Value {
-		a, b, w := checkedInput(g, "a", 72, 64), checkedInput(g, "b", 72, 64), checkedInput(g, "w", 64, 520)
+		a, b, w := checkedInput(g, "a", 72, 128), checkedInput(g, "b", 72, 128), checkedInput(g, "w", 128, 520)
 		own, shared := g.Add(a, b), g.Mul(a, b)
-		twice := g.Apply("tanh", g.MatMul(a, checkedInput(g, "v", 64, 64), false, false))
+		twice := g.Apply("tanh", g.MatMul(a, checkedInput(g, "v", 128, 128), false, false))
 		values := []*graph.Value{g.Mul(shared, a), g.Mul(twice, a)}
 		for _, x := range []*graph.Value{own, shared, twice} {
 			values = append(values, g.MatMul(x, w, false, false), g.MatMul(x, x, true, false))
@@ -80,7 +80,10 @@ var matMulChecks = []Check{
 
 // lowerMatMul lowers Y = op(A) op(B), M by N by K, for operands and results in row parts: rows of A (not transposed) and of
 // Y cut M, rows of B transposed cut N, rows of A transposed and of B cut K. Each piece is a product of its own.
-func lowerMatMul(c *Compiler, n *graph.Node, e *epilogue) {
+func lowerMatMul(c *Compiler, n *graph.Node, e *epilogue) { c.lowerProduct(n, e, nil) }
+
+// lowerProduct is lowerMatMul with the sums of B's columns, where they are wanted; see sums.go.
+func (c *Compiler) lowerProduct(n *graph.Node, e *epilogue, sums *Tensor) {
 	a, b := c.In(n.Inputs[0]), c.In(n.Inputs[1])
 	y := Tensor{Shape: n.Outputs[0].Shape(), Parts: []Part{{Rows: 1}}} // which an epilogue stores, or not
 	if e == nil {
@@ -98,7 +101,7 @@ func lowerMatMul(c *Compiler, n *graph.Node, e *epilogue) {
 		}
 		return
 	}
-	g.accumulate, g.epilogue = y.Accumulate, e
+	g.accumulate, g.epilogue, g.sums = y.Accumulate, e, sums
 	g.b.copied = c.copies(g, b)
 	for i, t := range []Tensor{a, b, y} {
 		if len(t.Shape) > 2 {
@@ -195,12 +198,23 @@ func productOf(n *graph.Node) gemm {
 
 // tiledProduct is whether a node is one product that matmul_tiled.wgsl or matmul_matrix.wgsl makes.
 func tiledProduct(c *Compiler, n *graph.Node) bool {
-	g := productOf(n)
-	if !c.allWhole(n) || n.Outputs[0].Type().Elements() == 0 || g.k == 0 || !g.storesVec4() {
+	if !oneProduct(c, n) {
 		return false
 	}
-	v, _ := c.gpuChoice(g)
+	v, _ := c.gpuChoice(productOf(n))
 	return v.file == "matmul_tiled" || v.file == "matmul_matrix"
+}
+
+// finishesProduct is whether a node is one product whose results these store, or the sum of slices of K.
+func finishesProduct(c *Compiler, n *graph.Node) bool {
+	g := productOf(n)
+	return oneProduct(c, n) && (tiledProduct(c, n) || c.depth(g) < g.k)
+}
+
+// oneProduct is whether a node is one product, and stores whole quads.
+func oneProduct(c *Compiler, n *graph.Node) bool {
+	g := productOf(n)
+	return c.allWhole(n) && n.Outputs[0].Type().Elements() > 0 && g.k > 0 && g.storesVec4()
 }
 
 // run is a range of rows, or of K.

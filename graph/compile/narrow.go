@@ -14,8 +14,9 @@ import (
 
 // Params in bf16 and packed ones are shorter than what most kernels read. Lowering takes them for f32. Products and
 // embeddings read them as they are kept (packed.go); afterwards each unit that reads one otherwise gets a copy in f32,
-// made before its first reader and dropped after its last, so that no more than a few of them are there at once. So
-// does each unit that reads nested maxima: a copy of these has a sixteenth of a byte for each element of one matrix.
+// made before its first reader and dropped after its last, so that no more than a few of them are there at once; of gains
+// and biases, which take less time than a dispatch, one copy serves all units. So does each unit that reads nested maxima get
+// one: a copy of these has a sixteenth of a byte for each element of one matrix.
 
 // castParams are those of cast.wgsl.
 type castParams struct{ Quads uint32 }
@@ -70,8 +71,11 @@ func (w *widening) add(cmd command) {
 		if s.st.narrow == nil || s.asKept {
 			continue
 		}
-		path, part := partAt(s.st.narrow, s.st.slab, int(s.Offset/4))
-		at := place{cmd.unit, s.st, part.Offset, s.maxima}
+		leaf, part := partAt(s.st.narrow, s.st.slab, int(s.Offset/4))
+		path, at := leaf.Path, place{cmd.unit, s.st, part.Offset, s.maxima}
+		if len(leaf.Shape) < 2 {
+			at.unit = -1 // of all units
+		}
 		if w.copies[at] == nil && s.maxima {
 			w.copies[at] = w.c.newStorage(transientStorage, path+".maxima", s.Bytes)
 			w.add(w.c.maximaOf(cmd, s.st, part, w.copies[at]))
@@ -85,11 +89,11 @@ func (w *widening) add(cmd command) {
 }
 
 // partAt is the part of a leaf that has an element of a slab.
-func partAt(layout *buffers.Layout, slab, element int) (path string, part buffers.Part) {
+func partAt(layout *buffers.Layout, slab, element int) (leaf buffers.Leaf, part buffers.Part) {
 	for _, leaf := range layout.Leaves() {
 		for _, p := range leaf.Parts {
 			if p.Slab == slab && element >= p.Offset && element < p.Offset+p.Count {
-				return leaf.Path, p
+				return leaf, p
 			}
 		}
 	}

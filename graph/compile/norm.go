@@ -33,7 +33,8 @@ var normChecks = []Check{
 			a, gamma, beta := checkedInput(g, fmt.Sprint("a", d), 70, d), checkedInput(g, fmt.Sprint("gamma", d), d), checkedInput(g, fmt.Sprint("beta", d), d)
 			n := g.Append(graph.LayerNorm{Eps: 1e-5}, a, gamma, beta)
 			dy := checkedInput(g, fmt.Sprint("dy", d), 70, d)
-			out = append(out, n.Outputs[0], g.Append(graph.LayerNormGrad{}, a, gamma, n.Outputs[1], dy).Outputs[0], g.Append(graph.NormGammaGrad{}, a, n.Outputs[1], dy).Outputs[0])
+			out = append(out, n.Outputs[0], g.Append(graph.LayerNormGrad{}, a, gamma, n.Outputs[1], dy).Outputs[0],
+				g.Append(graph.NormGammaGrad{}, a, n.Outputs[1], dy).Outputs[0], g.Sum(dy, 0))
 		}
 		return out
 	}},

@@ -33,9 +33,9 @@ func wholeRows(c *Compiler, n *graph.Node) bool {
 	return rows > 0 && width%4 == 0 && c.allWhole(n)
 }
 
-// normGradient is the gradient of a norm by what it has read, and what is computed in its kernel: the gradient by the gain, and the rotation that dy
-// comes of; nil where they are not.
-type normGradient struct{ node, gain, rotation *graph.Node }
+// normGradient is the gradient of a norm by what it has read, and what is computed in its kernel: the gradients by the gain and by the shift, and the rotation
+// that dy comes of; nil where they are not.
+type normGradient struct{ node, gain, shift, rotation *graph.Node }
 
 // The rows whose gradients of the gain one workgroup adds up: at least gainRows, so that its sums are small beside what it reads, and so many that there
 // are no more than gainParts sums. A workgroup has gainLanes invocations, of which each keeps up to gainTurns sums: 32 registers.
@@ -63,7 +63,7 @@ func (g normGradient) lower(c *Compiler, e *epilogue) {
 		lanes = gainLanes
 	}
 	v.Constants["LANES"], v.Constants["SUMS"] = strconv.Itoa(lanes), sums
-	v.Flags["RMS"], v.Flags["ROTATE"], v.Flags["GAIN"] = rms, g.rotation != nil, g.gain != nil
+	v.Flags["RMS"], v.Flags["ROTATE"], v.Flags["GAIN"], v.Flags["SHIFT"] = rms, g.rotation != nil, g.gain != nil, g.shift != nil
 	dy := n.Inputs[3]
 	var tables []rowOperand
 	var turn rotationParams
@@ -73,12 +73,16 @@ func (g normGradient) lower(c *Compiler, e *epilogue) {
 		end, tables, turn = c.rotation(g.rotation, width, v)
 		suffix += "_rope" + end
 	}
-	chunk, partials := max(gainRows, (count+gainParts-1)/gainParts), Tensor{}
+	chunk, partials, gainAt := max(gainRows, (count+gainParts-1)/gainParts), Tensor{}, 0
 	if g.gain != nil {
-		partials = c.workspace("partial", (count+chunk-1)/chunk, width)
+		of := width
+		if suffix += "_gain"; g.shift != nil {
+			of, suffix, gainAt = 2*width, suffix+"_shift", g.gainAt(c)
+		}
+		partials = c.workspace("partial", (count+chunk-1)/chunk, of)
 		tables = append(tables, rowOperand{tensor: partials, whole: true, name: "partial"})
-		suffix += "_gain"
 	}
+	v.Constants["GAIN_AT"] = strconv.Itoa(gainAt)
 	operands := slices.Concat(c.rowOperands("input", n.Inputs[0]), c.scales(n.Inputs[1]), c.rowOperands("input", n.Inputs[2], dy), tables)
 	if e == nil {
 		operands = append(operands, c.rowOperands("output", n.Outputs...)...)
@@ -103,7 +107,41 @@ func (g normGradient) lower(c *Compiler, e *epilogue) {
 		c.Dispatch(c.kernel("norm_grad", suffix+last, v), grid, params, spans...)
 	})
 	if g.gain != nil && c.err == nil {
-		parts := partials.Shape[0]
-		c.reduce(reduction{outer: 1, length: parts, inner: width}, []int{parts * width}, plainLoad(partials), c.Out(g.gain.Outputs[0]), 1)
+		g.addPartials(c, partials, width, gainAt)
 	}
+}
+
+// addPartials adds up the partials of gain and shift: at once, where the results lie side by side, as leaves of whole 512 bytes do.
+func (g normGradient) addPartials(c *Compiler, partials Tensor, width, gainAt int) {
+	parts, columns := partials.Shape[0], partials.Shape[1]
+	add := func(from, inner int, to Tensor) {
+		build := func(f *fused) *ir { return f.loadAt(partials, &linear{coef: []int{columns, 1}, off: from}) }
+		c.reduce(reduction{outer: 1, length: parts, inner: inner}, []int{parts, inner}, build, to, 1)
+	}
+	gain := c.Out(g.gain.Outputs[0])
+	if g.shift == nil {
+		add(0, width, gain)
+		return
+	}
+	results := []Tensor{gain, c.Out(g.shift.Outputs[0])}
+	if gainAt == 1 {
+		slices.Reverse(results)
+	}
+	a, b, bytes := c.One(results[0], "partial"), c.One(results[1], "partial"), uint64(4*width)
+	if a.st == b.st && a.Offset+bytes == b.Offset && results[0].Accumulate == results[1].Accumulate {
+		add(0, columns, Tensor{
+			Shape: []int{columns}, Accumulate: gain.Accumulate, Parts: []Part{{Rows: columns, Span: Span{st: a.st, Offset: a.Offset, Bytes: 2 * bytes}}},
+		})
+		return
+	}
+	add(0, width, results[0])
+	add(width, width, results[1])
+}
+
+// gainAt is 1 where the gradient of the gain lies behind that of the shift, and so do its partials.
+func (g normGradient) gainAt(c *Compiler) int {
+	if gain, shift := c.Out(g.gain.Outputs[0]), c.Out(g.shift.Outputs[0]); c.One(gain, "gain").Offset > c.One(shift, "shift").Offset {
+		return 1
+	}
+	return 0
 }

@@ -3,7 +3,7 @@ package compile
 import "gputrain/graph"
 
 // The heads that a norm makes are turned in its kernel, and in the kernel of its gradient are turned back; on GPUs, which wait for memory, that kernel also
-// adds up the gradient of the gain. Each spares a pass that writes values and passes that read them. Rotations have the bits that they have in kernels of
+// adds up the gradients of gain and shift. Each spares a pass that writes values and passes that read them. Rotations have the bits that they have in kernels of
 // their own.
 
 // joinNorms makes units of norms and their gradients with what is computed in their kernels, and notes the nodes of these units.
@@ -53,6 +53,11 @@ func (c *Compiler) normGradUnit(n *graph.Node) *unit {
 		}
 	}
 	var inner *graph.Value
+	if rows, width := graph.Rows(x.Shape()); g.gain != nil && c.addsShift(n) {
+		if r := c.sumOfRows(dy, rows, width); r != nil {
+			g.shift, nodes = r, append([]*graph.Node{r}, nodes...)
+		}
+	}
 	if r := c.root(dy).Node(); c.turnsRows(r, n, bound) {
 		if readers, ok := c.readersOf(r.Outputs[0]); ok && len(readers) == len(nodes) {
 			g.rotation, inner, nodes, bound = r, r.Outputs[0], append([]*graph.Node{r}, nodes...), bound+1
@@ -72,6 +77,13 @@ func (c *Compiler) addsGain(n *graph.Node) bool {
 	_, width := graph.Rows(n.Inputs[0].Shape())
 	_, items := c.rowVariant(width)
 	return turnsOf(items) <= gainTurns && len(n.Inputs)+len(n.Outputs)+1 <= c.limits.StorageBuffers
+}
+
+// addsShift is whether it also has registers for the sums of dy; gradients of root mean squares have no use for them.
+func (c *Compiler) addsShift(n *graph.Node) bool {
+	_, width := graph.Rows(n.Inputs[0].Shape())
+	_, items := c.rowVariant(width)
+	return n.Op.Kind() == graph.LayerNormGrad{}.Kind() && 2*turnsOf(items) <= gainTurns
 }
 
 // readersOf are the nodes that read a value or what views it; false where a target wants one of these.

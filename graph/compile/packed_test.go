@@ -34,7 +34,7 @@ func newKeptProducts(t testing.TB, d *gpu.Device, software bool, kept buffers.DT
 	x := checkedInput(g, "x", m, k)
 	values := []*graph.Value{
 		g.MatMul(x, weights, false, true), g.MatMul(checkedInput(g, "dy", m, n), weights, false, false),
-		g.Sum(g.Apply("tanh", weights), 0), g.Add(g.Sum(g.Param("ln", 3)), g.Constant(1)),
+		g.Sum(g.Apply("tanh", weights), 0), g.Add(g.Sum(g.Param("ln", 3)), g.Sum(g.Apply("tanh", g.Param("ln", 3)))),
 		g.Embedding(rows, checkedInts(g, "ids", 2, 11)), g.MatMul(x, rows, false, true),
 	}
 	values[1] = g.Add(values[1], g.Apply("tanh", values[1])) // which follows the product where kernels do that
@@ -108,7 +108,7 @@ func TestKeptProducts(t *testing.T) {
 					}
 				}
 				leaf, _ := p.tree.Layout().Leaf("h.0.w")
-				want := 1 + len(leaf.Parts) // of ln, and of what the sum reads
+				want := 1 + len(leaf.Parts) // of ln, one for two readers, and of what the sum reads
 				if software && kept.Packed() && c.m >= copiedRows {
 					want++
 				}

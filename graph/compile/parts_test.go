@@ -57,10 +57,10 @@ func TestRowsInParts(t *testing.T) {
 	}
 	inParts(t, 64<<10, slices)
 	inParts(t, partBinding, partsOf)
-	inParts(t, 4*4*partD, func(g *graph.Graph) []*graph.Value { // parts of four rows, where a GPU adds up the gain's gradient of eight
-		x, gamma := checkedInput(g, "x", partB, 4, partD), checkedInput(g, "gamma", partD)
-		dy, stats := g.Apply("tanh", checkedInput(g, "dy", partB, 4, partD)), g.Append(graph.LayerNorm{Eps: 1e-6}, x, gamma, gamma).Outputs[1]
-		return []*graph.Value{g.Append(graph.LayerNormGrad{}, x, gamma, stats, dy).Outputs[0], g.Append(graph.NormGammaGrad{}, x, stats, dy).Outputs[0]}
+	inParts(t, 4*4*partD, func(g *graph.Graph) []*graph.Value { // parts of four rows, where a GPU adds up the gradients of gain and shift of eight
+		x, gamma := checkedInput(g, "x", partB/2, 4, partD), checkedInput(g, "gamma", partD)
+		dy, stats := g.Apply("tanh", checkedInput(g, "dy", partB/2, 4, partD)), g.Append(graph.LayerNorm{Eps: 1e-6}, x, gamma, gamma).Outputs[1]
+		return []*graph.Value{g.Append(graph.LayerNormGrad{}, x, gamma, stats, dy).Outputs[0], g.Append(graph.NormGammaGrad{}, x, stats, dy).Outputs[0], g.Sum(dy, 0, 1)}
 	})
 }
 

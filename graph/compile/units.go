@@ -110,6 +110,7 @@ func (c *Compiler) writesLeaves(n *graph.Node) bool {
 func (c *Compiler) order() {
 	paired := c.pair()
 	c.joinNorms(paired)
+	c.joinSums(paired)
 	for _, n := range c.live {
 		if c.over() {
 			return

@@ -17,7 +17,7 @@ type Work struct {
 	Dispatches int    `json:"dispatches"`
 	gpu.Work
 	Needed float64 `json:"needed_operations"` // as the graph counts them, nothing twice
-	Least  float64 `json:"least_bytes"`       // of the Rest that no fusion spares: what it takes from the other groups, once, and hands to them or to gradient leaves
+	Least  float64 `json:"least_bytes"`       // of the Rest, if it were one kernel between every two of the other groups: what it takes from these, once, and hands to them or to gradient leaves
 }
 
 // Groups of work.
@@ -115,7 +115,11 @@ func (cmd boundCommand) moved(u unitWork) uint64 {
 	if cmd.kernel == nil {
 		return cmd.ranges[0].Bytes
 	}
-	return cmd.kernel.Moved(cmd.ranges, u.table, u.rows)
+	table := 0
+	if u.adds { // to the rows of what it writes
+		table = len(cmd.ranges) - 1
+	}
+	return cmd.kernel.Moved(cmd.ranges, table, u.rows)
 }
 
 // unitWork is what a program remembers of a unit. Its bytes are those of an epilogue: what the kernel moves besides its own operands and a result of its
@@ -123,7 +127,7 @@ func (cmd boundCommand) moved(u unitWork) uint64 {
 type unitWork struct {
 	Work
 	rows   uint64    // bytes of the rows that it looks up in a table, or adds to; 0 where it moves whole ranges
-	table  int       // the binding of the table
+	adds   bool      // the table is what it writes, not what it reads first
 	follow *unitWork // of its epilogue
 }
 
@@ -158,7 +162,7 @@ func (c *Compiler) unitWorks() []unitWork {
 			out[i].rows = valueBytes(root.Outputs[0])
 		case graph.EmbeddingGrad:
 			if c.Out(root.Outputs[0]).Accumulate {
-				out[i].rows, out[i].table = valueBytes(root.Inputs[0]), 3
+				out[i].rows, out[i].adds = valueBytes(root.Inputs[0]), true
 			}
 		}
 		visit := func(n *graph.Node, w *unitWork) {

@@ -37,6 +37,31 @@ func TestWorkOfAProgram(t *testing.T) {
 	assert.Contains(t, work[1].Kernels, "matmul")
 }
 
+// What adds to the rows of a table that occur moves these rows, not the table, with a list of them and without.
+func TestWorkOfAddedRows(t *testing.T) {
+	const vocab, k, word = 512, 16, 4
+	for _, limits := range []gpu.Limits{gpu.DefaultLimits(), {Software: true}} {
+		g := graph.New()
+		w, ids := g.Param("w", vocab, k), g.Input("ids", graph.Type{Shape: []int{64}, DType: buffers.I32})
+		dw := g.Append(graph.EmbeddingGrad{Vocab: vocab}, x(g, "dy", 64, k), ids).Outputs[0]
+		d := gpu.Dry(limits)
+		layout, err := buffers.NewLayout([]buffers.Spec{{Path: "w", Shape: w.Shape()}}, d.Limits())
+		require.NoError(t, err)
+		params, err := buffers.NewTree(d, "params", layout, buffers.F32)
+		require.NoError(t, err)
+		grads, err := buffers.NewTree(d, "grads", layout, buffers.F32)
+		require.NoError(t, err)
+		p, err := New(t.Context(), d, g, Options{Params: params, Grads: grads, Accumulate: true, Targets: []Target{{Value: dw, Leaf: "w"}}})
+		require.NoError(t, err)
+		lists := word * (64 + vocab + 4) // the last is padded
+		if !limits.Software {
+			lists += word * 64
+		}
+		assert.EqualValues(t, word*3*64*k+lists, p.Work()[0].Bytes)
+		p.Release()
+	}
+}
+
 // A profile tells what each pass does, also where several operations of a part of the model follow each other.
 func TestOperationsOfAProfile(t *testing.T) {
 	d := gputest.Device(t, gputest.WithProfile())

@@ -47,6 +47,17 @@ func (b *Batch) Place(row, at, n int) {
 	}
 }
 
+// SetBeside lays a number beside a row.
+func (b *Batch) SetBeside(name string, row int, value float32) {
+	if b.Beside == nil {
+		b.Beside = map[string][]float32{}
+	}
+	if b.Beside[name] == nil {
+		b.Beside[name] = make([]float32, b.Rows)
+	}
+	b.Beside[name][row] = value
+}
+
 // Part is a range of the rows of b, as a Loader with that Share hands it out.
 func (b Batch) Part(of Share) Batch {
 	size := 0

@@ -11,6 +11,13 @@ type Source interface {
 	Shelf(context int) (Shelf, error)
 }
 
+// A Labelled source can lay numbers beside the tokens of its windows.
+type Labelled interface {
+	Source
+	// With is the source whose batches of windows of context tokens have a number beside each row (Batch.Beside), by the window's place in the source's Shelf.
+	With(context int, name string, values []float32) (Source, error)
+}
+
 // Walk is an endless sequence of windows, epoch after epoch, where the window at a state is a pure function of the state. One goroutine
 // uses it.
 type Walk interface {

@@ -9,7 +9,7 @@ import (
 
 // preference is the section of the objective on pairs of completions.
 type preference struct {
-	Loss           string   `yaml:"loss" default:"none" range:"preferences" doc:"objective on rows of data.jsonl with a prompt, a chosen and a rejected completion (docs/preferences.md has all): DPO, whose reference is the model without its adapters (sigmoid and others), CPO (cpo_sigmoid and others), SimPO (simpo), ORPO (orpo). none: the loss is that of the tokens"`
+	Loss           string   `yaml:"loss" default:"none" range:"preferences" doc:"objective on rows of data.jsonl with a prompt, a chosen and a rejected completion (docs/preferences.md has all): DPO (sigmoid and others), whose reference is the model without its adapters, or as training began, CPO (cpo_sigmoid and others), SimPO (simpo), ORPO (orpo). none: the loss is that of the tokens"`
 	Beta           float64  `yaml:"beta" default:"0.1" range:">0" doc:"all but orpo: rewards are log-probabilities, less the reference's, times this; SimPO is published with 2 and more"`
 	LabelSmoothing float64  `yaml:"label_smoothing" range:"0..0.5" doc:"sigmoid, robust, exo_pair, cpo_sigmoid, simpo: probability that a row has its completions the wrong way round"`
 	DiscoPOPTau    float64  `yaml:"discopop_tau" default:"0.05" range:">0" doc:"discopop: temperature of the share of the exponential loss"`
@@ -68,8 +68,6 @@ func (c *Config) validateObjective() error {
 		return nil
 	case len(c.Data.JSONL) == 0:
 		return c.Invalid("preference.loss", name, "none without data.jsonl, the rows with "+loss.Counts)
-	case loss.Reference && !c.LoRA.On():
-		return c.Invalid("preference.loss", name, "a loss without a reference (orpo, simpo, those of cpo) without adapters (lora.rank, lora.from): the reference is the model without them")
 	case c.Train.Batch/c.Pipeline.Microbatches%loss.Group != 0:
 		return c.Invalid("train.batch", c.Train.Batch, "an even number of sequences a microbatch with preference.loss "+name+": a "+loss.One()+" has two")
 	}

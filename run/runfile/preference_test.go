@@ -24,7 +24,7 @@ func TestPreference(t *testing.T) {
 		{[]string{"preference.loss=robust", "preference.label_smoothing=0.5"}, "preference.label_smoothing (--set): found 0.5, wanted a number from 0 to below 0.5", model.Objective{}},
 		{[]string{"preference.loss=orpo", "lora.rank=0"}, "", model.Objective{Loss: "orpo", Numbers: map[string]float64{"orpo_lambda": 0.1}}},
 		{[]string{"preference.loss=none"}, "", model.Objective{}},
-		{[]string{"lora.rank=0"}, "preference.loss (--set): found sigmoid, wanted a loss without a reference (orpo, simpo, those of cpo) without adapters", model.Objective{}},
+		{[]string{"lora.rank=0"}, "", model.Objective{Loss: "sigmoid", Numbers: map[string]float64{"beta": 0.1, "label_smoothing": 0}}},
 		{[]string{"data.jsonl=[]"}, "preference.loss (--set): found sigmoid, wanted none without data.jsonl", model.Objective{}},
 		{[]string{"data.field=x"}, "data.field (--set): found \"x\", wanted nothing with preference.loss sigmoid", model.Objective{}},
 		{[]string{"preference.orpo_lambda=2"}, "preference.orpo_lambda (--set): found 2.0, wanted nothing with preference.loss sigmoid", model.Objective{}},

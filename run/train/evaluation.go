@@ -17,7 +17,7 @@ func (c Config) evaluation() (*data.Evaluation, error) {
 
 // withRows is the configuration with the batches of its evaluations.
 func (c Config) withRows(ctx context.Context) Config {
-	if c.evaluates() && c.State.Evaluation == 0 {
+	if (c.evaluates() || c.readsReference()) && c.State.Evaluation == 0 {
 		c.State.Evaluation = fit.EvaluationRows(ctx, c.State, c.EvalTokens)
 	}
 	return c

@@ -24,6 +24,8 @@ type opening struct {
 	decided reschedule
 	earlier *earlier // nil: it is not read yet
 	notes   []string // what there is to say of ranks
+	// reference is what is to be written to referenceFile; nil: nothing, or it is there.
+	reference []byte
 }
 
 // start takes the run directory, makes sure that all ranks are of one run, and opens it.
@@ -155,7 +157,7 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 		return err
 	}
 	if c.evaluates() {
-		if t.validation, err = c.evaluation(); err != nil {
+		if t.validation, err = t.config.evaluation(); err != nil {
 			return err
 		}
 	}
@@ -185,6 +187,9 @@ func (t *opening) openDirectory(ctx context.Context, settings []byte) error {
 		}
 	}
 	if err := t.record(settings); err != nil {
+		return err
+	}
+	if err := t.recordReference(); err != nil {
 		return err
 	}
 	if err := t.logSession(); err != nil {
@@ -269,6 +274,9 @@ func (t *opening) restore(ctx context.Context) error {
 		return err
 	}
 	t.dropValue()
+	if err := t.openReference(ctx, false); err != nil {
+		return err
+	}
 	loaded, record, err := t.team.target.Load(ctx, t.config.State, found.Path)
 	if err != nil {
 		return err
@@ -329,10 +337,11 @@ func (t *opening) begin(ctx context.Context) error {
 	} else {
 		created, err = t.team.target.Create(ctx, c.State, c.Params)
 	}
-	if err == nil {
-		t.state = created
+	if err != nil {
+		return err
 	}
-	return err
+	t.state = created
+	return t.openReference(ctx, true)
 }
 
 // resume takes over what the record of a checkpoint has of a run.

@@ -29,7 +29,7 @@ const oldIndex = "metrics.columns"
 // written are the names that a run writes in its directory beside the marker, the lock, checkpoints, copies of given files and event files. The record
 // comes first: a fresh start removes it last.
 var written = []string{
-	runFile, metricsFile, oldIndex, samplesFile, histogramsFile, sessionsFile, metricsFile + cutSuffix, samplesFile + cutSuffix, histogramsFile + cutSuffix,
+	runFile, metricsFile, oldIndex, samplesFile, histogramsFile, sessionsFile, referenceFile, metricsFile + cutSuffix, samplesFile + cutSuffix, histogramsFile + cutSuffix,
 	reportFile, lossPicture, gradientPicture, speedPicture, usePicture, profileFile,
 }
 

@@ -1,8 +1,10 @@
 package train
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/buffers/safetensors"
 	"gputrain/gpu"
 	"gputrain/internal/formats"
 	"gputrain/internal/gputest"
@@ -18,7 +21,7 @@ import (
 	"gputrain/run/data/texts"
 )
 
-// pairsRun is a run that learns pairs, with adapters of its network, in microbatches of a pair.
+// pairsRun is a run that learns pairs, with adapters of its network, in microbatches of a pair. base "": the network itself.
 func pairsRun(t *testing.T, prefer model.Objective, base string) Config {
 	t.Helper()
 	c := tinyRun(t, t.TempDir())
@@ -31,7 +34,9 @@ func pairsRun(t *testing.T, prefer model.Objective, base string) Config {
 	corpus, err := texts.Open(t.Context(), texts.Config{JSONL: []string{file}, Format: formats.Pairs, Vocab: 256, Validation: 0.2, Context: 16})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
-	c = upon(t, c, base)
+	if base != "" {
+		c = upon(t, c, base)
+	}
 	c.State.Objective, c.State.Microbatches = prefer, 3
 	c.Train, c.Validation = corpus.Train, corpus.Validation
 	c.Steps, c.EvalEvery, c.SaveEvery, c.SampleEvery, c.Sample.Tokens = 4, 2, Every(2), 0, 0
@@ -44,11 +49,19 @@ func TestPairsOnStagesAndRanks(t *testing.T) {
 	t.Setenv("GPUTRAIN_TEXELS", "off")
 	dev, base := gputest.Device(t), filepath.Join(t.TempDir(), "base")
 	exportDrawn(t, base, tinyRun(t, "").State.Definition)
-	losses := []model.Objective{{Loss: "sigmoid", Numbers: map[string]float64{"beta": 0.5, "label_smoothing": 0.1}}, {Loss: "orpo", Numbers: map[string]float64{"orpo_lambda": 0.3}}}
-	if testing.Short() {
-		losses = losses[:1]
+	losses := []struct {
+		model.Objective
+		base string
+	}{
+		{model.Objective{Loss: "sigmoid", Numbers: map[string]float64{"beta": 0.5, "label_smoothing": 0.1}}, base},
+		{model.Objective{Loss: "ipo", Numbers: map[string]float64{"beta": 0.5}}, ""},
+		{model.Objective{Loss: "orpo", Numbers: map[string]float64{"orpo_lambda": 0.3}}, base},
 	}
-	for _, prefer := range losses {
+	if testing.Short() {
+		losses = losses[:2]
+	}
+	for _, of := range losses {
+		prefer, base := of.Objective, of.base
 		whole := pairsRun(t, prefer, base)
 		ran(t, dev, whole)
 		want := leftBy(t, whole.Dir)
@@ -94,4 +107,54 @@ func TestPairsOnStagesAndRanks(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestReferenceOfTheStart has a reference that is the network as training began: rewards of 0 at step 1, the same run where the file of its log-probabilities is
+// lost in between, and a refusal where it is lost and the weights that training began with are, too, or where the file is of another text.
+func TestReferenceOfTheStart(t *testing.T) {
+	dev, base := gputest.Device(t), filepath.Join(t.TempDir(), "base")
+	prefer := model.Objective{Loss: "sigmoid", Numbers: map[string]float64{"beta": 0.5}}
+	c := pairsRun(t, prefer, "")
+	exportDrawn(t, base, c.State.Definition)
+	c.Params, c.From = model.Init(c.State.Definition, 5), base
+	ran(t, dev, c)
+	steps, evals, err := ReadMetrics(c.Dir)
+	require.NoError(t, err)
+	assert.InDelta(t, math.Ln2, float64(steps[0].Loss), 0.02, "but for dropout the two networks are one")
+	assert.NotZero(t, evals[0].Figures["margin"])
+	raw, err := os.ReadFile(filepath.Join(c.Dir, referenceFile))
+	require.NoError(t, err)
+	values, err := safetensors.Parse(raw)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"train", "validation"}, values.Names())
+
+	stopped := func() Config {
+		s := c
+		s.Dir = filepath.Join(t.TempDir(), "stopped")
+		s.Hooks = []Hook{on(StepEnd, 2, func(context.Context, Event) error { return ErrStopped })}
+		_, err := Run(t.Context(), dev, s)
+		require.ErrorIs(t, err, ErrStopped)
+		s.Hooks = nil
+		return s
+	}
+	s := stopped()
+	require.NoError(t, os.Remove(filepath.Join(s.Dir, referenceFile)))
+	ran(t, dev, s)
+	requireSame(t, leftBy(t, c.Dir), leftBy(t, s.Dir))
+	again, err := os.ReadFile(filepath.Join(s.Dir, referenceFile))
+	require.NoError(t, err)
+	assert.Equal(t, raw, again)
+
+	s = stopped()
+	require.NoError(t, os.Remove(filepath.Join(s.Dir, referenceFile)))
+	s.Params = model.Init(c.State.Definition, 6)
+	_, err = Run(t.Context(), dev, s)
+	require.ErrorContains(t, err, "reference.safetensors is missing, and model.from has other weights than the run began with")
+
+	s = stopped()
+	other := bytes.Replace(raw, []byte(`"context":"16"`), []byte(`"context":"17"`), 1)
+	require.NotEqual(t, raw, other)
+	require.NoError(t, os.WriteFile(filepath.Join(s.Dir, referenceFile), other, 0o666))
+	_, err = Run(t.Context(), dev, s)
+	require.ErrorContains(t, err, `reference.safetensors: context: found "17", wanted "16"`)
 }

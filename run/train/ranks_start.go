@@ -44,6 +44,9 @@ func (t *opening) loadAsTold(ctx context.Context) error {
 			transport.Name(g.Rank(), g.Host(g.Rank())), from.Checkpoint, transport.Name(0, g.Host(0)))}
 	}
 	t.config.State.Reschedule, t.config.State.BaseAt = from.Reschedule, from.BaseAt
+	if err := t.openReference(ctx, false); err != nil {
+		return err
+	}
 	loaded, record, err := t.team.target.Load(ctx, t.config.State, path)
 	if err != nil {
 		return err

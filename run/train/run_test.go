@@ -449,7 +449,7 @@ func (f fullAfter) RemoveAll(path string) error {
 }
 
 func TestOutOfMemoryBeforeTheFirstStep(t *testing.T) {
-	dev := gputest.Device(t, gputest.WithMemoryLimit(300<<10))
+	dev := gputest.Device(t, gputest.WithMemoryLimit(500<<10))
 	var out bytes.Buffer
 	c := tinyRun(t, filepath.Join(t.TempDir(), "run"))
 	c.Output = &out

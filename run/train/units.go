@@ -41,9 +41,14 @@ func (t *opening) noteUnits() {
 	if units := t.units(); units != "" {
 		t.say("products of f16 are made by %s", unitsText(units))
 		t.noteHeads()
-		return
 	}
-	t.say("products of f16 are made by f32 operations, which takes longer than f32 alone: no matrix units (device.matrix)")
+	said := ""
+	for _, d := range t.team.target.Devices() {
+		if lack := compile.UnitsLack(d.Limits()); lack != "" && lack != said {
+			t.say("products of f16 are made by f32 operations, which takes longer than f32 alone: found %s on %s (device.matrix)", lack, d.Adapter().Name)
+			said = lack
+		}
+	}
 }
 
 // noteHeads says where attention is not made by the matrix units that make other products.

@@ -2,10 +2,7 @@
     let down = lane / ACROSS;
     let first = workgroup.x * ROWS; // of the workgroup
     let row = first + 4u * down;    // of the invocation
+    let staged = lane / 4u;         // the row, or the other, whose quad lane % 4 it stages in a step of scores
 #if ROLLED
-#if SCALAR
-    let quads = (p.head + 3u) / 4u;
-#else
-    let quads = p.head;
-#endif
+    let turns = (p.head * {{UNIT}}u + 4u * {{TURN}}u - 1u) / (4u * {{TURN}}u); // of all steps
 #endif

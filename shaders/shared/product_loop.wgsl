@@ -3,7 +3,7 @@
     // invocation, which has quads y4, y4 + {{SIDE}}, ... by x4, x4 + {{SIDE}}, ... of the tile; c0_0_0, ... that the products add to, k ascending.
     // PARTED: the first {{LOADERS}} invocations load four quads of A, the next ones of B; else each loads four of both. PREFETCH: those of the next step are on
     // their way while products are made. DOUBLE: a step has the place of the last but one, so that one barrier a step will do.
-    // ROLLED: one K a turn, where registers do not hold the sums of an unrolled loop.
+    // SUMS: workgroups of the first row add up what they have of B, each invocation a part. ROLLED: one K a turn, where registers do not hold the sums of an unrolled loop.
     // Rows and columns past an edge read the last ones, so that loads need no branch and one wait serves them all.
     let last = max(end, 1u) - 1u;
     let lda = p.lda;
@@ -109,6 +109,13 @@
         workgroupBarrier();
 #if PREFETCH
 #import "shared/product_fetch.wgsl" K=(k+{{STEP}}u)
+#endif
+#if SUMS
+        if (wg.y == 0u) {
+#for L in 0..SUM_TURNS
+            sum += staged(turn, sum_line + {{L}}u * {{SUM_LINES}}u, sum_column);
+#end
+        }
 #endif
 #if ROLLED
         let steps = min({{STEP}}u, end - k); // no constant, or it is unrolled all the same

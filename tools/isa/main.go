@@ -30,7 +30,7 @@ func main() {
 	kernel := flag.String("kernel", "", "regular expression: only kernels whose label matches")
 	family := flag.String("family", "", "families of cards, parted by commas; empty: all that can be compiled for")
 	shims := flag.String("shims", os.Getenv("GPUTRAIN_ISA_SHIMS"), "folder of the shims that shims.sh has built")
-	mesa := flag.String("mesa", os.Getenv("GPUTRAIN_ISA_MESA"), "tree of a system with a newer Mesa, such as debootstrap makes")
+	mesa := flag.String("mesa", os.Getenv("GPUTRAIN_ISA_MESA"), "tree with a newer Mesa, as tools/mesa.sh brings")
 	flag.Parse()
 	var families []string
 	if *family != "" {

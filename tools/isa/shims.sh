@@ -4,8 +4,7 @@
 # matrix units, which OUT gets out of Debian 12's backports (radv). It takes a minute of a core. On Debian 12 it needs
 #   apt-get install curl gcc ninja-build python3-mako python3-yaml python3-ply flex bison pkg-config zlib1g-dev libzstd-dev libexpat1-dev
 #   apt-get install -t bookworm-backports meson libdrm-dev
-# The newer Mesa is that of a tree: debootstrap --variant=minbase trixie DIR, there mesa-vulkan-drivers of trixie-backports, then
-# GPUTRAIN_ISA_MESA=DIR make isa.
+# The newer Mesa is that of a tree: tools/mesa.sh DIR, then GPUTRAIN_ISA_MESA=DIR make isa.
 set -eu
 version=25.0.7
 mkdir -p "$1"

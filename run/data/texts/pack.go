@@ -29,6 +29,8 @@ type packed struct {
 	figures
 	apart bool  // the documents of a window do not see each other
 	group group // of windows that stay together
+	// beside are numbers that lie beside tokens (data.Batch.Beside), by window.
+	beside map[string][]float32
 }
 
 // figures are what packing counts.
@@ -324,6 +326,9 @@ func (p *packed) Fill(b *data.Batch, row int, i int64) error {
 			b.Place(row, at, len(tokens))
 		}
 		at += len(tokens)
+	}
+	for name, values := range p.beside {
+		b.SetBeside(name, row, values[i])
 	}
 	return nil
 }

@@ -1,0 +1,168 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"time"
+
+	"gputrain/buffers/safetensors"
+	"gputrain/internal/ranks/mesh"
+	"gputrain/model"
+	"gputrain/run/data"
+)
+
+// referenceFile has, of a run whose objective reads a reference and which trains a model without adapters, the log-probabilities of all completions by the
+// weights that the run began with: a tensor for the text that it learns and one for that which it evaluates.
+const referenceFile = "reference.safetensors"
+
+// readsReference tells whether the run has such a file.
+func (c Config) readsReference() bool { return c.State.Objective.ReadsReference(c.State.Definition) }
+
+// compared are the sources of rows that have a reference, by the names of their tensors.
+func (c *Config) compared() map[string]*data.Source {
+	all := map[string]*data.Source{"train": &c.Train}
+	if c.evaluates() {
+		all["validation"] = &c.Validation
+	}
+	return all
+}
+
+// openReference reads the file, or where there is none computes what it has by the weights that the run began with, and lays it beside the rows. begun: they are
+// those of the state, as it is new.
+func (t *opening) openReference(ctx context.Context, begun bool) error {
+	if !t.config.readsReference() {
+		return nil
+	}
+	var raw []byte
+	var err error
+	if t.config.leads() && !begun {
+		if raw, err = os.ReadFile(t.dir.join(referenceFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return dirError(t.config.Dir, err)
+		}
+	}
+	if t.config.Ranks != nil {
+		if raw, err = mesh.Share(ctx, t.config.Ranks, "log-probabilities by the reference", raw); err != nil {
+			return err
+		}
+	}
+	if len(raw) > 0 {
+		return t.layReference(raw)
+	}
+	if begun {
+		return t.computeReference(ctx, t.state)
+	}
+	return t.referenceAgain(ctx)
+}
+
+// referenceAgain computes the file of a run that goes on without it: by the weights that it began with, never by present ones.
+func (t *opening) referenceAgain(ctx context.Context) error {
+	c := t.config
+	t.say("warning: %s is missing: it is computed again by the weights that the run began with", referenceFile)
+	if c.leads() && c.From != "" {
+		e, err := t.earlierRecord()
+		if err != nil {
+			return err
+		}
+		if found, err := c.origin(); err != nil || found != e.Origin {
+			return errors.Join(err, fmt.Errorf("train: run directory %q: %s is missing, and model.from has other weights than the run began with: "+
+				"found %s, wanted %s; bring one of the two back, or start over with --fresh", c.Dir, referenceFile, found, e.Origin))
+		}
+	}
+	first, err := t.team.target.Create(ctx, c.State, c.Params)
+	if err != nil {
+		return err
+	}
+	defer first.Release()
+	return t.computeReference(ctx, first)
+}
+
+// computeReference computes the log-probabilities of all rows by a state, writes them, and lays them beside the rows.
+func (t *opening) computeReference(ctx context.Context, by State) error {
+	c, began := &t.config, time.Now()
+	var tensors []safetensors.Tensor
+	rows := 0
+	for name, source := range c.compared() {
+		e, err := data.NewEvaluation(*source, c.State.Sequence, c.State.Evaluation, 0)
+		if err == nil { // nothing is known of the reference yet, and nothing of it is asked
+			*source, err = beside(*source, c.State.Sequence, make([]float32, e.Windows()))
+		}
+		if err == nil {
+			e, err = data.NewEvaluation(*source, c.State.Sequence, c.State.Evaluation, 0)
+		}
+		if err != nil {
+			return fmt.Errorf("train: reference: %w", err)
+		}
+		losses, err := by.BatchLosses(ctx, e)
+		if err != nil {
+			return fmt.Errorf("train: reference: %w", err)
+		}
+		var values []float32
+		for _, l := range losses {
+			values = append(values, l.Rows...)
+		}
+		values = values[:e.Windows()]
+		rows += len(values)
+		tensors = append(tensors, safetensors.Float32s(name, []int{len(values)}, values))
+	}
+	var file bytes.Buffer
+	if err := safetensors.Write(&file, tensors, c.referenceOf()); err != nil {
+		return err
+	}
+	t.say("reference: log-probabilities of %d completions by the weights that the run begins with, in %.1f s", rows, time.Since(began).Seconds())
+	t.reference = file.Bytes()
+	return t.layReference(t.reference)
+}
+
+// referenceOf is what the numbers in the file are of.
+func (c Config) referenceOf() map[string]string {
+	return map[string]string{"format": "pt", "text": c.Fingerprint, "context": strconv.Itoa(c.State.Sequence)}
+}
+
+// layReference lays what the file says beside the rows.
+func (t *opening) layReference(raw []byte) error {
+	c := &t.config
+	wrong := func(err error) error {
+		return fmt.Errorf("train: run directory %q: %s: %w; without it, it is computed again by the weights that the run began with", c.Dir, referenceFile, err)
+	}
+	f, err := safetensors.Parse(raw)
+	if err != nil {
+		return wrong(err)
+	}
+	for key, wanted := range c.referenceOf() {
+		if found := f.Metadata()[key]; found != wanted {
+			return wrong(fmt.Errorf("%s: found %q, wanted %q", key, found, wanted))
+		}
+	}
+	for name, source := range c.compared() {
+		values, err := f.Float32(name)
+		if err == nil {
+			*source, err = beside(*source, c.State.Sequence, values)
+		}
+		if err != nil {
+			return wrong(err)
+		}
+	}
+	return nil
+}
+
+// beside lays log-probabilities by the reference beside the rows of a source.
+func beside(source data.Source, context int, values []float32) (data.Source, error) {
+	of, ok := source.(data.Labelled)
+	if !ok {
+		return nil, fmt.Errorf("found a text that no reference can be laid beside (%T), wanted rows of pairs", source)
+	}
+	return of.With(context, model.InputReference, values)
+}
+
+// recordReference writes the file, where it was computed now.
+func (t *opening) recordReference() error {
+	if t.reference == nil {
+		return nil
+	}
+	return t.dir.replace(referenceFile, t.reference)
+}
