@@ -16,7 +16,7 @@ import (
 // candidates.
 func init() {
 	losses = append(losses, Loss{
-		Name: "embed", Tag: "sentence-similarity", Counts: "rows", Group: 2, Grows: negatives, Head: HeadVectors, Whole: true,
+		Name: "embed", Tag: "sentence-similarity", Counts: "rows", Group: 2, grows: negatives, Head: HeadVectors, Whole: true,
 		Numbers: []number{above0(temperature), {Name: negatives, Wanted: "a whole number from 0 to 1000", Takes: func(v float64) bool {
 			return v >= 0 && v <= 1000 && v == math.Trunc(v)
 		}}},

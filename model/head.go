@@ -20,7 +20,7 @@ type Head struct {
 	// Labels is how many scores a row has, the rows of score.weight, and Names what config.json calls them; nil: LABEL_0, LABEL_1, ...
 	Labels int
 	Names  []string
-	// Pooling is what of a row becomes its vector: one of Poolings; "": the first. Scores are those of its last token.
+	// Pooling is what of a row becomes its vector: PoolingLast, which "" is too, or PoolingMean. Scores are those of its last token.
 	Pooling string
 }
 
@@ -30,8 +30,8 @@ const (
 	HeadVectors = "vectors" // that output at the last token, or its mean over the tokens, divided by its length
 )
 
-// Poolings are the values of Head.Pooling.
-var Poolings = []string{PoolingLast, PoolingMean}
+// poolings are the values of Head.Pooling.
+var poolings = []string{PoolingLast, PoolingMean}
 
 // Poolings of rows.
 const (
@@ -94,8 +94,8 @@ func WithHead(def Definition, h Head) (Definition, error) {
 	case h.Kind == HeadVectors && h.Pooling == "":
 		h.Pooling = PoolingLast
 	}
-	if h.Kind == HeadVectors && !slices.Contains(Poolings, h.Pooling) {
-		return nil, fmt.Errorf("model: head: pooling: found %q, wanted %s%s", h.Pooling, suggest.Or(Poolings), suggest.DidYouMean(h.Pooling, Poolings))
+	if h.Kind == HeadVectors && !slices.Contains(poolings, h.Pooling) {
+		return nil, fmt.Errorf("model: head: pooling: found %q, wanted %s%s", h.Pooling, suggest.Or(poolings), suggest.DidYouMean(h.Pooling, poolings))
 	}
 	return headed{Definition: def, head: h}, nil
 }

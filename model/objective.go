@@ -31,7 +31,7 @@ type Loss struct {
 	// each has.
 	Group      int
 	Form, Says string
-	Grows      string // the number by which Group grows; "": none
+	grows      string // the number by which Group grows; "": none
 	// Sums are the names of Built.Sums. Shown are the figures that tell of an evaluation; none: the perplexity does.
 	Sums, Shown []string
 
@@ -118,8 +118,8 @@ func (o Objective) Row() Loss {
 		return nextToken
 	}
 	l := losses[i]
-	if l.Grows != "" {
-		l.Group += int(o.Numbers[l.Grows])
+	if l.grows != "" {
+		l.Group += int(o.Numbers[l.grows])
 	}
 	return l
 }
