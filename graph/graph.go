@@ -137,6 +137,7 @@ type Graph struct {
 	params    map[string]*Value
 	constants map[float64]*Value
 	wanted    map[*Value]bool // during Gradients: the values that the gradient has to pass
+	exact     []*Value        // see KeepF32
 	err       error
 }
 

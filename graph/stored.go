@@ -16,7 +16,7 @@ import (
 // fuses: one that never reaches memory is rounded too, and the bits do not depend on the kind of adapter, on what is computed again, nor on where a
 // model is cut. For that the whole graph is given its types before it is changed or cut.
 //
-// In f32 stay the targets, which are wanted from outside; inputs and parameters, and what is made of parameters alone; sums over rows, which are
+// In f32 stay the targets and what KeepF32 names, which are wanted from outside; inputs and parameters, and what is made of parameters alone; sums over rows, which are
 // losses, statistics and gradients of parameters; what has fewer than two dimensions; and what passes between a norm and the rotation of its heads,
 // which are one kernel where they can be.
 func (g *Graph) StoreBF16(targets ...*Value) {
@@ -24,7 +24,7 @@ func (g *Graph) StoreBF16(targets ...*Value) {
 		return
 	}
 	data, handed, exact := map[*Value]bool{}, map[*Value]bool{}, g.turned()
-	for _, v := range targets {
+	for _, v := range slices.Concat(targets, g.exact) {
 		exact[memory(v)] = true
 	}
 	for _, n := range g.nodes {
@@ -50,6 +50,9 @@ func (g *Graph) StoreBF16(targets ...*Value) {
 		}
 	}
 }
+
+// KeepF32 names values that StoreBF16 leaves in f32: few numbers, of which a difference counts.
+func (g *Graph) KeepF32(values ...*Value) { g.exact = append(g.exact, values...) }
 
 // inBF16 is the operation of a node, a head with logits in BF16. Rows of no whole vec4s have them in f32.
 func inBF16(n *Node) Op {

@@ -174,7 +174,8 @@ func (b *Bundle) adapted() (model.Definition, error) {
 
 // adapt is def with the adapters that adapter_config.json tells of.
 func (b *Bundle) adapt(raw []byte, def model.Definition) (model.Definition, error) {
-	def, err := model.ParseAdapter(raw, def)
+	tensors, _ := b.allTensors() // who reads them says what is wrong with them
+	def, err := model.ParseAdapter(raw, def, tensors...)
 	if err != nil {
 		return nil, fmt.Errorf("%w (%s)", err, b.Path(model.AdapterConfigFile))
 	}
@@ -265,9 +266,9 @@ func (b *Bundle) weights(def model.Definition, allowed []*regexp.Regexp, above [
 	case err != nil:
 		return nil, err
 	case left != nil:
-		return s, b.lay(s, model.BaseOf(def), *left, above)
+		return s, b.lay(s, def, *left, above)
 	case adapters:
-		return s, b.stand(s, model.BaseOf(def))
+		return s, b.stand(s, def)
 	}
 	return s, nil
 }
@@ -288,7 +289,7 @@ func (b *Bundle) bind(def model.Definition, what string, allowed []*regexp.Regex
 	return s, nil
 }
 
-// stand puts the adapters of s upon the weights of their base, def.
+// stand puts the adapters of s, those of def, upon the weights of their base.
 func (b *Bundle) stand(s *model.Stored, def model.Definition) error {
 	base, err := b.Base()
 	if err != nil {
@@ -298,7 +299,7 @@ func (b *Bundle) stand(s *model.Stored, def model.Definition) error {
 	if err != nil {
 		return fmt.Errorf("model: read adapter: %w (%s)", err, b.path)
 	}
-	below, err := base.Weights(def)
+	below, err := base.weights(model.BaseOf(def), model.MayLack(def), nil)
 	if err != nil {
 		return &BaseError{Dir: b.path, Base: base.path, Err: err}
 	}
@@ -354,7 +355,7 @@ func (b *Bundle) lay(s *model.Stored, def model.Definition, left model.Base, abo
 	if config, err := base.config(); err == nil && config.Kind() != def.Kind() {
 		return failed(fmt.Errorf("found a model of kind %s, wanted %s: it is not what was trained upon", config.Kind(), def.Kind()))
 	}
-	below, err := base.weights(def, nil, above)
+	below, err := base.weights(model.BaseOf(def), model.MayLack(def), above)
 	if err != nil {
 		return failed(err)
 	}

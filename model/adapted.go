@@ -59,6 +59,9 @@ func WithLoRA(def Definition, l LoRA) (Definition, error) {
 		return nil, errors.New("model: lora: found a network with adapters, wanted one without")
 	}
 	l = l.or()
+	if HeadOf(def).Kind == HeadScores && !slices.Contains(l.Save, headModule) { // as PEFT does
+		l.Save = append(slices.Clone(l.Save), headModule)
+	}
 	if err := l.validate(); err != nil {
 		return nil, err
 	}
@@ -80,7 +83,8 @@ func WithLoRA(def Definition, l LoRA) (Definition, error) {
 	if err := m.check(family); err != nil {
 		return nil, err
 	}
-	m.params = sortParams(append(def.Params(), m.own()...))
+	below := slices.DeleteFunc(def.Params(), func(p Param) bool { return p.Path == scoreWeight }) // nothing reads it: it may be nowhere
+	m.params = sortParams(append(below, m.own()...))
 	return m, nil
 }
 
@@ -162,7 +166,7 @@ func (m *adapted) save(family Family) error {
 	for _, p := range params {
 		known = append(known, family.module(p.Path))
 	}
-	tied := family.Head != "" && !family.hasHead(params)
+	tied := family.tied(m.Definition)
 	if tied {
 		known = append(known, family.module(family.Head))
 	}
@@ -230,7 +234,7 @@ func (m *adapted) own() (own []Param) {
 	}
 	for _, p := range laidOut(m.Definition) {
 		if to, ok := m.copies[p.Path]; ok {
-			own = append(own, Param{Path: to, Shape: p.Shape, InOut: p.InOut, from: p.Path})
+			own = append(own, Param{Path: to, Shape: p.Shape, Std: p.Std, InOut: p.InOut, from: p.Path})
 		}
 	}
 	if m.untied != "" {

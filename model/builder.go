@@ -37,10 +37,16 @@ func NewBuilder(def Definition, batch, seq int, o Options) (*Builder, error) {
 	case o.Window != 0 && (o.Loss || o.Training || o.Documents || o.Window < seq || o.Window > def.Context()):
 		return nil, fmt.Errorf("model: %s: build: window %d: want %d to the context %d, for logits alone", def.Kind(), o.Window, seq, def.Context())
 	}
+	if o.headed != nil && (o.Rows > 0 || o.Window > 0 || o.Documents || o.tokenLosses) {
+		return nil, fmt.Errorf("model: %s: build: found single rows, a window or documents, wanted whole sequences: its head gives %s", def.Kind(), headRowOf(o.headed.head.Kind).says)
+	}
 	if err := o.Objective.check(def, batch, o); err != nil {
 		return nil, err
 	}
 	params := def.Params()
+	if o.headed != nil {
+		params = o.headed.Params()
+	}
 	if o.adapted != nil {
 		params = o.adapted.params
 	}
@@ -58,8 +64,11 @@ func NewBuilder(def Definition, batch, seq int, o Options) (*Builder, error) {
 }
 
 // Read is the parameter at path, as the network reads it: a copy that is trained in its place, or quantized, once however often it is read, if that is
-// asked for.
+// asked for. The head of the logits is nil where the network has another: nothing reads it.
 func (b *Builder) Read(path string) *graph.Value {
+	if b.o.headed != nil && path == families[b.def.Kind()].Head {
+		return nil
+	}
 	if a := b.o.adapted; a != nil && a.copies[path] != "" {
 		return b.master(a.copies[path])
 	}
@@ -170,6 +179,9 @@ func (b *Builder) Finish(x, head *graph.Value) (*Built, error) { return b.finish
 
 // finish is Finish with capped logits, see graph.HeadLoss.
 func (b *Builder) finish(x, head *graph.Value, limit float64) (*Built, error) {
+	if b.o.headed != nil {
+		return b.finishHeaded(x)
+	}
 	x, head = b.adaptHead(x, head)
 	built := &Built{Graph: b.Graph}
 	row := b.o.Objective.Row()
@@ -186,7 +198,7 @@ func (b *Builder) finish(x, head *graph.Value, limit float64) (*Built, error) {
 	}
 	if b.o.Logits {
 		if b.o.Rows > 0 {
-			x = b.Embedding(x, b.Input(InputRows, graph.Type{Shape: []int{b.o.Rows}, DType: array.I32}))
+			x = b.Embedding(x, b.ints(InputRows, b.o.Rows))
 		}
 		built.Logits = b.MatMul(x, head, false, true)
 		if limit > 0 {
@@ -212,8 +224,10 @@ func (b *Builder) temperature() float64 {
 	return cmp.Or(b.o.temperature, b.o.Objective.Numbers[temperature], 1)
 }
 
-func (b *Builder) labels() *graph.Value {
-	return b.Input(InputLabels, graph.Type{Shape: []int{b.batch * b.seq}, DType: array.I32})
+func (b *Builder) labels() *graph.Value { return b.ints(InputLabels, b.batch*b.seq) }
+
+func (b *Builder) ints(name string, n int) *graph.Value {
+	return b.Input(name, graph.Type{Shape: []int{n}, DType: array.I32})
 }
 
 func (b *Builder) scaled(built *Built, sum *graph.Value) {

@@ -51,6 +51,11 @@ func ParseConfig(raw []byte) (Definition, error) {
 	if err := errors.Join(c.errs...); err != nil {
 		return nil, fmt.Errorf("model: config: %s: %w", kind, err)
 	}
+	if err == nil && def != nil && family.Head != "" {
+		if def, err = c.head(def); err != nil {
+			return nil, fmt.Errorf("model: config: %s: %w", kind, err)
+		}
+	}
 	if err == nil && quantized {
 		return readQuantization(c, def)
 	}
@@ -99,6 +104,8 @@ func fromFile(def Definition) bool {
 		return fromFile(m.Definition)
 	case adapted:
 		return fromFile(m.Definition)
+	case headed:
+		return fromFile(m.Definition)
 	case decoder:
 		return m.read
 	case gpt2:
@@ -115,7 +122,9 @@ func Same(a, b Definition) bool {
 		return false
 	}
 	text := func(def Definition) string {
-		built, err := def.Build(1, def.Context(), Options{Loss: true, Training: true})
+		o := plain(def)
+		o.Training = true
+		built, err := def.Build(1, def.Context(), o)
 		if err != nil {
 			return err.Error()
 		}

@@ -16,7 +16,7 @@ var idleKeys = []string{
 	"architectures", "auto_map", "bad_words_ids", "begin_suppress_tokens", "cache_implementation", "chunk_size_feed_forward", "cross_attention_hidden_size",
 	"decoder_start_token_id", "diversity_penalty", "do_sample", "dtype", "early_stopping", "encoder_no_repeat_ngram_size",
 	"exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing", "id2label", "is_llama_config", "label2id",
-	"length_penalty", "max_length", "min_length", "model_type", "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences",
+	"length_penalty", "max_length", "min_length", "model_type", "num_labels", "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences",
 	"output_attentions", "output_hidden_states", "output_scores", "prefix", "pretraining_tp", "problem_type", "remove_invalid_values",
 	"repetition_penalty", "return_dict", "return_dict_in_generate", "sep_token_id", "suppress_tokens", "task_specific_params", "temperature",
 	"tf_legacy_loss", "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers.js_config",
@@ -123,7 +123,7 @@ const (
 
 // finished is the decoder that was read, with what is wrong of it; idle are keys of the family that change nothing.
 func (c *ConfigReader) finished(m decoder, idle ...string) (Definition, error) {
-	c.used[quantizationKey] = true
+	c.used[quantizationKey], c.used[poolingKey] = true, true
 	c.refuseUnknown(idle...)
 	if len(c.errs) > 0 {
 		return nil, nil

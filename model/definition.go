@@ -59,7 +59,7 @@ type Param struct {
 // Options says what a graph computes. Loss or Logits is needed; both may be.
 type Options struct {
 	Loss bool
-	// Logits makes Built.Logits.
+	// Logits makes Built.Logits, or what another head gives in their place.
 	Logits bool
 	// Rows restricts the logits to so many positions, which the input InputRows names. 0 is all.
 	Rows int
@@ -77,6 +77,7 @@ type Options struct {
 	temperature float64      // of these; 0: the objective's, or 1
 	into        *graph.Graph // the graph to build in; nil: a new one
 	quantized   *quantized   // the network that builds through another; nil for none
+	headed      *headed      // likewise
 	adapted     *adapted     // likewise
 	// linear is told of each matrix that rows are multiplied by, conv of one that is [in, out], and head of the output head; nil: nobody is.
 	linear func(path string, conv bool)
@@ -89,7 +90,7 @@ const (
 	InputLabels     = "labels"      // i32 [batch*seq], graph.IgnoreLabel does not count; with Loss
 	InputLossScale  = "loss_scale"  // f32 []: 1 over Counts.Of of a whole update; with Loss
 	InputDropoutKey = "dropout_key" // u32 [2], another for each batch; when Training and dropout > 0
-	InputRows       = "rows"        // i32 [Rows], indices into batch*seq; with Rows > 0
+	InputRows       = "rows"        // i32 [Rows], indices into batch*seq; with Rows > 0; with scores, and vectors of last tokens, [batch], of these
 	InputPositions  = "positions"   // i32 [batch, seq], each below Window and no two of a sequence the same; with Documents from 0 on in each; with either
 	inputFeatures   = "features"    // f32 [batch, in]; MLP, instead of tokens
 	inputTargets    = "targets"     // f32 [batch, out]; MLP with mean squared error, instead of labels
@@ -107,7 +108,7 @@ type Built struct {
 	Figures []figure
 	// Rows are the log-probabilities of the completions, [batch], where a loss reads those of a reference that is given; else nil.
 	Rows *graph.Value
-	// Logits is [batch*seq, vocab], or [Rows, vocab].
+	// Logits is [batch*seq, vocab], or [Rows, vocab]; of another head its scores [batch, labels] or vectors [batch, width].
 	Logits *graph.Value
 	// Caches are inputs [batch, Window, width], one for each attention: an input that the graph changes in place, so that it finds there what
 	// it left (graph.CachedAttention).
@@ -119,7 +120,7 @@ type Built struct {
 	entropies   *graph.Value // [batch*seq], of the softmax whose loss that is; nil where the objective reads none
 }
 
-// figure is what a loss finds of each of Loss.Counts in a batch, [batch/Loss.Group], of each label [batch*seq], or a number [].
+// figure is what a loss finds of each of Loss.Counts in a batch, [batch/Loss.Group], of each row [batch, ..] or label [batch*seq], or a number [].
 type figure struct {
 	Name  string
 	Value *graph.Value
@@ -179,11 +180,15 @@ func Parameters(def Definition) int64 {
 // seq: three times the forward pass, whose attention is counted for the positions
 // that see each other. For an MLP, seq is 1 and a token is an example.
 func FLOPsPerToken(def Definition, seq int) (float64, error) {
-	built, err := def.Build(1, seq, Options{Loss: true})
+	built, err := def.Build(1, seq, plain(def))
 	if err != nil {
 		return 0, err
 	}
-	return 3 * float64(built.Graph.FLOPs(built.Loss)) / float64(seq), nil
+	end := built.Loss
+	if end == nil {
+		end = built.Logits
+	}
+	return 3 * float64(built.Graph.FLOPs(end)) / float64(seq), nil
 }
 
 // WithDropout is def with dropout p, 0 <= p < 1, in training: for GPT-2 after the embeddings

@@ -34,7 +34,7 @@ func KeysOf(def Definition) Keys {
 		k.HeadDim = k.Width / k.Heads
 	}
 	if family, err := familyOf(def.Kind()); err == nil && family.Head != "" {
-		k.TieHead = !family.hasHead(def.Params())
+		k.TieHead = family.tied(def)
 	}
 	return k
 }

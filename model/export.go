@@ -146,11 +146,9 @@ func Tensors(def Definition, dtype string, read func(path string) ([]float32, er
 	if err != nil {
 		return nil, err
 	}
-	params := def.Params()
-	untied := family.hasHead(params)
 	var tensors []safetensors.Tensor
-	for _, p := range params {
-		tensors = append(tensors, safetensors.Tensor{Name: family.name(p.Path, untied), DType: dtype, Shape: p.Shape, Data: dataAs(dtype, p.Path, read)})
+	for _, p := range def.Params() {
+		tensors = append(tensors, safetensors.Tensor{Name: family.nameIn(def, p.Path), DType: dtype, Shape: p.Shape, Data: dataAs(dtype, p.Path, read)})
 	}
 	return tensors, nil
 }

@@ -14,12 +14,15 @@ func init() {
 	for kind, row := range map[string]struct {
 		read  func(c *ConfigReader) (Definition, error)
 		begin *beginning // nil: none is made but from files
+		class string
 	}{
-		"qwen2": {readQwen2, &newQwen2}, "qwen3": {readQwen3, &newQwen3}, "mistral": {readMistral, &newMistral}, "gemma2": {readGemma2, &newGemma2},
-		"gemma3_text": {readGemma3, &newGemma3}, "smollm3": {readSmolLM3, &newSmolLM3}, "olmo2": {readOLMo2, &newOLMo2}, "phi3": {readPhi3, &newPhi3},
-		"gemma3": {read: readGemma3Images},
+		"qwen2": {readQwen2, &newQwen2, "Qwen2"}, "qwen3": {readQwen3, &newQwen3, "Qwen3"}, "mistral": {readMistral, &newMistral, "Mistral"},
+		"gemma2": {readGemma2, &newGemma2, "Gemma2"}, "gemma3_text": {readGemma3, &newGemma3, "Gemma3Text"}, "smollm3": {readSmolLM3, &newSmolLM3, "SmolLM3"},
+		"olmo2": {readOLMo2, &newOLMo2, "Olmo2"}, "phi3": {readPhi3, &newPhi3, "Phi3"}, "gemma3": {read: readGemma3Images},
 	} {
-		f := Family{Kind: kind, Read: row.read, Embeddings: []string{"model.embed_tokens.weight"}, Head: "lm_head.weight", Constants: rotaryConstants}
+		f := Family{
+			Kind: kind, Read: row.read, Embeddings: []string{"model.embed_tokens.weight"}, Head: "lm_head.weight", Class: row.class, Root: "model.", Constants: rotaryConstants,
+		}
 		if strings.HasPrefix(kind, "gemma3") {
 			f.Path, f.Constants = textPath, imageConstants
 		}
@@ -170,8 +173,7 @@ func readGemma3Images(c *ConfigReader) (Definition, error) {
 		add(key, c.fields[key])
 	}
 	inner.fields["architectures"] = json.RawMessage(`["Gemma3ForCausalLM"]`)
-	c.used["tie_word_embeddings"] = true
-	c.used[quantizationKey] = true
+	c.used["tie_word_embeddings"], c.used[quantizationKey], c.used[poolingKey] = true, true, true
 	c.refuseUnknown("vision_config", "mm_tokens_per_image", "initializer_range")
 	def, err := readGemma3(inner)
 	for _, wrong := range inner.errs {

@@ -25,8 +25,12 @@ type Family struct {
 	// a parameter the head is the first table, of which files may have a copy as Head. Optimizers that treat matrices alone leave them out.
 	Embeddings []string
 	Head       string
+	// Class is what transformers calls its networks, without what it calls their heads: "Qwen3". "": the kind, with a capital letter.
+	Class string
 	// Prefix is what files may have before every path but Head, and are written with where there is a Head.
 	Prefix string
+	// Root is what paths begin with and files of a network without a head may leave out.
+	Root string
 	// Path is the parameter that a tensor of a file holds where its name is not its path, nor that with Prefix; nil for none such.
 	Path func(name string) string
 	// Constants are tensors of files that are no parameters, for they follow from config.json; nil for none.
@@ -42,7 +46,7 @@ func Register(f Family) {
 		panic(fmt.Sprintf("model: register: found %q, wanted a kind not yet taken and a reader", f.Kind))
 	}
 	families[f.Kind] = f
-	embeddings.Register(append(slices.Clone(f.Embeddings), f.Head)...)
+	embeddings.Register(append(slices.Clone(f.Embeddings), f.Head, scoreWeight)...)
 }
 
 // Kinds lists the families that New makes networks of.
@@ -172,30 +176,64 @@ func (f Family) path(name string) string {
 	if f.Constants != nil && f.Constants.MatchString(name) {
 		return ""
 	}
+	path := strings.TrimPrefix(name, f.Prefix)
 	if f.Path != nil {
-		return f.Path(name)
+		path = f.Path(name)
 	}
-	return strings.TrimPrefix(name, f.Prefix)
+	if f.isHead(path) || strings.HasPrefix(path, f.Root) {
+		return path
+	}
+	return f.Root + path
 }
 
 // PathOf is the parameter of def that a tensor of a file of its family holds, as its name says; "" for none.
 func PathOf(def Definition, name string) string {
 	family, err := familyOf(def.Kind())
-	if err != nil {
+	switch {
+	case err != nil:
 		return name
+	case strings.HasPrefix(name, peftPrefix):
+		return family.tensorPath(name)
 	}
 	return family.path(name)
 }
 
-// name is what a file has the parameter at path as; untied where there is a Head.
-func (f Family) name(path string, untied bool) string {
-	if untied && path != f.Head {
+// name is what a file has the parameter at path as; headed where it has a head too.
+func (f Family) name(path string, headed bool) string {
+	if headed && !f.isHead(path) {
 		return f.Prefix + path
 	}
 	return path
 }
 
-// hasHead tells whether there is a parameter for the head.
+// adapterName is what a new PEFT file of def has a parameter of its adapters as: of a network without a head as transformers calls that's modules.
+func (f Family) adapterName(def Definition, path string) string {
+	if HeadOf(def).Kind != HeadVectors {
+		return path
+	}
+	return peftPrefix + strings.TrimPrefix(strings.TrimPrefix(path, peftPrefix), f.Prefix+f.Root)
+}
+
+// isHead tells whether the parameter at path is that of a head.
+func (f Family) isHead(path string) bool { return path == f.Head || path == scoreWeight }
+
+// nameIn is what files of def have the parameter at path as: without a head without what then may be left out.
+func (f Family) nameIn(def Definition, path string) string {
+	switch HeadOf(def).Kind {
+	case HeadScores:
+		return f.name(path, true)
+	case HeadVectors:
+		return strings.TrimPrefix(path, f.Root)
+	}
+	return f.name(path, f.hasHead(def.Params()))
+}
+
+// tied tells whether the logits of def are made by its embedding.
+func (f Family) tied(def Definition) bool {
+	return f.Head != "" && len(f.Embeddings) > 0 && HeadOf(def).Kind == "" && !f.hasHead(def.Params())
+}
+
+// hasHead tells whether there is a parameter for the logits.
 func (f Family) hasHead(params []Param) bool {
 	return slices.ContainsFunc(params, func(p Param) bool { return p.Path == f.Head })
 }

@@ -37,7 +37,7 @@ func init() {
 			}
 			return NewGPT2(GPT2Config{Layers: k.Layers, Heads: k.Heads, Width: k.Width, Vocab: k.Vocab, Context: k.Context, Intermediate: k.Intermediate})
 		},
-		Embeddings: []string{"wte.weight", "wpe.weight"}, Head: "lm_head.weight", Prefix: "transformer.", // on the hub there is none
+		Embeddings: []string{"wte.weight", "wpe.weight"}, Head: "lm_head.weight", Class: "GPT2", Prefix: "transformer.", // on the hub there is none
 		usual:     proportions{HeadWidth: 64, AttentionShare: 1, Group: 1, Intermediate: 4, Aspect: 64, Tied: true},
 		Constants: regexp.MustCompile(`^(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)$`), // causal masks
 	})
@@ -105,7 +105,7 @@ func readGPT2(c *ConfigReader) (Definition, error) {
 		ResidualDropout:  c.Number("resid_pdrop", 0.1, true),
 		AttentionDropout: c.Number("attn_pdrop", 0.1, true),
 	}
-	c.used[quantizationKey], c.used["n_ctx"] = true, true
+	c.used[quantizationKey], c.used[poolingKey], c.used["n_ctx"] = true, true, true
 	c.refuseUnknown("summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout", "summary_hidden_size",
 		"afn", "n_special", "num_labels", "output_past", "predict_special_tokens", "use_cache", "xla_device")
 	if len(c.errs) > 0 {

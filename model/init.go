@@ -35,7 +35,7 @@ func Drawn(def Definition, seed uint64) []array.Host {
 	for i, p := range params {
 		hosts[i] = p.drawn(seed)
 	}
-	begin(params, hosts, func(int) bool { return true })
+	begin(params, hosts, func(int) bool { return true }, nil)
 	return hosts
 }
 
@@ -56,14 +56,23 @@ func (p Param) drawn(seed uint64) array.Host {
 	}}
 }
 
-// begin gives those of new parameters that begin as others do what they begin with.
-func begin(params []Param, hosts []array.Host, isNew func(i int) bool) {
+// begin gives those of new parameters that begin as others do what they begin with. One that is none of params is looked up; where it is nowhere, what begins
+// as it stays drawn.
+func begin(params []Param, hosts []array.Host, isNew func(i int) bool, lookUp func(p Param) (array.Host, bool)) {
 	for i, p := range params {
 		if p.from == "" || !isNew(i) {
 			continue
 		}
-		at, _ := slices.BinarySearchFunc(hosts, p.from, func(h array.Host, path string) int { return strings.Compare(h.Path, path) })
-		from := hosts[at]
+		var from array.Host
+		at, there := slices.BinarySearchFunc(hosts, p.from, func(h array.Host, path string) int { return strings.Compare(h.Path, path) })
+		if there {
+			from = hosts[at]
+		} else if lookUp != nil {
+			from, there = lookUp(Param{Path: p.from, Shape: p.Shape})
+		}
+		if !there {
+			continue
+		}
 		read := from.Copy
 		if p.lengths {
 			read = func(dst []float32, first int) error { return rowLengths(dst, first, from, p.conv) }

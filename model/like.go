@@ -3,6 +3,7 @@ package model
 import (
 	"io"
 	"slices"
+	"strings"
 
 	"gputrain/buffers/safetensors"
 )
@@ -37,7 +38,7 @@ func (s *Stored) dress(def Definition, tensors []safetensors.Tensor, typed bool,
 			continue
 		}
 		// A tied model may be without the prefix that one with two matrices has.
-		if !parted && (name == p.Path || name == family.Prefix+p.Path) { // and not of the text part of a model with images, which is written as one of text
+		if !parted && (name == p.Path || name == family.Prefix+p.Path || name == strings.TrimPrefix(p.Path, family.Root)) { // and not of the text part of a model with images, which is written as one of text
 			tensors[i].Name = name
 		}
 		if typed {
@@ -45,7 +46,7 @@ func (s *Stored) dress(def Definition, tensors []safetensors.Tensor, typed bool,
 			tensors[i].DType, tensors[i].Data = dtype, dataAs(dtype, p.Path, read)
 		}
 	}
-	if s.tiedCopy != family.Head || s.tiedCopy == "" || parted {
+	if s.tiedCopy != family.Head || s.tiedCopy == "" || parted || HeadOf(def).Kind != "" {
 		return tensors
 	}
 	i := slices.IndexFunc(params, func(p Param) bool { return p.Path == family.Embeddings[0] })

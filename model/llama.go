@@ -30,7 +30,7 @@ func init() {
 				RopeTheta: k.RopeTheta, Tied: k.TieHead,
 			})
 		},
-		Embeddings: []string{"model.embed_tokens.weight"}, Head: "lm_head.weight",
+		Embeddings: []string{"model.embed_tokens.weight"}, Head: "lm_head.weight", Class: "Llama", Root: "model.",
 		Constants: rotaryConstants,
 		usual:     proportions{HeadWidth: 64, AttentionShare: 1, Group: 4, Intermediate: 8.0 / 3, Aspect: 64, RopeTheta: 500000},
 	})

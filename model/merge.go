@@ -59,7 +59,7 @@ func Merged(def Definition) (Definition, error) {
 // parts tells whether a tied head and its embedding are not the same any more.
 func (m adapted) parts() bool {
 	family := families[m.Kind()]
-	if family.Head == "" || family.hasHead(m.Definition.Params()) {
+	if !family.tied(m.Definition) {
 		return false
 	}
 	return m.untied != "" || m.copies[family.Embeddings[0]] != "" || slices.ContainsFunc(m.modules, func(a adapter) bool { return a.module == family.module(family.Head) })

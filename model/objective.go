@@ -25,18 +25,21 @@ type Loss struct {
 	Reference bool   // it reads log-probabilities of a reference: the network without its adapters, or what is given with the rows
 	Mean      bool   // the log-probability of a completion is a mean over its tokens, not a sum
 	Counts    string // what it is the mean of, in the plural
+	Head      string // the kind of Head that it is of
+	Whole     bool   // each of Counts is held against all of an update: one has one microbatch
 	// Group is how many rows of a batch are one of Counts. Form is the form of the rows of files that become such groups, "" for documents, and Says what
 	// each has.
 	Group      int
 	Form, Says string
-	Entropy    bool // it reads the entropy of the network at each label
+	Entropy    bool   // it reads the entropy of the network at each label
+	grows      string // the number by which Group grows; "": none
 	// Sums are the names of Built.Sums. Shown are the figures that tell of an evaluation; none: the perplexity does.
 	Sums, Shown []string
 
 	derive func(figures map[string]float64) // adds what follows from the means of Sums
 	inputs func(o Objective, rows Rows) batchInputs
-	beside func(o Objective, adapted bool, seq int) map[string]int   // see Objective.Beside; nil: nothing but a reference
-	build  func(b *Builder, built *Built, losses *graph.Value) error // of the loss of each label; nil: their sum
+	beside func(o Objective, adapted bool, seq int) map[string]int // see Objective.Beside; nil: nothing but a reference
+	build  func(b *Builder, built *Built, of *graph.Value) error   // of the loss of each label, or what the Head gives; nil: the sum of these losses
 }
 
 // number is a parameter of a loss, and what it may be.
@@ -63,11 +66,15 @@ type Rows struct {
 	Tokens, Labels []int32 // [Count*seq]; labels that do not count are graph.IgnoreLabel
 	Count          int
 	Beside         map[string][]float32 // what the loss reads beside them, by name: see data.Batch
+
+	group int // Loss.Group
 }
 
 // batchInputs are what a graph reads of a batch.
 type batchInputs struct {
-	Tokens, Labels []int32              // [batch*seq]
+	Tokens, Labels []int32              // [batch*seq]; Labels as the input has them
+	Ends           []int32              // InputRows, where a head reads last tokens
+	Ints           map[string][]int32   // further inputs of the loss, by name
 	Floats         map[string][]float32 // the inputs of the loss, by name
 	Counts         Counts
 	Lacking        error // names the first without labels, which training refuses and an evaluation leaves out; nil: none
@@ -108,10 +115,15 @@ func Objectives() (names []string) {
 
 // Row is the objective's loss.
 func (o Objective) Row() Loss {
-	if i := slices.IndexFunc(losses, func(l Loss) bool { return l.Name == o.Loss }); i >= 0 {
-		return losses[i]
+	i := slices.IndexFunc(losses, func(l Loss) bool { return l.Name == o.Loss })
+	if i < 0 {
+		return nextToken
 	}
-	return nextToken
+	l := losses[i]
+	if l.grows != "" {
+		l.Group += int(o.Numbers[l.grows])
+	}
+	return l
 }
 
 // Reads tells whether the loss reads a number.
@@ -143,11 +155,15 @@ func (l Loss) One() string { return strings.TrimSuffix(l.Counts, "s") }
 
 // Check refuses batches of so many rows, in steps and in evaluations, that the loss does not go with.
 func (l Loss) Check(batch, evaluation int, documents bool) error {
+	wanted, each := "an even number", "two"
+	if l.Group != 2 {
+		wanted, each = fmt.Sprintf("a multiple of %d", l.Group), fmt.Sprint(l.Group)
+	}
 	switch {
 	case batch%l.Group != 0:
-		return fmt.Errorf("preference: found batch %d, wanted an even number: a %s has two sequences", batch, l.One())
+		return fmt.Errorf("preference: found batch %d, wanted %s: a %s has %s sequences", batch, wanted, l.One(), each)
 	case evaluation%l.Group != 0:
-		return fmt.Errorf("preference: found evaluations of %d sequences, wanted an even number: a %s has two", evaluation, l.One())
+		return fmt.Errorf("preference: found evaluations of %d sequences, wanted %s: a %s has %s", evaluation, wanted, l.One(), each)
 	case documents && l.Form != "":
 		return errors.New("preference: found sequences of documents, wanted a sequence for each completion")
 	}
@@ -160,7 +176,13 @@ func (o Objective) check(def Definition, batch int, of Options) error {
 	wrong := func(found, wanted string) error {
 		return fmt.Errorf("model: %s: build: preference: found %s, wanted %s", def.Kind(), found, wanted)
 	}
+	head := Head{}
+	if of.headed != nil {
+		head = of.headed.head
+	}
 	switch {
+	case of.Loss && row.Head != head.Kind:
+		return wrong("a head of "+headRowOf(head.Kind).says, "one of "+headRowOf(row.Head).says+": that is what the loss is of")
 	case o.Loss == "":
 		return nil
 	case def.Vocab() == 0:
@@ -192,7 +214,11 @@ func (o Objective) Beside(def Definition, seq int) map[string]int {
 }
 
 // Inputs are those of a batch.
-func (o Objective) Inputs(rows Rows) batchInputs { return o.Row().inputs(o, rows) }
+func (o Objective) Inputs(rows Rows) batchInputs {
+	row := o.Row()
+	rows.group = row.Group
+	return row.inputs(o, rows)
+}
 
 // Figures are by name what the means of Sums come to; nil for none.
 func (l Loss) Figures(means []float64) map[string]float64 {

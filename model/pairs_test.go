@@ -36,7 +36,7 @@ func TestPairInputs(t *testing.T) {
 
 func TestObjectiveRefuses(t *testing.T) {
 	for want, p := range map[string]Objective{
-		`loss: found "simop", wanted one of grpo, bnpo, dapo, dr_grpo, gspo, cispo, sigmoid, hinge, ipo, sigmoid_norm, robust, exo_pair, nca_pair, bco_pair, sppo_hard, apo_zero, apo_down, discopop, cpo_sigmoid, cpo_hinge, cpo_ipo, simpo, orpo, did you mean "simpo"?`: {Loss: "simop"},
+		`loss: found "simop", wanted one of `: {Loss: "simop"}, `, did you mean "simpo"?`: {Loss: "simop"},
 		"beta: found 0, wanted a number above 0":                        {Loss: "simpo"},
 		"label_smoothing: found 0.6, wanted a number from 0 to 0.5":     {Loss: "sigmoid", Numbers: map[string]float64{"beta": 1, "label_smoothing": 0.6}},
 		"simpo_gamma: found 1, wanted none: sigmoid has no such number": {Loss: "sigmoid", Numbers: map[string]float64{"beta": 1, "simpo_gamma": 1}},

@@ -26,6 +26,7 @@ const (
 type peft struct {
 	lora   LoRA
 	base   string                     // base_model_name_or_path
+	head   string                     // the kind of head that task_type is of
 	fields map[string]json.RawMessage // all of the file
 }
 
@@ -62,8 +63,13 @@ func parsePEFT(raw []byte) (p peft, err error) {
 	if kind := c.text("peft_type", ""); kind != "LORA" && len(c.errs) == 0 {
 		c.wrong("peft_type", "LORA: others are not supported")
 	}
-	if task := c.text("task_type", ""); task != "" && task != "CAUSAL_LM" {
-		c.wrong("task_type", "CAUSAL_LM: others are not supported")
+	tasks := map[string]string{"": ""}
+	for _, row := range headRows {
+		tasks[row.task] = row.kind
+	}
+	var known bool
+	if p.head, known = tasks[c.text("task_type", "")]; !known {
+		c.wrong("task_type", "one of CAUSAL_LM, SEQ_CLS, FEATURE_EXTRACTION: others are not supported")
 	}
 	p.base = c.text("base_model_name_or_path", "")
 	l := &p.lora
@@ -78,6 +84,9 @@ func parsePEFT(raw []byte) (p peft, err error) {
 		c.wrong("init_lora_weights", "one of "+strings.Join(peftBegins, ", ")+": others change the base")
 	}
 	l.Target, l.Save = c.targets("target_modules"), c.names("modules_to_save")
+	if p.head == HeadScores { // it stands there whatever was asked for, and no network here has a module of the name
+		l.Save = slices.DeleteFunc(l.Save, func(name string) bool { return name == classifier })
+	}
 	c.layers(l)
 	ranks, order := patterns[int](c, "rank_pattern")
 	l.RankPattern, l.rankOrder = ranks, order
@@ -191,8 +200,24 @@ func compacted(raw json.RawMessage) string {
 	return out.String()
 }
 
-// adapt is def with the adapters that p tells of.
-func (p peft) adapt(def Definition) (Definition, error) {
+// classifier is a name of heads that PEFT saves whole beside headModule.
+const classifier = "classifier"
+
+// adapt is def with the adapters that p tells of, and their head where def has another: of as many labels as its tensor has rows.
+func (p peft) adapt(def Definition, tensors []array.Tensor) (Definition, error) {
+	if has := HeadOf(def).Kind; p.head != has && p.head != "" {
+		h := newConfigReader(asFields(def.Settings())).scores()
+		h.Kind = p.head
+		for _, t := range tensors {
+			if t.Path == peftPrefix+scoreWeight && len(t.Shape) == 2 && t.Shape[0] != h.Labels {
+				h.Labels, h.Names = t.Shape[0], nil
+			}
+		}
+		var err error
+		if def, err = WithHead(def, h); err != nil {
+			return nil, err
+		}
+	}
 	wrapped, err := WithLoRA(def, p.lora)
 	if err != nil {
 		return nil, err
@@ -214,11 +239,15 @@ func (m adapted) adapterConfig(base string) ([]byte, error) {
 		if len(l.Target) == 1 && !plainName.MatchString(l.Target[0]) {
 			target = l.Target[0]
 		}
+		save, head := l.Save, HeadOf(m).Kind
+		if head == HeadScores && !slices.Contains(save, classifier) {
+			save = append([]string{classifier}, save...)
+		}
 		fields = map[string]any{
-			"peft_type": "LORA", "task_type": "CAUSAL_LM", "auto_mapping": nil, "revision": nil, "inference_mode": true, "bias": "none",
+			"peft_type": "LORA", "task_type": headRowOf(head).task, "auto_mapping": nil, "revision": nil, "inference_mode": true, "bias": "none",
 			"r": l.Rank, "lora_alpha": l.Alpha, "lora_dropout": l.Dropout, "use_rslora": l.RSLoRA, "use_dora": l.DoRA, "target_modules": target,
 			"rank_pattern": orEmpty(l.RankPattern), "alpha_pattern": orEmpty(l.AlphaPattern), "init_lora_weights": true, "lora_bias": false,
-			"modules_to_save": orNone(l.Save), "layers_to_transform": orNone(l.Layers), "layers_pattern": nil, "exclude_modules": nil,
+			"modules_to_save": orNone(save), "layers_to_transform": orNone(l.Layers), "layers_pattern": nil, "exclude_modules": nil,
 			"fan_in_fan_out":          slices.ContainsFunc(m.modules, func(a adapter) bool { return a.conv }),
 			"base_model_name_or_path": m.baseName,
 		}
@@ -326,13 +355,14 @@ func (m adapted) tensors(in []array.Tensor) (map[string]string, error) {
 	return names, complain(wrong)
 }
 
-// ParseAdapter is base with the adapters that an adapter_config.json tells of.
-func ParseAdapter(config []byte, base Definition) (Definition, error) {
+// ParseAdapter is base with the adapters that an adapter_config.json tells of. tensors are those of their file, where it may have a head: how many labels
+// that has, nothing else says.
+func ParseAdapter(config []byte, base Definition, tensors ...array.Tensor) (Definition, error) {
 	p, err := parsePEFT(config)
 	if err != nil {
 		return nil, fmt.Errorf("model: %s: %w", AdapterConfigFile, err)
 	}
-	return p.adapt(base)
+	return p.adapt(base, tensors)
 }
 
 // AdapterBase is what an adapter_config.json calls the base of its adapters; "": it does not say.

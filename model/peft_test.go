@@ -118,9 +118,9 @@ func FuzzAdapterConfig(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, p.lora.Target, again.lora.Target)
 		require.Equal(t, slices.Sorted(maps.Keys(p.lora.RankPattern)), slices.Sorted(maps.Keys(again.lora.RankPattern)))
-		if def, err := p.adapt(base); err == nil {
+		if def, err := p.adapt(base, nil); err == nil {
 			require.NotEmpty(t, AdapterParams(def))
-			_, err := def.Build(1, 2, Options{Loss: true})
+			_, err := def.Build(1, 2, Options{Logits: true})
 			require.NoError(t, err)
 		}
 	})

@@ -60,7 +60,7 @@ func DescribeLoRA(def Definition) string {
 		saved = fmt.Sprintf(" and %s as a whole", strings.Join(l.Save, ", "))
 	}
 	return fmt.Sprintf("rank %d, alpha %g%s on %d matrices (%s)%s: %d parameters, on %d that are not trained",
-		l.Rank, l.Alpha, kind, len(m.modules), strings.Join(lastNames(names), ", "), saved, trained, Parameters(m.Definition))
+		l.Rank, l.Alpha, kind, len(m.modules), strings.Join(lastNames(names), ", "), saved, trained, Parameters(m)-trained)
 }
 
 // adapterFiles are the files of a PEFT directory with the adapters of def, by their names; read is called for each parameter that is trained when its turn
@@ -79,7 +79,7 @@ func adapterFiles(def Definition, read func(path string) ([]float32, error), o E
 	}
 	var tensors []safetensors.Tensor
 	for _, p := range sortParams(m.own()) {
-		t := safetensors.Tensor{Name: p.Path, DType: cmp.Or(o.DType, "F32"), Shape: p.Shape}
+		t := safetensors.Tensor{Name: families[m.Kind()].adapterName(def, p.Path), DType: cmp.Or(o.DType, "F32"), Shape: p.Shape}
 		if o.Like != nil && o.Like.names[p.Path] != "" {
 			t.Name = o.Like.names[p.Path]
 			if o.DType == "" {

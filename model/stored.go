@@ -39,7 +39,7 @@ func Bind(def Definition, from string, tensors []array.Tensor, missing ...*regex
 	if s.names, err = s.in.match(def, missing); err != nil {
 		return nil, fmt.Errorf("model: weights: %w", err)
 	}
-	if family := families[def.Kind()]; family.Head != "" && s.names[family.Head] == "" {
+	if family := families[def.Kind()]; family.tied(def) {
 		for name := range s.in {
 			if family.path(name) == family.Head {
 				s.tiedCopy = name
@@ -102,7 +102,7 @@ func (s *Stored) hosts(params []Param, seed uint64) (hosts []array.Host, drawn [
 		}
 		hosts = append(hosts, host)
 	}
-	begin(params, hosts, func(i int) bool { return slices.Contains(drawn, params[i].Path) })
+	begin(params, hosts, func(i int) bool { return slices.Contains(drawn, params[i].Path) }, s.param)
 	return hosts, drawn
 }
 

@@ -58,7 +58,10 @@ func (w weights) names(def Definition) (map[string]string, error) {
 
 // dropTiedCopy takes the head out of stored when def has no such parameter and it equals the embedding.
 func (w weights) dropTiedCopy(family Family, def Definition, stored map[string]string) error {
-	if family.hasHead(def.Params()) || len(family.Embeddings) == 0 {
+	if HeadOf(def).Kind != "" {
+		delete(stored, family.Head) // nothing reads it
+	}
+	if !family.tied(def) {
 		return nil
 	}
 	copied, original := stored[family.Head], stored[family.Embeddings[0]]

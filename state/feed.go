@@ -11,10 +11,11 @@ import (
 // Feed is the values of a model's inputs.
 type Feed struct {
 	Batch     data.Batch // without positions, every row is a document of its own
-	Rows      []int32    // of the batch's tokens, whose logits are wanted
+	Rows      []int32    // of the batch's tokens, whose logits are wanted, or what another head gives
 	LossScale float32    // times the power of two of a scaled loss
-	// Floats are the inputs of an objective, by name, and Counts those that its loss is divided by.
+	// Floats and Ints are the inputs of an objective, by name, and Counts those that its loss is divided by.
 	Floats     map[string][]float32
+	Ints       map[string][]int32
 	Counts     model.Counts
 	DropoutKey [2]uint32
 }
@@ -23,7 +24,7 @@ type Feed struct {
 func FeedOf(o model.Objective, b data.Batch) Feed {
 	in := o.Inputs(rowsOf(b))
 	b.Tokens, b.Labels = in.Tokens, in.Labels
-	return Feed{Batch: b, Floats: in.Floats, Counts: in.Counts}
+	return Feed{Batch: b, Rows: in.Ends, Floats: in.Floats, Ints: in.Ints, Counts: in.Counts}
 }
 
 func rowsOf(b data.Batch) model.Rows {
@@ -54,6 +55,10 @@ func (f Feed) Write(to *compile.Program) error {
 		case model.InputDropoutKey:
 			err = to.WriteUints(name, f.DropoutKey[:])
 		default:
+			if ints, there := f.Ints[name]; there {
+				err = to.WriteInts(name, ints)
+				break
+			}
 			values, there := f.Floats[name]
 			if !there || values == nil {
 				return fmt.Errorf("input %q: nothing to write", name)

@@ -78,6 +78,9 @@ func (j Job) check() error {
 	if err := cmp.Or(j.Objective.Validate(), j.Objective.Row().Check(j.Batch, j.Evaluation, j.Documents)); err != nil {
 		return fmt.Errorf("state: config: %w", err)
 	}
+	if j.Objective.Row().Whole && j.Microbatches > 1 {
+		return fmt.Errorf("state: config: microbatches: found %d, wanted 1: %s holds each row against all of its update", j.Microbatches, j.Objective.Loss)
+	}
 	_, replicas := j.replicas()
 	if replicas > 1 && j.Reducer == nil {
 		return fmt.Errorf("state: config: reducer: found none for %d replicas, wanted one: cluster.NewReducer makes it", replicas)
@@ -156,7 +159,7 @@ func (j Job) count(b data.Batch) (n model.Counts, err error) {
 			return n, fmt.Errorf("batch: %s: found %d numbers beside the rows, wanted %d: %s of this network reads %d a row", name, found, rows*each, j.Objective.Loss, each)
 		}
 	}
-	vocab := int32(j.Definition.Vocab())
+	vocab, labels := int32(j.Definition.Vocab()), int32(model.Labels(j.Definition))
 	for i, label := range b.Labels {
 		if token := b.Tokens[i]; token < 0 || token >= vocab {
 			return n, fmt.Errorf("batch: row %d: token %d: found %d, wanted 0 to %d", i/seq, i%seq, token, vocab-1)
@@ -164,9 +167,12 @@ func (j Job) count(b data.Batch) (n model.Counts, err error) {
 		if label == graph.IgnoreLabel {
 			continue
 		}
-		if label < 0 || label >= vocab {
-			return n, fmt.Errorf("batch: row %d: label %d: found %d, wanted 0 to %d, or %d for one that does not count", i/seq, i%seq, label, vocab-1, graph.IgnoreLabel)
+		if label < 0 || label >= labels {
+			return n, fmt.Errorf("batch: row %d: label %d: found %d, wanted 0 to %d, or %d for one that does not count", i/seq, i%seq, label, labels-1, graph.IgnoreLabel)
 		}
+	}
+	if err := model.CheckEnds(j.Definition, rowsOf(b)); err != nil {
+		return n, err
 	}
 	in := j.Objective.Inputs(rowsOf(b))
 	if in.Lacking == nil && in.Counts.Of == 0 && !j.joined() {

@@ -89,7 +89,7 @@ func (j Job) Rehearsal() data.Batch {
 	}
 	for i := range b.Tokens {
 		b.Tokens[i] = int32(uint64(i) * 7919 % uint64(j.Definition.Vocab()))
-		b.Labels[i] = b.Tokens[i]
+		b.Labels[i] = b.Tokens[i] % int32(model.Labels(j.Definition))
 	}
 	return b
 }

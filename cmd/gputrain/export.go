@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"slices"
 	"strings"
 
+	"gputrain/buffers/array"
 	"gputrain/hub"
 	"gputrain/internal/modelcard"
 	"gputrain/model"
@@ -101,7 +103,13 @@ func (c *exportCmd) Run(ctx context.Context) error {
 		return err
 	}
 	if own := model.AdapterParams(def); len(own) > 0 {
-		_, err = fmt.Printf("%s, adapters of %d parameters, from %s to %s; gputrain merge writes the whole model\n", def.Kind(), model.Parameters(def)-model.Parameters(model.BaseOf(def)), m.dir(), c.To)
+		trained := 0
+		for _, p := range def.Params() {
+			if slices.Contains(own, p.Path) {
+				trained += array.Elements(p.Shape)
+			}
+		}
+		_, err = fmt.Printf("%s, adapters of %d parameters, from %s to %s; gputrain merge writes the whole model\n", def.Kind(), trained, m.dir(), c.To)
 		return err
 	}
 	_, err = fmt.Printf("%s, %d parameters in %s, from %s to %s\n", def.Kind(), model.Parameters(def), strings.ToLower(cmp.Or(o.DType, like.DType())), m.dir(), c.To)

@@ -82,7 +82,7 @@ var ofDocuments = map[string]bool{
 var preferences = func() (names oneOf) {
 	names = oneOf{noPreference}
 	for _, name := range model.Objectives() {
-		if (model.Objective{Loss: name}).Row().Form == "pairs" {
+		if row := (model.Objective{Loss: name}).Row(); row.Form == "pairs" && row.Head == "" {
 			names = append(names, name)
 		}
 	}

@@ -67,7 +67,7 @@ func (l *loraCase) readAdapter(dir fs.FS) error {
 
 // read reads the base and the adapter.
 func (l *loraCase) read(dir fs.FS) ([]buffers.Host, error) {
-	base, weights, err := openModel(dir, "base")
+	base, weights, err := openModel(dir, "base", l.head)
 	if err != nil {
 		return nil, err
 	}
@@ -75,10 +75,15 @@ func (l *loraCase) read(dir fs.FS) ([]buffers.Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.def, err = model.ParseAdapter(config, base); err != nil {
+	at := path.Join("adapter", model.AdapterWeightsFile)
+	tensors, err := tensorsIn(dir, at)
+	if err != nil {
 		return nil, err
 	}
-	adapters, err := bound(dir, path.Join("adapter", model.AdapterWeightsFile), l.def)
+	if l.def, err = model.ParseAdapter(config, base, tensors...); err != nil {
+		return nil, err
+	}
+	adapters, err := model.Bind(l.def, at, tensors)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +95,11 @@ func (l *loraCase) read(dir fs.FS) ([]buffers.Host, error) {
 func (c *goldenCase) merged(l *loraCase, seen *comparison) {
 	scales := model.AdapterScales(l.def)
 	for _, module := range slices.Sorted(maps.Keys(l.Scales)) {
-		seen.number("scale of "+module, scales[module], l.Scales[module], 1e-12*math.Abs(l.Scales[module]))
+		scale, there := scales[module]
+		if !there { // of a base whose names begin further in
+			scale = scales[strings.TrimSuffix(model.PathOf(l.def, module+".weight"), ".weight")]
+		}
+		seen.number("scale of "+module, scale, l.Scales[module], 1e-12*math.Abs(l.Scales[module]))
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.LearningRates)) {
 		rate := l.Schedule.LearningRate

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
 	"gputrain/gpu"
 	"gputrain/graph"
@@ -43,8 +44,9 @@ type modelCase struct {
 	initial []buffers.Host // of what is trained
 	frozen  []buffers.Host // of what is not
 	learned model.Objective
-	tokens  []int32 // [steps, batch, seq_len+1]
-	labels  []int32 // [steps, batch, seq_len]; nil: the tokens, shifted by one
+	head    *model.Head // of the model; nil: what its files say
+	tokens  []int32     // [steps, batch, seq_len+1]
+	labels  []int32     // [steps, batch, seq_len]; nil: the tokens, shifted by one
 }
 
 // modelRun is a model and its optimizer at work on the batches of a case.
@@ -99,7 +101,7 @@ func loadModel(c *goldenCase, dir fs.FS) (*modelCase, error) {
 		return nil, err
 	}
 	var err error
-	if m.def, m.initial, err = readModel(dir, ""); err != nil {
+	if m.def, m.initial, err = readModel(dir, "", nil); err != nil {
 		return nil, err
 	}
 	if m.WeightDecayMask != nil {
@@ -112,9 +114,9 @@ func loadModel(c *goldenCase, dir fs.FS) (*modelCase, error) {
 	return m, m.loadBatches(c)
 }
 
-// readModel reads config.json and model.safetensors at a path from dir.
-func readModel(dir fs.FS, at string) (def model.Definition, params []buffers.Host, err error) {
-	def, stored, err := openModel(dir, at)
+// readModel reads config.json and model.safetensors at a path from dir; head is its head, nil: what they say.
+func readModel(dir fs.FS, at string, head *model.Head) (def model.Definition, params []buffers.Host, err error) {
+	def, stored, err := openModel(dir, at, head)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -122,7 +124,7 @@ func readModel(dir fs.FS, at string) (def model.Definition, params []buffers.Hos
 	return def, params, err
 }
 
-func openModel(dir fs.FS, at string) (def model.Definition, stored *model.Stored, err error) {
+func openModel(dir fs.FS, at string, head *model.Head) (def model.Definition, stored *model.Stored, err error) {
 	config, err := fs.ReadFile(dir, path.Join(at, "config.json"))
 	if err != nil {
 		return nil, nil, err
@@ -130,12 +132,22 @@ func openModel(dir fs.FS, at string) (def model.Definition, stored *model.Stored
 	if def, err = model.ParseConfig(config); err != nil {
 		return nil, nil, err
 	}
-	stored, err = bound(dir, path.Join(at, "model.safetensors"), def)
+	if head != nil {
+		if def, err = model.WithHead(def, *head); err != nil {
+			return nil, nil, err
+		}
+	}
+	at = path.Join(at, "model.safetensors")
+	tensors, err := tensorsIn(dir, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	stored, err = model.Bind(def, at, tensors)
 	return def, stored, err
 }
 
-// bound are the weights of def in a file of dir.
-func bound(dir fs.FS, at string, def model.Definition) (*model.Stored, error) {
+// tensorsIn are those of a file of dir.
+func tensorsIn(dir fs.FS, at string) ([]array.Tensor, error) {
 	data, err := fs.ReadFile(dir, at)
 	if err != nil {
 		return nil, err
@@ -148,7 +160,7 @@ func bound(dir fs.FS, at string, def model.Definition) (*model.Stored, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model: weights: %w", err)
 	}
-	return model.Bind(def, at, tensors)
+	return tensors, nil
 }
 
 // path is what package model calls the tensor name.

@@ -31,6 +31,7 @@ const families = "../../../model/testdata"
 var familyCases = []string{
 	"models/gemma2_small", "models/phi3_fused", "packed/packed_qwen3", "lora/lora_llama_dora", "lora/lora_llama_plus",
 	"dpo/dpo_llama_sigmoid", "dpo/orpo_qwen2", "grpo/grpo_qwen2_grpo_kl", "grpo/advantages",
+	"reward/reward_qwen3_lora", "embed/embed_llama_mean",
 }
 
 func loadEmbeddedModel(t *testing.T, name string) (*goldenCase, *modelCase) {
@@ -51,6 +52,7 @@ type twinModel struct {
 	grads         []*graph.Value
 	optimizer     *optim.Twin
 	last          []buffers.Host
+	divided       float64 // what the loss is divided by too much; 0: nothing
 }
 
 func newTwinModel(t *testing.T, m *modelCase) *twinModel {
@@ -105,10 +107,14 @@ func (d *twinModel) learn(b data.Batch) (map[string][]float32, error) {
 	in := d.m.learned.Inputs(model.Rows{Tokens: b.Tokens, Labels: b.Labels, Count: b.Rows, Beside: b.Beside})
 	feeds := d.feeds(in.Tokens)
 	feeds[model.InputLabels] = widened([]int{len(in.Labels)}, in.Labels)
+	feeds[model.InputRows] = widened([]int{len(in.Ends)}, in.Ends)
 	for name, values := range in.Floats {
 		feeds[name] = widened([]int{len(values)}, values)
 	}
-	feeds[model.InputLossScale] = &graph.Array{Shape: []int{}, Data: []float64{1 / float64(in.Counts.Of)}}
+	for name, values := range in.Ints {
+		feeds[name] = widened([]int{len(values)}, values)
+	}
+	feeds[model.InputLossScale] = &graph.Array{Shape: []int{}, Data: []float64{1 / float64(in.Counts.Of) / max(1, d.divided)}}
 	feeds[model.InputLabelScale] = &graph.Array{Shape: []int{}, Data: []float64{float64(in.Counts.Of) / float64(in.Counts.Labels)}}
 	values := append([]*graph.Value{d.loss.Loss}, d.grads...)
 	figures := d.loss.Figures

@@ -82,7 +82,7 @@ func (o *objectiveCase) open(c *goldenCase, dir fs.FS, whole steps) error {
 		return o.readAdapter(dir)
 	case "whole":
 		var err error
-		o.def, o.initial, err = readModel(dir, "base")
+		o.def, o.initial, err = readModel(dir, "base", o.head)
 		return err
 	}
 	return fmt.Errorf("case.json: trained: found %q, wanted adapter or whole", o.Trained)

@@ -37,7 +37,7 @@ func loadPacked(c *goldenCase, dir fs.FS) (*packedCase, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.def, p.initial, err = readModel(dir, p.Model); err != nil {
+	if p.def, p.initial, err = readModel(dir, p.Model, nil); err != nil {
 		return nil, err
 	}
 	if p.tokens, err = c.integers("tokens", p.Batch, p.SeqLen); err != nil {

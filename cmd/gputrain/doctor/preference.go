@@ -97,7 +97,7 @@ func loadPairs(c *goldenCase, dir fs.FS) (*preferenceCase, error) {
 		return p, p.readPairs(dir)
 	case "whole":
 		var err error
-		if p.def, p.initial, err = readModel(dir, "base"); err != nil {
+		if p.def, p.initial, err = readModel(dir, "base", nil); err != nil {
 			return nil, err
 		}
 		if err := p.readPairs(dir); err != nil {
@@ -134,7 +134,7 @@ func (p *preferenceCase) readReference(dir fs.FS) error {
 func (m *modelCase) byReference(dir fs.FS, b data.Batch, temperature float64) ([]float64, error) {
 	def, params := m.def, m.initial
 	if _, err := fs.Stat(dir, "reference/config.json"); err == nil {
-		if def, params, err = readModel(dir, "reference"); err != nil {
+		if def, params, err = readModel(dir, "reference", nil); err != nil {
 			return nil, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
+	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
@@ -41,7 +42,7 @@ func newStagedModel(ctx context.Context, devices []*gpu.Device, m *modelCase) (*
 
 // onStages makes a model with a stage on each of the devices.
 func onStages(ctx context.Context, devices []*gpu.Device, params []buffers.Host, c state.Config) (*stagedModel, error) {
-	c.Sampling = true
+	c.Sampling = model.HeadOf(c.Definition).Kind == ""
 	job, err := state.NewJob(c)
 	if err != nil {
 		return nil, err
