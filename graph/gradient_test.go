@@ -250,6 +250,9 @@ var gradientCases = map[string]func(p *problem) *Value{
 	"head loss of a cap": func(p *problem) *Value {
 		return p.one(HeadLoss{Cap: 1.5}, p.x(4, 3), p.x(5, 3), p.integers([]int{4}, 2, -100, 2, 4))
 	},
+	"head loss with options": func(p *problem) *Value {
+		return p.Mul(p.x(), p.one(HeadLoss{Smoothing: 0.3, ZLoss: 0.7, Cap: 1.5}, p.x(4, 3), p.x(5, 3), p.integers([]int{4}, 2, -100, 2, 4)))
+	},
 	"head loss of each row": func(p *problem) *Value {
 		each := p.one(HeadLoss{Each: true}, p.x(4, 3), p.x(5, 3), p.integers([]int{4}, 2, -100, 2, 4))
 		return p.Sum(p.Mul(each, p.Add(each, p.x(4))))

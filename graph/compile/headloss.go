@@ -46,6 +46,13 @@ var lossChecks = []Check{
 		d := g.Append(graph.HeadLossGrad{F16: true}, x, w, labels, f.Outputs[1], checkedInput(g, "dloss"))
 		return []*graph.Value{f.Outputs[0], f.Outputs[1], d.Outputs[0], d.Outputs[1]}
 	}},
+	{Name: "loss head with options", Tolerance: 1024, Below: 65, Build: func(g *graph.Graph) []*graph.Value {
+		x, w, labels := checkedInput(g, "x", 70, 16), checkedInput(g, "w", 65, 16), checkedInts(g, "labels", 70)
+		op := graph.HeadLoss{Smoothing: 0.1, ZLoss: 0.01}
+		f := g.Append(op, x, w, labels)
+		d := g.Append(graph.HeadLossGrad(op), x, w, labels, f.Outputs[1], checkedInput(g, "dloss"))
+		return []*graph.Value{f.Outputs[0], f.Outputs[1], f.Outputs[2], d.Outputs[0], d.Outputs[1]}
+	}},
 	{Name: "loss head by row", Tolerance: 1024, Below: 65, Build: func(g *graph.Graph) []*graph.Value {
 		x, w, labels := checkedInput(g, "x", 70, 16), checkedInput(g, "w", 65, 16), checkedInts(g, "labels", 70)
 		f := g.Append(graph.HeadLoss{Each: true}, x, w, labels)
@@ -84,6 +91,15 @@ type (
 		lossGradParams
 		Cap float32
 	}
+	// The same with the options of a HeadLoss; Cap is 0 for none.
+	optionLossParams struct {
+		cappedLossParams
+		Smoothing, Inverse, ZLoss float32
+	}
+	optionLossGradParams struct {
+		cappedLossGradParams
+		Kept, Share, Steep float32
+	}
 )
 
 // logitsRun is the logits of some rows for a run of the vocabulary, as a kernel sees them.
@@ -92,8 +108,8 @@ type logitsRun struct {
 	rows, columns int
 	stride        int     // of a row, in elements
 	row0, column0 int     // where they stand among all rows and columns
-	limit         float64 // the cap of logits; 0 for none
-	each          bool    // the loss of each row has a gradient of its own
+	all           int     // columns, of all runs
+	op            graph.HeadLoss
 }
 
 func (l logitsRun) scalar() bool { return l.stride%4 != 0 }
@@ -114,15 +130,21 @@ func (l logitsRun) params() lossGradParams {
 }
 
 // rowLosses are the buffers that the loss of each row goes through; all [N].
-type rowLosses struct{ labels, carried, lse, losses Span }
+type rowLosses struct{ labels, carried, lse, losses, figures Span }
 
 // rowLosses are those of a loss, which the rows' are where each is wanted.
-func (c *Compiler) rowLosses(labels, loss, lse *graph.Value, each bool) rowLosses {
-	n := labels.Shape()[0]
-	r := rowLosses{
-		labels: c.One(c.In(labels), "labels"), lse: c.One(c.Out(lse), "lse"), carried: c.One(c.workspace("carried", n, 4), "carried"),
+func (c *Compiler) rowLosses(labels *graph.Value, out []*graph.Value, op graph.HeadLoss) rowLosses {
+	n, loss, carried := labels.Shape()[0], out[0], 4
+	if op.Tells() {
+		carried = 8
 	}
-	if each {
+	r := rowLosses{
+		labels: c.One(c.In(labels), "labels"), lse: c.One(c.Out(out[1]), "lse"), carried: c.One(c.workspace("carried", n, carried), "carried"),
+	}
+	if op.Tells() {
+		r.figures = c.One(c.Out(out[2]), "figures")
+	}
+	if op.Each {
 		r.losses = c.One(c.Out(loss), "losses")
 	} else {
 		r.losses = c.One(c.workspace("losses", n), "losses")
@@ -146,13 +168,18 @@ func (c *Compiler) rowLoss(l logitsRun, r rowLosses, first, last bool) {
 	}
 	k := c.kernel("cross_entropy", "", shaders.Variant{
 		Constants: map[string]string{"ELEMENT": l.element(), "LANES": lanes},
-		Flags:     map[string]bool{"SCALAR": l.scalar(), "GROUP": group, "CAPPED": l.limit > 0},
+		Flags:     map[string]bool{"SCALAR": l.scalar(), "GROUP": group, "CAPPED": l.op.Cap > 0, "OPTIONS": l.op.Tells()},
 	})
-	params := any(p)
-	if l.limit > 0 {
-		params = cappedLossParams{p, float32(l.limit)}
+	params, bind := any(p), []Span{l.span, r.labels, r.carried, r.lse, r.losses}
+	capped := cappedLossParams{p, float32(l.op.Cap)}
+	switch {
+	case l.op.Tells():
+		params = optionLossParams{cappedLossParams: capped, Smoothing: float32(l.op.Smoothing), Inverse: float32(1 / float64(l.all)), ZLoss: float32(l.op.ZLoss)}
+		bind = append(bind, r.figures)
+	case l.op.Cap > 0:
+		params = capped
 	}
-	c.Dispatch(k, grid, params, l.span, r.labels, r.carried, r.lse, r.losses)
+	c.Dispatch(k, grid, params, bind...)
 }
 
 // lossSum appends the sum of the rows' losses.
@@ -171,11 +198,18 @@ func (c *Compiler) rowLossGrad(l logitsRun, labels, lse, dloss, dlogits Span) {
 	}
 	k := c.kernel("cross_entropy_grad", "", shaders.Variant{
 		Constants: map[string]string{"ELEMENT": l.element(), "OUT": name},
-		Flags:     map[string]bool{"SCALAR": l.scalar(), "IN_PLACE": inPlace, "CAPPED": l.limit > 0, "EACH": l.each},
+		Flags:     map[string]bool{"SCALAR": l.scalar(), "IN_PLACE": inPlace, "CAPPED": l.op.Cap > 0, "EACH": l.op.Each, "OPTIONS": l.op.Weighs()},
 	})
 	params := any(l.params())
-	if l.limit > 0 {
-		params = cappedLossGradParams{l.params(), float32(l.limit)}
+	capped := cappedLossGradParams{l.params(), float32(l.op.Cap)}
+	switch {
+	case l.op.Weighs():
+		params = optionLossGradParams{
+			cappedLossGradParams: capped,
+			Kept:                 float32(1 - l.op.Smoothing), Share: float32(l.op.Smoothing / float64(l.all)), Steep: float32(2 * l.op.ZLoss),
+		}
+	case l.op.Cap > 0:
+		params = capped
 	}
 	c.Dispatch(k, c.Linear(l.rows*((l.stride+3)/4)), params, bind...)
 }
@@ -188,7 +222,7 @@ func lowerCrossEntropy(c *Compiler, n *graph.Node) {
 		c.zero(total)
 		return
 	}
-	r := c.rowLosses(n.Inputs[1], n.Outputs[0], n.Outputs[1], false)
+	r := c.rowLosses(n.Inputs[1], n.Outputs, graph.HeadLoss{})
 	c.rowLoss(logitsRun{span: c.One(logits, "logits"), rows: rows, columns: columns, stride: columns}, r, true, true)
 	c.lossSum(rows, r.losses, total)
 }
@@ -237,7 +271,7 @@ func lowerHead(c *Compiler, forward, gradient *graph.Node) {
 	h.inHalves(c, node)
 	var r rowLosses
 	if forward != nil {
-		r = c.rowLosses(labels, forward.Outputs[0], forward.Outputs[1], h.op.Each)
+		r = c.rowLosses(labels, forward.Outputs, h.op)
 	} else {
 		r = rowLosses{labels: c.One(c.In(labels), "labels"), lse: c.One(c.In(gradient.Inputs[3]), "lse")}
 	}
@@ -387,7 +421,7 @@ func (h *head) operands(c *Compiler, g gemm, i int) (x, w, logits Tensor) {
 // run is the logits of a chunk for part i of W.
 func (h *head) run(chunk run, i int) logitsRun {
 	p := h.w.Parts[i]
-	return logitsRun{span: h.logits[i].Parts[0].Span, rows: chunk.length, columns: p.Rows, stride: h.strides[i], row0: chunk.start, column0: p.Row, limit: h.op.Cap, each: h.op.Each}
+	return logitsRun{span: h.logits[i].Parts[0].Span, rows: chunk.length, columns: p.Rows, stride: h.strides[i], row0: chunk.start, column0: p.Row, all: h.w.rows(), op: h.op}
 }
 
 // addsBlocks is whether a product can add up the blocks of dW. Scalar products cannot, nor those that cut a block into slices.
