@@ -171,13 +171,18 @@ func (b *Builder) Finish(x, head *graph.Value) (*Built, error) { return b.finish
 func (b *Builder) finish(x, head *graph.Value, limit float64) (*Built, error) {
 	x, head = b.adaptHead(x, head)
 	built := &Built{Graph: b.Graph}
-	build := b.o.Objective.Row().build
+	row := b.o.Objective.Row()
+	build := row.build
 	if b.o.tokenLosses || build != nil {
 		built.tokenLosses = b.Append(graph.HeadLoss{Cap: limit, Each: true}, x, head, b.labels()).Outputs[0]
 	}
 	switch {
 	case build != nil:
 		if err := build(b, built, built.tokenLosses); err != nil {
+			return nil, err
+		}
+	case row.head != nil:
+		if err := row.head(b, built, x, head, limit); err != nil {
 			return nil, err
 		}
 	case b.o.Loss:

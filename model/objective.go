@@ -35,6 +35,8 @@ type Loss struct {
 	derive func(figures map[string]float64) // adds what follows from the means of Sums
 	inputs func(Rows) batchInputs
 	build  func(b *Builder, built *Built, losses *graph.Value) error // of the loss of each label; nil: their sum
+	// head builds of what the head multiplies instead: rows x, W and the cap of logits.
+	head func(b *Builder, built *Built, x, head *graph.Value, limit float64) error
 }
 
 // number is a parameter of a loss, and what it may be.
@@ -96,10 +98,12 @@ var nextToken = Loss{
 // losses are all others: each file of losses adds its own.
 var losses []Loss
 
-// Objectives are the names of all losses but that of the next token.
+// Objectives are the names of all losses whose rows have a form of their own.
 func Objectives() (names []string) {
 	for _, l := range losses {
-		names = append(names, l.Name)
+		if l.Form != "" {
+			names = append(names, l.Name)
+		}
 	}
 	return names
 }
@@ -184,7 +188,9 @@ func (l Loss) Figures(means []float64) map[string]float64 {
 	for i, name := range l.Sums {
 		figures[name] = means[i]
 	}
-	l.derive(figures)
+	if l.derive != nil {
+		l.derive(figures)
+	}
 	return figures
 }
 

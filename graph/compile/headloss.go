@@ -106,9 +106,9 @@ type (
 type logitsRun struct {
 	span          Span
 	rows, columns int
-	stride        int     // of a row, in elements
-	row0, column0 int     // where they stand among all rows and columns
-	all           int     // columns, of all runs
+	stride        int // of a row, in elements
+	row0, column0 int // where they stand among all rows and columns
+	all           int // columns, of all runs
 	op            graph.HeadLoss
 }
 
