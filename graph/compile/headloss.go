@@ -248,6 +248,8 @@ type head struct {
 	logits  []Tensor
 	strides []int
 	op      graph.HeadLoss
+	widest  int  // the least that a row of logits is counted as
+	exact   bool // logits are in f32 whatever products round
 }
 
 // lowerHead lowers HeadLoss, HeadLossGrad, or both together with the logits made once; the node that is not there is nil.
@@ -350,8 +352,8 @@ func wholeTiles(rows, n, tile int) int {
 
 // makeRoom takes the workspaces. Each part's logits of a block fit a binding; a chunk has as few blocks as come to chunkRows, if a binding has them.
 func (h *head) makeRoom(c *Compiler) {
-	width, widest, whole := 0, 0, 4
-	if h.op.F16 {
+	width, widest, whole := 0, h.widest, 4
+	if h.op.F16 && !h.exact {
 		whole = 8 // which rows in f16 begin at
 	}
 	for _, p := range h.w.Parts {
@@ -361,7 +363,7 @@ func (h *head) makeRoom(c *Compiler) {
 		widest = max(widest, stride)
 	}
 	logit := buffers.F32
-	if h.op.BF16 || h.op.F16 { // f16, where values are not in BF16, has the same size
+	if (h.op.BF16 || h.op.F16) && !h.exact { // f16, where values are not in BF16, has the same size
 		logit = buffers.BF16
 	}
 	most := min(int(c.largest())/(4*widest), h.n)
@@ -375,7 +377,7 @@ func (h *head) makeRoom(c *Compiler) {
 	}
 	for i, stride := range h.strides {
 		logits := c.workspaceOf(logit, fmt.Sprintf("logits.%d", i), h.rows, stride)
-		if st := logits.Parts[0].Span.st; h.op.F16 && !h.op.BF16 {
+		if st := logits.Parts[0].Span.st; h.op.F16 && !h.op.BF16 && !h.exact {
 			st.bf16, st.half, c.halves = false, true, true
 		}
 		h.logits = append(h.logits, logits)
@@ -478,32 +480,37 @@ func (h *head) part(i int) Tensor {
 
 // backward turns the logits of a chunk to their gradient, in place, and appends dx and what the chunk adds to dW.
 func (h *head) backward(c *Compiler, gradient *graph.Node, chunk run, r rowLosses) {
-	dx, dw := c.Out(gradient.Outputs[0]), c.Out(gradient.Outputs[1])
 	dloss := c.One(c.In(gradient.Inputs[4]), "dloss")
-	for i, p := range h.w.Parts {
+	for i := range h.w.Parts {
 		c.rowLossGrad(h.run(chunk, i), r.labels, r.lse, dloss, Span{})
-		if c.used(gradient.Outputs[0]) {
-			g := gemm{count: 1, paddedA: true, f16: h.op.F16, accumulate: dx.Accumulate && i == 0, continues: i > 0, a: operand{row: h.strides[i]}, b: operand{row: h.d}, c: operand{row: h.d}}
-			h.products(c, g, chunk, h.d, p.Rows, func(g gemm, rows run) {
-				_, w, logits := h.operands(c, g, i)
-				c.product(g, rows.length, h.d, p.Rows, matrix{logits, rows.start - chunk.start}, matrix{w, 0}, matrix{dx, rows.start})
-			})
+		h.spread(c, gradient, chunk, i)
+	}
+}
+
+// spread appends dx and what a chunk adds to dW, of the gradient of its logits for part i of W.
+func (h *head) spread(c *Compiler, gradient *graph.Node, chunk run, i int) {
+	dx, dw, p := c.Out(gradient.Outputs[0]), c.Out(gradient.Outputs[1]), h.w.Parts[i]
+	if c.used(gradient.Outputs[0]) {
+		g := gemm{count: 1, paddedA: true, f16: h.op.F16, accumulate: dx.Accumulate && i == 0, continues: i > 0, a: operand{row: h.strides[i]}, b: operand{row: h.d}, c: operand{row: h.d}}
+		h.products(c, g, chunk, h.d, p.Rows, func(g gemm, rows run) {
+			_, w, logits := h.operands(c, g, i)
+			c.product(g, rows.length, h.d, p.Rows, matrix{logits, rows.start - chunk.start}, matrix{w, 0}, matrix{dx, rows.start})
+		})
+	}
+	if !c.used(gradient.Outputs[1]) {
+		return
+	}
+	for at, end := chunk.start, chunk.start+chunk.length; at < end; {
+		rows := h.blocks(at, end)
+		to, g := dw, h.gradW(i)
+		to.Accumulate = dw.Accumulate || at > 0
+		if g.accumulate = to.Accumulate; rows > h.block {
+			g.block = h.block
 		}
-		if !c.used(gradient.Outputs[1]) {
-			continue
-		}
-		for at, end := chunk.start, chunk.start+chunk.length; at < end; {
-			rows := h.blocks(at, end)
-			to, g := dw, h.gradW(i)
-			to.Accumulate = dw.Accumulate || at > 0
-			if g.accumulate = to.Accumulate; rows > h.block {
-				g.block = h.block
-			}
-			g.m, g.n, g.k = p.Rows, h.d, rows
-			x, _, logits := h.operands(c, g, i)
-			c.product(g, p.Rows, h.d, rows, matrix{logits, at - chunk.start}, matrix{x, at}, matrix{to, p.Row})
-			at += rows
-		}
+		g.m, g.n, g.k = p.Rows, h.d, rows
+		x, _, logits := h.operands(c, g, i)
+		c.product(g, p.Rows, h.d, rows, matrix{logits, at - chunk.start}, matrix{x, at}, matrix{to, p.Row})
+		at += rows
 	}
 }
 
