@@ -125,6 +125,16 @@ func TestOperationsFromSimplerOnes(t *testing.T) {
 			logits := p.Scale(p.Apply("tanh", p.Scale(p.MatMul(x, w, false, true), 1/1.5)), 1.5)
 			return p.one(HeadLoss{Cap: 1.5}, x, w, labels), p.CrossEntropy(logits, labels)
 		},
+		"head loss with options": func(p *problem) (*Value, *Value) {
+			x, w, labels := p.x(3, 4), p.x(5, 4), p.integers([]int{3}, 2, IgnoreLabel, 4)
+			counted := func(x *Value) *Value { return p.Concat(0, p.Slice(x, 0, 0, 1), p.Slice(x, 0, 2, 1)) }
+			logits := p.MatMul(x, w, false, true)
+			lse := p.Apply("log", p.Sum(p.Apply("exp", counted(logits)), 1))
+			uniform := p.Sum(p.Sub(lse, p.Scale(p.Sum(counted(logits), 1), 1./5)))
+			label := p.CrossEntropy(logits, labels)
+			return p.one(HeadLoss{Smoothing: 0.3, ZLoss: 0.7}, x, w, labels),
+				p.Add(p.Add(p.Scale(label, 0.7), p.Scale(uniform, 0.3)), p.Scale(p.Sum(p.Apply("square", lse)), 0.7))
+		},
 		"head loss of each row": func(p *problem) (*Value, *Value) {
 			x, w, labels := p.x(3, 4), p.x(5, 4), p.integers([]int{3}, 2, IgnoreLabel, 4)
 			row := func(i int, label float64) *Value {

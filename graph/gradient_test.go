@@ -250,10 +250,19 @@ var gradientCases = map[string]func(p *problem) *Value{
 	"head loss of a cap": func(p *problem) *Value {
 		return p.one(HeadLoss{Cap: 1.5}, p.x(4, 3), p.x(5, 3), p.integers([]int{4}, 2, -100, 2, 4))
 	},
+	"head loss with options": func(p *problem) *Value {
+		return p.Mul(p.x(), p.one(HeadLoss{Smoothing: 0.3, ZLoss: 0.7, Cap: 1.5}, p.x(4, 3), p.x(5, 3), p.integers([]int{4}, 2, -100, 2, 4)))
+	},
 	"head loss of each row": func(p *problem) *Value {
 		each := p.one(HeadLoss{Each: true}, p.x(4, 3), p.x(5, 3), p.integers([]int{4}, 2, -100, 2, 4))
 		return p.Sum(p.Mul(each, p.Add(each, p.x(4))))
 	},
+	"head divergence, forward":     divergence(HeadDivergence{Temperature: 0.8}),
+	"head divergence, reverse":     divergence(HeadDivergence{Beta: 1, Temperature: 1.3, Cap: 1.5}),
+	"head divergence, between":     divergence(HeadDivergence{Beta: 0.3, Temperature: 1, TeacherCap: 2}),
+	"head divergence, listed":      divergence(HeadDivergence{Temperature: 1.2, Listed: 2}),
+	"head divergence, listed back": divergence(HeadDivergence{Beta: 1, Temperature: 0.7, Listed: 2}),
+	"head divergence, listed half": divergence(HeadDivergence{Beta: 0.5, Temperature: 1, Listed: 2}),
 	"head loss fixed": func(p *problem) *Value {
 		return p.one(HeadLoss{}, p.x(2, 3), p.fixed(p.random.NormFloat64, 5, 3), p.integers([]int{2}, 1, 0))
 	},
@@ -265,6 +274,25 @@ var gradientCases = map[string]func(p *problem) *Value{
 		w := p.x(5, 3)
 		return p.one(HeadLoss{}, p.Embedding(w, p.integers([]int{3}, 4, 1, 4)), w, p.integers([]int{3}, 1, 4, 0))
 	},
+}
+
+// divergence is from a teacher that is fixed.
+func divergence(op HeadDivergence) func(p *problem) *Value {
+	return func(p *problem) *Value {
+		in := []*Value{p.x(4, 3), p.x(5, 3), p.integers([]int{4}, 2, -100, 2, 4)}
+		fixed := func(values ...float64) func() float64 {
+			i := -1
+			return func() float64 { i++; return values[i] }
+		}
+		if op.Listed > 0 {
+			third, half := math.Log(1./3), math.Log(0.5)
+			in = append(in, p.fixed(fixed(1, 4, 0, 2, 3, 2, 0, 1), 4, 2),
+				p.fixed(fixed(third, third, third, 2*half, half, 2*half, 3*half, 2*half), 4, 2), p.fixed(fixed(third, math.Log(5./12), 2*half, math.Log(0.625)), 4))
+		} else {
+			in = append(in, p.fixed(p.random.NormFloat64, 4, 2), p.fixed(p.random.NormFloat64, 5, 2))
+		}
+		return p.Mul(p.x(), p.one(op, in...))
+	}
 }
 
 func (v *Value) reshaped(p *problem, shape ...int) *Value { return p.Reshape(v, shape...) }

@@ -2,8 +2,10 @@ package graph
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"gputrain/buffers/array"
 )
@@ -64,16 +66,27 @@ func (CrossEntropyGrad) FLOPs(n *Node) int64 { return 3 * int64(n.Inputs[0].typ.
 
 // HeadLoss is the cross entropy of the logits z = x W^T, or with a Cap of Cap tanh(z/Cap), which it never holds whole: x [N,D], W [V,D], labels [N]
 // to the sum over the counted rows, and lse [N]. With Each it is not summed: [N], 0 in ignored rows. BF16: W, z and its gradient are rounded to
-// bfloat16 (see StoreBF16). F16: the operands of its products are rounded to f16 (see RoundProducts), and without BF16 z is. Entropy: a third output [N]
-// has those of the softmax of every row, which have no gradient.
+// bfloat16 (see StoreBF16). F16: the operands of its products are rounded to f16 (see RoundProducts), and without BF16 z is.
+//
+// Smoothing e and ZLoss k make the loss of a row (1-e) (lse - z[label]) + e (lse - mean z) + k lse^2, the mean that of the whole row. With one of them, or with
+// Figures, a third output [N,3] has of each counted row lse - z[label], lse^2, and 1 where no logit is greater than the label's and none before it is equal; of
+// ignored rows 0. Entropy: the third output [N] has the entropy of the softmax of every row, which has no gradient.
 type HeadLoss struct {
-	Cap  float64 `json:"cap,omitempty"`
-	Each bool    `json:"each,omitempty"`
-	BF16 bool    `json:"bf16,omitempty"`
-	F16  bool    `json:"f16,omitempty"`
-
-	Entropy bool `json:"entropy,omitempty"`
+	Cap       float64 `json:"cap,omitempty"`
+	Each      bool    `json:"each,omitempty"`
+	BF16      bool    `json:"bf16,omitempty"`
+	F16       bool    `json:"f16,omitempty"`
+	Smoothing float64 `json:"smoothing,omitempty"`
+	ZLoss     float64 `json:"z_loss,omitempty"`
+	Figures   bool    `json:"figures,omitempty"`
+	Entropy   bool    `json:"entropy,omitempty"`
 }
+
+// Tells is whether there is the output of figures.
+func (o HeadLoss) Tells() bool { return o.Figures || o.Weighs() }
+
+// Weighs is whether the loss is more than that of the labels.
+func (o HeadLoss) Weighs() bool { return o.Smoothing != 0 || o.ZLoss != 0 }
 
 func (HeadLoss) Kind() string { return "head_loss" }
 
@@ -83,8 +96,13 @@ func (o HeadLoss) Infer(in []*Value) ([]Type, error) {
 	}
 	n, err := headInputs(in[0], in[1], in[2])
 	out := []Type{F32(o.lossShape(n)...), F32(n)}
-	if o.Entropy {
+	switch {
+	case o.Entropy && o.Tells():
+		return nil, errors.New("head loss: found entropies and figures, wanted one of the two")
+	case o.Entropy:
 		out = append(out, F32(n))
+	case o.Tells():
+		out = append(out, F32(n, 3))
 	}
 	return out, err
 }
@@ -100,6 +118,12 @@ func (o HeadLoss) lossShape(n int) []int {
 func (o HeadLoss) validate() error {
 	if !(o.Cap >= 0) || math.IsInf(o.Cap, 0) {
 		return fmt.Errorf("cap %g: want it finite and not negative", o.Cap)
+	}
+	if !(o.Smoothing >= 0 && o.Smoothing <= 1) {
+		return fmt.Errorf("smoothing %g: want 0 to 1", o.Smoothing)
+	}
+	if !(o.ZLoss >= 0) || math.IsInf(o.ZLoss, 0) {
+		return fmt.Errorf("z loss %g: want it finite and not negative", o.ZLoss)
 	}
 	return nil
 }
@@ -248,17 +272,45 @@ func (o HeadLoss) logits(x, w *Array) *Array {
 func (o HeadLoss) Eval(node *Node, in []*Array, e *Env) []*Array {
 	logits := o.logits(in[0], in[1])
 	out := CrossEntropy{}.Eval(node, []*Array{logits, in[2]}, e)
-	if !o.Entropy || out == nil {
+	if out != nil && o.Entropy {
+		return append(out, entropies(logits, out[1].Data))
+	}
+	if out == nil || !o.Tells() {
 		return out
 	}
+	loss, lse := out[0], out[1].Data
 	n, v := Rows(logits.Shape)
-	entropy, lse := NewArray([]int{n}), out[1].Data
+	figures := NewArray([]int{n, 3})
+	clear(loss.Data)
+	for r := range n {
+		if in[2].Data[r] == IgnoreLabel {
+			continue
+		}
+		row, label := logits.Data[r*v:(r+1)*v], int(in[2].Data[r])
+		told := figures.Data[3*r : 3*r+3]
+		told[0], told[1] = lse[r]-row[label], lse[r]*lse[r]
+		if best := slices.Max(row); row[label] == best && slices.Index(row, best) == label {
+			told[2] = 1
+		}
+		uniform := 0.0
+		for _, z := range row {
+			uniform += (lse[r] - z) / float64(v)
+		}
+		loss.Data[r%len(loss.Data)] += (1-o.Smoothing)*told[0] + o.Smoothing*uniform + o.ZLoss*told[1]
+	}
+	return append(out, figures)
+}
+
+// entropies are those of the softmax of each row of logits.
+func entropies(logits *Array, lse []float64) *Array {
+	n, v := Rows(logits.Shape)
+	out := NewArray([]int{n})
 	for r := range n {
 		for _, z := range logits.Data[r*v : (r+1)*v] {
-			entropy.Data[r] += math.Exp(z-lse[r]) * (lse[r] - z)
+			out.Data[r] += math.Exp(z-lse[r]) * (lse[r] - z)
 		}
 	}
-	return append(out, entropy)
+	return out
 }
 
 // Eval is dx = dz W and dW = dz^T x, dz = dlogits (1 - (logits/Cap)^2) with a Cap.
@@ -269,6 +321,7 @@ func (o HeadLossGrad) Eval(node *Node, in []*Array, e *Env) []*Array {
 	if d == nil {
 		return nil
 	}
+	HeadLoss(o).addOptions(d[0], logits, in)
 	if o.Cap > 0 {
 		for i, l := range logits.Data {
 			d[0].Data[i] *= 1 - l/o.Cap*(l/o.Cap)
@@ -282,4 +335,20 @@ func (o HeadLossGrad) Eval(node *Node, in []*Array, e *Env) []*Array {
 	product(dx.Data, d[0].Data, w.Data, n, v, width, false, false)
 	product(dw.Data, d[0].Data, x.Data, v, n, width, true, false)
 	return []*Array{dx, dw}
+}
+
+// addOptions adds what Smoothing and ZLoss add to the gradient of logits: dloss (e ([label] - 1/V) + 2 k lse exp(z - lse)).
+func (o HeadLoss) addOptions(d, logits *Array, in []*Array) {
+	labels, lse, dlosses := in[2].Data, in[3].Data, in[4].Data
+	n, v := Rows(logits.Shape)
+	for r := range n {
+		if labels[r] == IgnoreLabel {
+			continue
+		}
+		dloss := dlosses[r%len(dlosses)]
+		for i := r * v; i < (r+1)*v; i++ {
+			d.Data[i] += dloss * (2*o.ZLoss*lse[r]*math.Exp(logits.Data[i]-lse[r]) - o.Smoothing/float64(v))
+		}
+		d.Data[r*v+int(labels[r])] += dloss * o.Smoothing
+	}
 }

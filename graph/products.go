@@ -23,6 +23,12 @@ func (g *Graph) RoundProducts() {
 		case HeadLossGrad:
 			op.F16 = true
 			n.Op = op
+		case HeadDivergence:
+			op.F16 = true
+			n.Op = op
+		case HeadDivergenceGrad:
+			op.F16 = true
+			n.Op = op
 		}
 	}
 }

@@ -193,6 +193,10 @@ func (b *Builder) finish(x, head *graph.Value, limit float64) (*Built, error) {
 		if err := row.build(b, built, built.tokenLosses); err != nil {
 			return nil, err
 		}
+	case row.head != nil:
+		if err := row.head(b, built, x, head, limit); err != nil {
+			return nil, err
+		}
 	case b.o.Loss:
 		b.scaled(built, b.Append(graph.HeadLoss{Cap: limit}, x, head, b.labels()).Outputs[0])
 	}

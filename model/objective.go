@@ -40,6 +40,8 @@ type Loss struct {
 	inputs func(o Objective, rows Rows) batchInputs
 	beside func(o Objective, adapted bool, seq int) map[string]int // see Objective.Beside; nil: nothing but a reference
 	build  func(b *Builder, built *Built, of *graph.Value) error   // of the loss of each label, or what the Head gives; nil: the sum of these losses
+	// head builds of what the head multiplies instead: rows x, W and the cap of logits.
+	head func(b *Builder, built *Built, x, head *graph.Value, limit float64) error
 }
 
 // number is a parameter of a loss, and what it may be.
@@ -105,10 +107,12 @@ var nextToken = Loss{
 // losses are all others: each file of losses adds its own.
 var losses []Loss
 
-// Objectives are the names of all losses but that of the next token.
+// Objectives are the names of all losses whose rows have a form of their own.
 func Objectives() (names []string) {
 	for _, l := range losses {
-		names = append(names, l.Name)
+		if l.Form != "" {
+			names = append(names, l.Name)
+		}
 	}
 	return names
 }
@@ -229,7 +233,9 @@ func (l Loss) Figures(means []float64) map[string]float64 {
 	for i, name := range l.Sums {
 		figures[name] = means[i]
 	}
-	l.derive(figures)
+	if l.derive != nil {
+		l.derive(figures)
+	}
 	return figures
 }
 

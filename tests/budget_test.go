@@ -31,7 +31,7 @@ var budget = map[string]int{
 	"lines of tests":                                     75400,
 	"exported names":                                     905,
 	"commands":                                           24,
-	"keys of the run file":                               130,
+	"keys of the run file":                               133,
 }
 
 func TestBudget(t *testing.T) {

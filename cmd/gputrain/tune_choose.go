@@ -172,7 +172,7 @@ func (h *choosing) own(cfg *runfile.Config) error {
 	case tuning.Named(cfg, "data.jsonl"):
 		return fmt.Errorf("tune: %s: found %s, wanted nothing: files of conversations are arguments",
 			cfg.At("data.jsonl"), strings.Join(cfg.Data.JSONL, ", "))
-	case cfg.Objective().Loss != "":
+	case cfg.Objective().Row().Form != "":
 		return fmt.Errorf("tune: %s: found %s, wanted nothing: %s",
 			cfg.At("preference.loss"), cfg.Objective().Loss, preferring(h.given.Model, h.given.Rows))
 	case !cfg.LoRA.On():

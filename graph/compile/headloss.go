@@ -46,6 +46,13 @@ var lossChecks = []Check{
 		d := g.Append(graph.HeadLossGrad{F16: true}, x, w, labels, f.Outputs[1], checkedInput(g, "dloss"))
 		return []*graph.Value{f.Outputs[0], f.Outputs[1], d.Outputs[0], d.Outputs[1]}
 	}},
+	{Name: "loss head with options", Tolerance: 1024, Below: 65, Build: func(g *graph.Graph) []*graph.Value {
+		x, w, labels := checkedInput(g, "x", 70, 16), checkedInput(g, "w", 65, 16), checkedInts(g, "labels", 70)
+		op := graph.HeadLoss{Smoothing: 0.1, ZLoss: 0.01}
+		f := g.Append(op, x, w, labels)
+		d := g.Append(graph.HeadLossGrad(op), x, w, labels, f.Outputs[1], checkedInput(g, "dloss"))
+		return []*graph.Value{f.Outputs[0], f.Outputs[1], f.Outputs[2], d.Outputs[0], d.Outputs[1]}
+	}},
 	{Name: "loss head by row", Tolerance: 1024, Below: 65, Build: func(g *graph.Graph) []*graph.Value {
 		x, w, labels := checkedInput(g, "x", 70, 16), checkedInput(g, "w", 65, 16), checkedInts(g, "labels", 70)
 		f := g.Append(graph.HeadLoss{Each: true}, x, w, labels)
@@ -95,16 +102,25 @@ type (
 		lossGradParams
 		Cap float32
 	}
+	// The same with the options of a HeadLoss; Cap is 0 for none.
+	optionLossParams struct {
+		cappedLossParams
+		Smoothing, Inverse, ZLoss float32
+	}
+	optionLossGradParams struct {
+		cappedLossGradParams
+		Kept, Share, Steep float32
+	}
 )
 
 // logitsRun is the logits of some rows for a run of the vocabulary, as a kernel sees them.
 type logitsRun struct {
 	span          Span
 	rows, columns int
-	stride        int     // of a row, in elements
-	row0, column0 int     // where they stand among all rows and columns
-	limit         float64 // the cap of logits; 0 for none
-	each          bool    // the loss of each row has a gradient of its own
+	stride        int // of a row, in elements
+	row0, column0 int // where they stand among all rows and columns
+	all           int // columns, of all runs
+	op            graph.HeadLoss
 }
 
 func (l logitsRun) scalar() bool { return l.stride%4 != 0 }
@@ -124,16 +140,22 @@ func (l logitsRun) params() lossGradParams {
 	return lossGradParams{uint32(l.rows), uint32(l.columns), uint32(l.stride / unit), uint32(l.column0), uint32(l.row0)}
 }
 
-// rowLosses are the buffers that the loss of each row goes through; all [N]. Without entropies these are the zero span.
-type rowLosses struct{ labels, carried, lse, losses, entropies Span }
+// rowLosses are the buffers that the loss of each row goes through; all [N]. Without a third output figures is the zero span.
+type rowLosses struct{ labels, carried, lse, losses, figures Span }
 
 // rowLosses are those of a loss, which the rows' are where each is wanted.
-func (c *Compiler) rowLosses(labels, loss, lse *graph.Value, each bool) rowLosses {
-	n := labels.Shape()[0]
-	r := rowLosses{
-		labels: c.One(c.In(labels), "labels"), lse: c.One(c.Out(lse), "lse"), carried: c.One(c.workspace("carried", n, 4), "carried"),
+func (c *Compiler) rowLosses(labels *graph.Value, out []*graph.Value, op graph.HeadLoss) rowLosses {
+	n, loss, carried := labels.Shape()[0], out[0], 4
+	if op.Tells() {
+		carried = 8
 	}
-	if each {
+	r := rowLosses{
+		labels: c.One(c.In(labels), "labels"), lse: c.One(c.Out(out[1]), "lse"), carried: c.One(c.workspace("carried", n, carried), "carried"),
+	}
+	if len(out) > 2 {
+		r.figures = c.One(c.Out(out[2]), "figures")
+	}
+	if op.Each {
 		r.losses = c.One(c.Out(loss), "losses")
 	} else {
 		r.losses = c.One(c.workspace("losses", n), "losses")
@@ -150,10 +172,6 @@ func (c *Compiler) rowLoss(l logitsRun, r rowLosses, first, last bool) {
 	if last {
 		p.Last = 1
 	}
-	bind := []Span{l.span, r.labels, r.carried, r.lse, r.losses}
-	if r.entropies.st != nil {
-		bind = append(bind, r.entropies)
-	}
 	group := !c.limits.Software // a workgroup a row where there is workgroup memory worth the name
 	grid, lanes := c.Linear(l.rows), "64"
 	if group {
@@ -161,11 +179,18 @@ func (c *Compiler) rowLoss(l logitsRun, r rowLosses, first, last bool) {
 	}
 	k := c.kernel("cross_entropy", "", shaders.Variant{
 		Constants: map[string]string{"ELEMENT": l.element(), "LANES": lanes},
-		Flags:     map[string]bool{"SCALAR": l.scalar(), "GROUP": group, "CAPPED": l.limit > 0, "ENTROPY": r.entropies.st != nil},
+		Flags:     map[string]bool{"SCALAR": l.scalar(), "GROUP": group, "CAPPED": l.op.Cap > 0, "ENTROPY": l.op.Entropy, "OPTIONS": l.op.Tells()},
 	})
-	params := any(p)
-	if l.limit > 0 {
-		params = cappedLossParams{p, float32(l.limit)}
+	params, bind := any(p), []Span{l.span, r.labels, r.carried, r.lse, r.losses}
+	capped := cappedLossParams{p, float32(l.op.Cap)}
+	switch {
+	case l.op.Tells():
+		params = optionLossParams{cappedLossParams: capped, Smoothing: float32(l.op.Smoothing), Inverse: float32(1 / float64(l.all)), ZLoss: float32(l.op.ZLoss)}
+	case l.op.Cap > 0:
+		params = capped
+	}
+	if r.figures.st != nil {
+		bind = append(bind, r.figures)
 	}
 	c.Dispatch(k, grid, params, bind...)
 }
@@ -186,11 +211,18 @@ func (c *Compiler) rowLossGrad(l logitsRun, labels, lse, dloss, dlogits Span) {
 	}
 	k := c.kernel("cross_entropy_grad", "", shaders.Variant{
 		Constants: map[string]string{"ELEMENT": l.element(), "OUT": name},
-		Flags:     map[string]bool{"SCALAR": l.scalar(), "IN_PLACE": inPlace, "CAPPED": l.limit > 0, "EACH": l.each},
+		Flags:     map[string]bool{"SCALAR": l.scalar(), "IN_PLACE": inPlace, "CAPPED": l.op.Cap > 0, "EACH": l.op.Each, "OPTIONS": l.op.Weighs()},
 	})
 	params := any(l.params())
-	if l.limit > 0 {
-		params = cappedLossGradParams{l.params(), float32(l.limit)}
+	capped := cappedLossGradParams{l.params(), float32(l.op.Cap)}
+	switch {
+	case l.op.Weighs():
+		params = optionLossGradParams{
+			cappedLossGradParams: capped,
+			Kept:                 float32(1 - l.op.Smoothing), Share: float32(l.op.Smoothing / float64(l.all)), Steep: float32(2 * l.op.ZLoss),
+		}
+	case l.op.Cap > 0:
+		params = capped
 	}
 	c.Dispatch(k, c.Linear(l.rows*((l.stride+3)/4)), params, bind...)
 }
@@ -203,7 +235,7 @@ func lowerCrossEntropy(c *Compiler, n *graph.Node) {
 		c.zero(total)
 		return
 	}
-	r := c.rowLosses(n.Inputs[1], n.Outputs[0], n.Outputs[1], false)
+	r := c.rowLosses(n.Inputs[1], n.Outputs, graph.HeadLoss{})
 	c.rowLoss(logitsRun{span: c.One(logits, "logits"), rows: rows, columns: columns, stride: columns}, r, true, true)
 	c.lossSum(rows, r.losses, total)
 }
@@ -229,6 +261,8 @@ type head struct {
 	logits  []Tensor
 	strides []int
 	op      graph.HeadLoss
+	widest  int  // the least that a row of logits is counted as
+	exact   bool // logits are in f32 whatever products round
 }
 
 // lowerHead lowers HeadLoss, HeadLossGrad, or both together with the logits made once; the node that is not there is nil.
@@ -252,10 +286,7 @@ func lowerHead(c *Compiler, forward, gradient *graph.Node) {
 	h.inHalves(c, node)
 	var r rowLosses
 	if forward != nil {
-		r = c.rowLosses(labels, forward.Outputs[0], forward.Outputs[1], h.op.Each)
-		if h.op.Entropy {
-			r.entropies = c.One(c.Out(forward.Outputs[2]), "entropies")
-		}
+		r = c.rowLosses(labels, forward.Outputs, h.op)
 	} else {
 		r = rowLosses{labels: c.One(c.In(labels), "labels"), lse: c.One(c.In(gradient.Inputs[3]), "lse")}
 	}
@@ -334,8 +365,8 @@ func wholeTiles(rows, n, tile int) int {
 
 // makeRoom takes the workspaces. Each part's logits of a block fit a binding; a chunk has as few blocks as come to chunkRows, if a binding has them.
 func (h *head) makeRoom(c *Compiler) {
-	width, widest, whole := 0, 0, 4
-	if h.op.F16 {
+	width, widest, whole := 0, h.widest, 4
+	if h.op.F16 && !h.exact {
 		whole = 8 // which rows in f16 begin at
 	}
 	for _, p := range h.w.Parts {
@@ -345,7 +376,7 @@ func (h *head) makeRoom(c *Compiler) {
 		widest = max(widest, stride)
 	}
 	logit := buffers.F32
-	if h.op.BF16 || h.op.F16 { // f16, where values are not in BF16, has the same size
+	if (h.op.BF16 || h.op.F16) && !h.exact { // f16, where values are not in BF16, has the same size
 		logit = buffers.BF16
 	}
 	most := min(int(c.largest())/(4*widest), h.n)
@@ -359,7 +390,7 @@ func (h *head) makeRoom(c *Compiler) {
 	}
 	for i, stride := range h.strides {
 		logits := c.workspaceOf(logit, fmt.Sprintf("logits.%d", i), h.rows, stride)
-		if st := logits.Parts[0].Span.st; h.op.F16 && !h.op.BF16 {
+		if st := logits.Parts[0].Span.st; h.op.F16 && !h.op.BF16 && !h.exact {
 			st.bf16, st.half, c.halves = false, true, true
 		}
 		h.logits = append(h.logits, logits)
@@ -404,7 +435,7 @@ func (h *head) operands(c *Compiler, g gemm, i int) (x, w, logits Tensor) {
 // run is the logits of a chunk for part i of W.
 func (h *head) run(chunk run, i int) logitsRun {
 	p := h.w.Parts[i]
-	return logitsRun{span: h.logits[i].Parts[0].Span, rows: chunk.length, columns: p.Rows, stride: h.strides[i], row0: chunk.start, column0: p.Row, limit: h.op.Cap, each: h.op.Each}
+	return logitsRun{span: h.logits[i].Parts[0].Span, rows: chunk.length, columns: p.Rows, stride: h.strides[i], row0: chunk.start, column0: p.Row, all: h.w.rows(), op: h.op}
 }
 
 // addsBlocks is whether a product can add up the blocks of dW. Scalar products cannot, nor those that cut a block into slices.
@@ -461,32 +492,37 @@ func (h *head) part(i int) Tensor {
 
 // backward turns the logits of a chunk to their gradient, in place, and appends dx and what the chunk adds to dW.
 func (h *head) backward(c *Compiler, gradient *graph.Node, chunk run, r rowLosses) {
-	dx, dw := c.Out(gradient.Outputs[0]), c.Out(gradient.Outputs[1])
 	dloss := c.One(c.In(gradient.Inputs[4]), "dloss")
-	for i, p := range h.w.Parts {
+	for i := range h.w.Parts {
 		c.rowLossGrad(h.run(chunk, i), r.labels, r.lse, dloss, Span{})
-		if c.used(gradient.Outputs[0]) {
-			g := gemm{count: 1, paddedA: true, f16: h.op.F16, accumulate: dx.Accumulate && i == 0, continues: i > 0, a: operand{row: h.strides[i]}, b: operand{row: h.d}, c: operand{row: h.d}}
-			h.products(c, g, chunk, h.d, p.Rows, func(g gemm, rows run) {
-				_, w, logits := h.operands(c, g, i)
-				c.product(g, rows.length, h.d, p.Rows, matrix{logits, rows.start - chunk.start}, matrix{w, 0}, matrix{dx, rows.start})
-			})
+		h.spread(c, gradient, chunk, i)
+	}
+}
+
+// spread appends dx and what a chunk adds to dW, of the gradient of its logits for part i of W.
+func (h *head) spread(c *Compiler, gradient *graph.Node, chunk run, i int) {
+	dx, dw, p := c.Out(gradient.Outputs[0]), c.Out(gradient.Outputs[1]), h.w.Parts[i]
+	if c.used(gradient.Outputs[0]) {
+		g := gemm{count: 1, paddedA: true, f16: h.op.F16, accumulate: dx.Accumulate && i == 0, continues: i > 0, a: operand{row: h.strides[i]}, b: operand{row: h.d}, c: operand{row: h.d}}
+		h.products(c, g, chunk, h.d, p.Rows, func(g gemm, rows run) {
+			_, w, logits := h.operands(c, g, i)
+			c.product(g, rows.length, h.d, p.Rows, matrix{logits, rows.start - chunk.start}, matrix{w, 0}, matrix{dx, rows.start})
+		})
+	}
+	if !c.used(gradient.Outputs[1]) {
+		return
+	}
+	for at, end := chunk.start, chunk.start+chunk.length; at < end; {
+		rows := h.blocks(at, end)
+		to, g := dw, h.gradW(i)
+		to.Accumulate = dw.Accumulate || at > 0
+		if g.accumulate = to.Accumulate; rows > h.block {
+			g.block = h.block
 		}
-		if !c.used(gradient.Outputs[1]) {
-			continue
-		}
-		for at, end := chunk.start, chunk.start+chunk.length; at < end; {
-			rows := h.blocks(at, end)
-			to, g := dw, h.gradW(i)
-			to.Accumulate = dw.Accumulate || at > 0
-			if g.accumulate = to.Accumulate; rows > h.block {
-				g.block = h.block
-			}
-			g.m, g.n, g.k = p.Rows, h.d, rows
-			x, _, logits := h.operands(c, g, i)
-			c.product(g, p.Rows, h.d, rows, matrix{logits, at - chunk.start}, matrix{x, at}, matrix{to, p.Row})
-			at += rows
-		}
+		g.m, g.n, g.k = p.Rows, h.d, rows
+		x, _, logits := h.operands(c, g, i)
+		c.product(g, p.Rows, h.d, rows, matrix{logits, at - chunk.start}, matrix{x, at}, matrix{to, p.Row})
+		at += rows
 	}
 }
 

@@ -167,6 +167,79 @@ func TestHeadLossEntropy(t *testing.T) {
 	}
 }
 
+// TestHeadLossOptions smooths labels, keeps lse small and tells figures: in whole quads and others, capped, by rows, with a table in several parts, in the kernels of
+// processors and of GPUs, with logits in f16 and without. The last of equal logits is no hit.
+func TestHeadLossOptions(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for i, c := range []struct {
+			op        graph.HeadLoss
+			n, d, v   int
+			apart     bool
+			tolerance float64
+		}{
+			{graph.HeadLoss{Smoothing: 0.1, ZLoss: 0.02}, 17, 16, 65, false, lossTolerance(17, 16)},
+			{graph.HeadLoss{Smoothing: 0.3, Cap: 2, Each: true}, 9, 8, 64, true, lossTolerance(9, 8)},
+			{graph.HeadLoss{ZLoss: 0.5, Cap: 1.5}, 7, 3, 5, false, lossTolerance(7, 3)},
+			{graph.HeadLoss{Figures: true, Each: true}, 12, 8, 12, true, lossTolerance(12, 8)},
+			{graph.HeadLoss{Smoothing: 1, ZLoss: 0.1}, 150, 32, 1201, false, lossTolerance(150, 32)},
+			{graph.HeadLoss{Smoothing: 0.1, ZLoss: 0.01, F16: true}, 40, 24, 65, false, 4096 * eps},
+			{graph.HeadLoss{Smoothing: 0.1}, 0, 8, 12, false, 0},
+		} {
+			for _, hardware := range []bool{false, true} {
+				t.Run(fmt.Sprint(i, hardware), func(t *testing.T) {
+					rng := rand.New(rand.NewPCG(65, 66))
+					w := headGraphOf(c.op, c.n, c.d, c.v, c.apart)
+					w.feeds, w.hardware = map[string]*graph.Array{"labels": someLabels(rng, c.v, c.n)}, hardware
+					w.feed(rng)
+					w.check(t, d, c.tolerance)
+				})
+			}
+		}
+	}, gputest.WithLimits(gpu.Limits{BindingBytes: 64 << 10}))
+}
+
+// TestHeadLossHits has equal logits: of tables whose rows are all alike, in one part and in several, the first row is the hit.
+func TestHeadLossHits(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, v := range []int{7, 600, 1201} {
+			for _, hardware := range []bool{false, true} {
+				const n = 6
+				w := headGraphOf(graph.HeadLoss{Figures: true}, n, 32, v, false)
+				labels := graph.NewArray([]int{n})
+				labels.Data = []float64{0, float64(v - 1), 5, 0, graph.IgnoreLabel, 2}
+				w.feeds, w.hardware = map[string]*graph.Array{"labels": labels}, hardware
+				w.feed(rand.New(rand.NewPCG(67, 68)))
+				table := w.feeds["wte"].Data
+				for i := range table {
+					table[i] = 0
+					if row := i / 32; v > 1000 && row >= v-2 {
+						table[i] = w.feeds["x"].Data[32+i%32] // the likeliest two of the second row
+					}
+				}
+				got, _ := w.run(t, d)
+				hits := make([]float64, n)
+				for i := range hits {
+					hits[i] = got["v2"][3*i+2]
+				}
+				want := []float64{1, 0, 0, 1, 0, 0}
+				if v > 1000 {
+					row := func(i int) []float64 { return w.feeds["x"].Data[32*i : 32*i+32] }
+					for i := range want {
+						dot := 0.0
+						for j, x := range row(i) {
+							dot += x * row(1)[j]
+						}
+						if dot > 0 && labels.Data[i] == 0 {
+							want[i] = 0
+						}
+					}
+				}
+				require.Equal(t, want, hits, "%d %v", v, hardware)
+			}
+		}
+	}, gputest.WithLimits(gpu.Limits{BindingBytes: 64 << 10}))
+}
+
 // TestHeadLossParts has a table in several parts and logits in several chunks of rows.
 func TestHeadLossParts(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {

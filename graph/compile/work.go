@@ -31,6 +31,7 @@ const (
 var groups = map[string]string{
 	graph.MatMul{}.Kind(): Products, graph.Attention{}.Kind(): Attention, graph.AttentionGrad{}.Kind(): Attention,
 	graph.HeadLoss{}.Kind(): Head, graph.HeadLossGrad{}.Kind(): Head, graph.CrossEntropy{}.Kind(): Head, graph.CrossEntropyGrad{}.Kind(): Head,
+	graph.HeadDivergence{}.Kind(): Head, graph.HeadDivergenceGrad{}.Kind(): Head,
 }
 
 func groupOf(u *unit) string {

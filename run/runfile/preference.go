@@ -24,6 +24,9 @@ const noPreference = "none"
 // Objective is what the run learns.
 func (c *Config) Objective() (o model.Objective) {
 	if c.Preference.Loss == noPreference {
+		if t := c.Train; t.LabelSmoothing != 0 || t.ZLoss != 0 || t.TokenAccuracy {
+			o = model.Objective{Loss: model.CrossEntropy, Numbers: map[string]float64{"label_smoothing": t.LabelSmoothing, "z_loss": t.ZLoss}}
+		}
 		return o
 	}
 	o = model.Objective{Loss: c.Preference.Loss, Numbers: map[string]float64{}}
@@ -48,7 +51,8 @@ func (c *Config) validateObjective() error {
 	name, loss := c.Preference.Loss, o.Row()
 	for _, f := range c.changed("") {
 		switch {
-		case strings.HasPrefix(f.key, "preference.") && f.key != "preference.loss" && !loss.Reads(strings.TrimPrefix(f.key, "preference.")):
+		case strings.HasPrefix(f.key, "preference.") && f.key != "preference.loss" && (loss.Form == "" || !loss.Reads(strings.TrimPrefix(f.key, "preference."))),
+			name != noPreference && ofTokens[f.key]:
 			return c.Invalid(f.key, inline(c.value(f)), "nothing with preference.loss "+name)
 		case loss.Form == "":
 		case f.key == "data.text", f.key == "data.mixture":
@@ -72,6 +76,9 @@ func (c *Config) validateObjective() error {
 	}
 	return nil
 }
+
+// ofTokens are the keys of the loss of the next token.
+var ofTokens = map[string]bool{"train.label_smoothing": true, "train.z_loss": true, "train.token_accuracy": true}
 
 // ofDocuments are the keys that say nothing of rows of another form.
 var ofDocuments = map[string]bool{

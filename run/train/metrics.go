@@ -193,7 +193,7 @@ func (c Config) figures(means []float64) (all map[string]Number) {
 func shownFigures(l model.Loss, figures map[string]Number) (texts []string) {
 	for _, name := range l.Shown {
 		text := fmt.Sprintf("%.4f", float64(figures[name]))
-		if name == "accuracy" {
+		if strings.HasSuffix(name, "accuracy") {
 			text = percent(float64(figures[name]))
 		}
 		texts = append(texts, text)

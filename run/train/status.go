@@ -130,7 +130,8 @@ func (s *sums) add(m Metrics) {
 }
 
 func (s *sums) mean(to *Status) {
-	to.Pairs, to.counts = s.figures != nil, model.Telling(s.figures).Counts
+	to.counts = model.Telling(s.figures).Counts
+	to.Pairs = to.counts != "tokens"
 	to.TokensPerSecond, to.PaddedTokensPerSecond, to.MFU = Number(s.tokens/s.ms), Number(s.padded/s.ms), Number(s.mfu/s.ms)
 	to.DataWait, to.Clipped = Number(s.wait/s.ms), Number(float64(s.clipped)/float64(s.lines))
 	for _, share := range s.use().Busy {

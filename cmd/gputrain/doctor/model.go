@@ -29,7 +29,10 @@ type modelCase struct {
 	Products   string    `json:"products"`   // train.products; "": f32
 	LossScale  float32   `json:"loss_scale"` // with products of f16
 	Losses     []float64 `json:"losses"`
-	Tolerance  struct {
+	// Options of the loss of the next token, whose cases have metrics.
+	LabelSmoothing float64 `json:"label_smoothing"`
+	ZLoss          float64 `json:"z_loss"`
+	Tolerance      struct {
 		Loss        tolerance `json:"loss"`
 		Logits      tolerance `json:"logits"`
 		Grads       tolerance `json:"grads"`
@@ -44,9 +47,10 @@ type modelCase struct {
 	initial []buffers.Host // of what is trained
 	frozen  []buffers.Host // of what is not
 	learned model.Objective
-	head    *model.Head // of the model; nil: what its files say
-	tokens  []int32     // [steps, batch, seq_len+1]
-	labels  []int32     // [steps, batch, seq_len]; nil: the tokens, shifted by one
+	head    *model.Head    // of the model; nil: what its files say
+	tokens  []int32        // [steps, batch, seq_len+1]
+	labels  []int32        // [steps, batch, seq_len]; nil: the tokens, shifted by one
+	metrics *objectiveCase // its metrics and tolerances, where it has some
 }
 
 // modelRun is a model and its optimizer at work on the batches of a case.
@@ -100,8 +104,11 @@ func loadModel(c *goldenCase, dir fs.FS) (*modelCase, error) {
 	if err := c.decode(m); err != nil {
 		return nil, err
 	}
-	var err error
-	if m.def, m.initial, err = readModel(dir, "", nil); err != nil {
+	at, err := "", error(nil)
+	if _, err := fs.Stat(dir, "base/config.json"); err == nil {
+		at = "base"
+	}
+	if m.def, m.initial, err = readModel(dir, at, nil); err != nil {
 		return nil, err
 	}
 	if m.WeightDecayMask != nil {
@@ -111,7 +118,54 @@ func loadModel(c *goldenCase, dir fs.FS) (*modelCase, error) {
 		}
 		m.WeightDecayMask = mask
 	}
-	return m, m.loadBatches(c)
+	if err := m.loadBatches(c); err != nil {
+		return nil, err
+	}
+	return m, m.loadOptions(c)
+}
+
+// loadOptions reads the options of the loss, and the metrics of each step.
+func (m *modelCase) loadOptions(c *goldenCase) error {
+	o := &objectiveCase{}
+	if err := c.decode(o); err != nil {
+		return err
+	}
+	if err := c.decode(&struct {
+		Tolerance any `json:"tolerance"`
+	}{&o.Tolerances}); err != nil {
+		return err
+	}
+	if o.Metrics == nil && m.LabelSmoothing == 0 && m.ZLoss == 0 {
+		return nil
+	}
+	if len(o.Metrics) != m.Steps {
+		return fmt.Errorf("case.json: found %d metrics, wanted those of %d steps", len(o.Metrics), m.Steps)
+	}
+	if logits, there := o.Tolerances.First["logits"]; there {
+		m.Tolerance.Logits = logits
+	}
+	m.metrics, m.learned = o, model.Objective{Loss: model.CrossEntropy, Numbers: map[string]float64{"label_smoothing": m.LabelSmoothing, "z_loss": m.ZLoss}}
+	if err := m.learned.Validate(); err != nil {
+		return fmt.Errorf("case.json: %w", err)
+	}
+	return nil
+}
+
+// figures are the metrics of a step, of what a modelRun has found.
+func (m *modelCase) figures(b data.Batch, found map[string][]float32, grads []buffers.Host) map[string]numbers {
+	metrics := map[string]numbers{"grad_norm": {norm(grads)}}
+	counted := m.learned.Inputs(model.Rows{Tokens: b.Tokens, Labels: b.Labels, Count: b.Rows}).Counts.Of
+	for i, name := range m.learned.Row().Sums {
+		if sums, there := found["sums"]; there {
+			metrics[name] = numbers{float64(sums[i]) / float64(counted)}
+		}
+	}
+	for name, values := range found {
+		if name != "sums" {
+			metrics[name] = numbers{float64(values[0])}
+		}
+	}
+	return metrics
 }
 
 // readModel reads config.json and model.safetensors at a path from dir; head is its head, nil: what they say.
@@ -264,6 +318,15 @@ func (m *modelCase) train(c *goldenCase, run modelRun) (*comparison, error) {
 			return nil, fmt.Errorf("step %d: %w", step, err)
 		}
 		seen.near(fmt.Sprintf("step %d loss", step), float64(found["loss"][0]), m.Losses[step], m.Tolerance.Loss)
+		if m.metrics != nil {
+			grads, err := run.gradients()
+			if err != nil {
+				return nil, err
+			}
+			if err := m.metrics.compareMetrics(seen, step, m.figures(batch, found, grads), false); err != nil {
+				return nil, err
+			}
+		}
 		if step == 0 {
 			c.compareTree(m, seen, "step 0 grads", "expect/0/grads", run.gradients, m.Tolerance.Grads)
 		}
