@@ -21,15 +21,15 @@ import (
 
 // budget is how large each part of the house may be. Who needs more takes something away in the same commit, or raises the number in one that says why.
 var budget = map[string]int{
-	"lines of gpu, shaders, buffers, graph, optim, kron": 33900,
-	"lines of model, state, pipeline":                    18900,
-	"lines of run":                                       21320,
+	"lines of gpu, shaders, buffers, graph, optim, kron": 34900,
+	"lines of model, state, pipeline":                    20900,
+	"lines of run":                                       21900,
 	"lines of hub, text":                                 15700,
-	"lines of cmd":                                       19400,
+	"lines of cmd":                                       20900,
 	"lines of internal":                                  8600,
 	"lines of tools":                                     4600,
-	"lines of tests":                                     75400,
-	"exported names":                                     905,
+	"lines of tests":                                     79500,
+	"exported names":                                     945,
 	"commands":                                           24,
 	"keys of the run file":                               133,
 }
