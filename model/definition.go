@@ -77,6 +77,9 @@ type Options struct {
 	into        *graph.Graph // the graph to build in; nil: a new one
 	quantized   *quantized   // the network that builds through another; nil for none
 	adapted     *adapted     // likewise
+	teacher     Definition   // which a loss may read; nil for none
+	prefix      string       // of the paths of parameters in the graph
+	ends        *headEnds    // built instead of a head; nil: the head is
 	// linear is told of each matrix that rows are multiplied by, conv of one that is [in, out], and head of the output head; nil: nobody is.
 	linear func(path string, conv bool)
 	head   func(path string)

@@ -30,7 +30,7 @@ const families = "../../../model/testdata"
 // familyCases have between them what needs kernels: caps, windows, documents, parts of heads turned, adapters. The graphs of all are tested in package model.
 var familyCases = []string{
 	"models/gemma2_small", "models/phi3_fused", "packed/packed_qwen3", "lora/lora_llama_dora", "lora/lora_llama_plus",
-	"dpo/dpo_llama_sigmoid", "dpo/orpo_qwen2",
+	"dpo/dpo_llama_sigmoid", "dpo/orpo_qwen2", "distill/distill_llama_jsd",
 }
 
 func loadEmbeddedModel(t *testing.T, name string) (*goldenCase, *modelCase) {
@@ -105,8 +105,10 @@ func (d *twinModel) learn(b data.Batch) (map[string][]float32, error) {
 	in := d.m.learned.Inputs(model.Rows{Tokens: b.Tokens, Labels: b.Labels, Count: b.Rows, Beside: b.Beside})
 	feeds := d.feeds(in.Tokens)
 	feeds[model.InputLabels] = widened([]int{len(in.Labels)}, in.Labels)
-	for name, values := range in.Floats {
-		feeds[name] = widened([]int{len(values)}, values)
+	for _, n := range d.loss.Graph.Nodes() {
+		if input, ok := n.Op.(graph.Input); ok && in.Floats[input.Name] != nil {
+			feeds[input.Name] = widened(n.Outputs[0].Shape(), in.Floats[input.Name])
+		}
 	}
 	feeds[model.InputLossScale] = &graph.Array{Shape: []int{}, Data: []float64{1 / float64(in.Counts.Of)}}
 	feeds[model.InputLabelScale] = &graph.Array{Shape: []int{}, Data: []float64{float64(in.Counts.Of) / float64(in.Counts.Labels)}}
