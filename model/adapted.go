@@ -248,9 +248,18 @@ func (m *adapted) own() (own []Param) {
 	return own
 }
 
+// adaptersOf is def with its adapters, if it has some.
+func adaptersOf(def Definition) (adapted, bool) {
+	if t, ok := def.(taught); ok {
+		def = t.Definition
+	}
+	m, ok := def.(adapted)
+	return m, ok
+}
+
 // AdapterParams are the paths of the parameters of def that are trained where it has adapters, in canonical order; nil where it has none.
 func AdapterParams(def Definition) (paths []string) {
-	m, ok := def.(adapted)
+	m, ok := adaptersOf(def)
 	if !ok {
 		return nil
 	}
@@ -285,7 +294,7 @@ func Adapts(path string) string {
 // AdapterScales are what the product of each adapter's matrices is multiplied by, by the modules as PEFT calls them.
 func AdapterScales(def Definition) map[string]float64 {
 	scales := map[string]float64{}
-	if m, ok := def.(adapted); ok {
+	if m, ok := adaptersOf(def); ok {
 		for _, a := range m.modules {
 			scales[a.module] = a.scale
 		}
@@ -295,7 +304,7 @@ func AdapterScales(def Definition) map[string]float64 {
 
 // BaseOf is the network that def's adapters stand on; def itself where it has none.
 func BaseOf(def Definition) Definition {
-	if m, ok := def.(adapted); ok {
+	if m, ok := adaptersOf(def); ok {
 		return m.Definition
 	}
 	return def

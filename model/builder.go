@@ -26,7 +26,7 @@ type Builder struct {
 // NewBuilder checks sizes and options against def. A network that cannot go on with sequences refuses Options.Window itself.
 func NewBuilder(def Definition, batch, seq int, o Options) (*Builder, error) {
 	switch {
-	case !o.Loss && !o.Logits && !o.tokenLosses:
+	case !o.Loss && !o.Logits && !o.tokenLosses && o.ends == nil:
 		return nil, fmt.Errorf("model: %s: build: %w", def.Kind(), errNothing)
 	case batch < 1 || seq < 1:
 		return nil, fmt.Errorf("model: %s: build: batch %d, sequence %d: want at least 1", def.Kind(), batch, seq)
@@ -93,7 +93,7 @@ func (b *Builder) master(path string) *graph.Value {
 	if !ok {
 		panic(fmt.Sprintf("model: %s: no parameter %q", b.def.Kind(), path))
 	}
-	return b.Param(path, shape...)
+	return b.Param(b.o.prefix+path, shape...)
 }
 
 // Tokens are the rows of table for the input tokens, [batch, seq, width].
@@ -184,6 +184,10 @@ func (b *Builder) finish(x, head *graph.Value, limit float64) (*Built, error) {
 	}
 	x, head = b.adaptHead(x, head)
 	built := &Built{Graph: b.Graph}
+	if b.o.ends != nil {
+		*b.o.ends = headEnds{x, head, limit}
+		return b.end(built)
+	}
 	row := b.o.Objective.Row()
 	if b.o.tokenLosses || row.build != nil {
 		b.eachLoss(built, x, head, limit, row.Entropy)

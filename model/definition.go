@@ -79,6 +79,9 @@ type Options struct {
 	quantized   *quantized   // the network that builds through another; nil for none
 	headed      *headed      // likewise
 	adapted     *adapted     // likewise
+	teacher     Definition   // which a loss may read; nil for none
+	prefix      string       // of the paths of parameters in the graph
+	ends        *headEnds    // built instead of a head; nil: the head is
 	// linear is told of each matrix that rows are multiplied by, conv of one that is [in, out], and head of the output head; nil: nobody is.
 	linear func(path string, conv bool)
 	head   func(path string)

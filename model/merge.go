@@ -39,7 +39,7 @@ const tieKey = "tie_word_embeddings"
 // Merged is the network that computes what def does, without adapters: each is added to its matrix. It has a head of its own where def has a tied one that is
 // trained, or whose embedding is.
 func Merged(def Definition) (Definition, error) {
-	m, ok := def.(adapted)
+	m, ok := adaptersOf(def)
 	if !ok {
 		return nil, errNoAdapters
 	}
@@ -67,7 +67,7 @@ func (m adapted) parts() bool {
 
 // Merge reads the parameters of Merged(def): read gives those of def. What an adapter changes is computed in float64 and rounded to f32.
 func Merge(def Definition, read func(path string) ([]float32, error)) func(path string) ([]float32, error) {
-	m := def.(adapted)
+	m, _ := adaptersOf(def)
 	family := families[m.Kind()]
 	return func(path string) ([]float32, error) {
 		at := path

@@ -22,7 +22,7 @@ func (s *Stored) Adapters() (own []array.Host) {
 
 // AdapterConfig is adapter_config.json of def's adapters, on a base in that directory.
 func AdapterConfig(def Definition, base string) ([]byte, error) {
-	m, ok := def.(adapted)
+	m, ok := adaptersOf(def)
 	if !ok {
 		return nil, errNoAdapters
 	}
@@ -32,7 +32,7 @@ func AdapterConfig(def Definition, base string) ([]byte, error) {
 // DescribeLoRA says which adapters def has, such as "rank 8, alpha 16 on 14 matrices (q_proj, v_proj), 4096 parameters on 125248 that are not trained"; "" where
 // it has none.
 func DescribeLoRA(def Definition) string {
-	m, ok := def.(adapted)
+	m, ok := adaptersOf(def)
 	if !ok {
 		return ""
 	}
@@ -66,7 +66,7 @@ func DescribeLoRA(def Definition) string {
 // adapterFiles are the files of a PEFT directory with the adapters of def, by their names; read is called for each parameter that is trained when its turn
 // comes. Of the options those of DType, Like and Base count: where Like knows what the adapters were trained upon, a FingerprintFile says it.
 func adapterFiles(def Definition, read func(path string) ([]float32, error), o ExportOptions) (map[string]func(io.Writer) error, error) {
-	m, ok := def.(adapted)
+	m, ok := adaptersOf(def)
 	if !ok {
 		return nil, errNoAdapters
 	}

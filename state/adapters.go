@@ -19,18 +19,15 @@ func adaptersJSON(def model.Definition) ([]byte, error) {
 	return model.AdapterConfig(def, "the same")
 }
 
-// Frozen are paths of frozen parameters, and those that the definition's adapters stand on.
+// Frozen are paths of frozen parameters, those that the definition's adapters stand on, and those of a teacher.
 func Frozen(def model.Definition, paths []string) []string {
 	if def == nil {
 		return paths
 	}
 	own := model.AdapterParams(def)
-	if own == nil {
-		return paths
-	}
 	frozen, not := slices.Clone(paths), setOf(slices.Concat(own, paths))
 	for _, p := range def.Params() {
-		if !not[p.Path] {
+		if !not[p.Path] && (own != nil || model.Teaches(p.Path)) {
 			frozen = append(frozen, p.Path)
 		}
 	}

@@ -68,9 +68,17 @@ func (j Job) operands() (map[string]bool, error) {
 		paths[built.Params[i]] = p.Path
 	}
 	for _, n := range built.Graph.Nodes() {
-		switch n.Op.(type) {
+		var operands []*graph.Value
+		switch op := n.Op.(type) {
 		case graph.MatMul, graph.HeadLoss:
-			for _, v := range n.Inputs[:2] {
+			operands = n.Inputs[:2]
+		case graph.HeadDivergence:
+			if operands = n.Inputs[:2]; op.Listed == 0 {
+				operands = slices.Concat(operands, n.Inputs[3:5])
+			}
+		}
+		if len(operands) > 0 {
+			for _, v := range operands {
 				if from := v.Node(); from != nil && from.Op.Kind() == (graph.Quantize{}).Kind() {
 					v = from.Inputs[0]
 				}

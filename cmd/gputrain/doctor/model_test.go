@@ -31,7 +31,7 @@ const families = "../../../model/testdata"
 var familyCases = []string{
 	"models/gemma2_small", "models/phi3_fused", "packed/packed_qwen3", "lora/lora_llama_dora", "lora/lora_llama_plus",
 	"dpo/dpo_llama_sigmoid", "dpo/orpo_qwen2", "grpo/grpo_qwen2_grpo_kl", "grpo/advantages",
-	"reward/reward_qwen3_lora", "embed/embed_llama_mean",
+	"reward/reward_qwen3_lora", "embed/embed_llama_mean", "distill/distill_llama_jsd",
 }
 
 func loadEmbeddedModel(t *testing.T, name string) (*goldenCase, *modelCase) {
@@ -108,8 +108,10 @@ func (d *twinModel) learn(b data.Batch) (map[string][]float32, error) {
 	feeds := d.feeds(in.Tokens)
 	feeds[model.InputLabels] = widened([]int{len(in.Labels)}, in.Labels)
 	feeds[model.InputRows] = widened([]int{len(in.Ends)}, in.Ends)
-	for name, values := range in.Floats {
-		feeds[name] = widened([]int{len(values)}, values)
+	for _, n := range d.loss.Graph.Nodes() {
+		if input, ok := n.Op.(graph.Input); ok && in.Floats[input.Name] != nil {
+			feeds[input.Name] = widened(n.Outputs[0].Shape(), in.Floats[input.Name])
+		}
 	}
 	for name, values := range in.Ints {
 		feeds[name] = widened([]int{len(values)}, values)
