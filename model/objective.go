@@ -31,7 +31,9 @@ type Loss struct {
 	Form, Says string
 	// Sums are the names of Built.Sums. Shown are the figures that tell of an evaluation; none: the perplexity does.
 	Sums, Shown []string
+	Ahead       *Ahead // what it finds of an update before the first backward pass; nil: nothing
 
+	beside []string                         // numbers that its rows have beside tokens, one each
 	derive func(figures map[string]float64) // adds what follows from the means of Sums
 	inputs func(Rows) batchInputs
 	build  func(b *Builder, built *Built, losses *graph.Value) error // of the loss of each label; nil: their sum
@@ -108,6 +110,9 @@ func Objectives() (names []string) {
 func (o Objective) Row() Loss {
 	if i := slices.IndexFunc(losses, func(l Loss) bool { return l.Name == o.Loss }); i >= 0 {
 		return losses[i]
+	}
+	if o.Loss == looked.Name {
+		return looked
 	}
 	return nextToken
 }
@@ -195,9 +200,16 @@ func (l Loss) Figures(means []float64) map[string]float64 {
 
 // Telling is a loss that has these figures, for who reads a log that does not name it.
 func Telling[V any](figures map[string]V) Loss {
+	named := func(l Loss, mean float64) map[string]float64 { return l.Figures(slices.Repeat([]float64{mean}, len(l.Sums))) }
 	for _, l := range losses {
-		own := l.Figures(make([]float64, len(l.Sums)))
-		if maps.EqualFunc(own, figures, func(float64, V) bool { return true }) {
+		always, ever := named(l, 0), named(l, 0.5) // a figure may be one that some steps have not
+		for name := range figures {
+			if _, known := ever[name]; !known {
+				always = nil
+			}
+			delete(always, name)
+		}
+		if always != nil && len(always) == 0 {
 			return l
 		}
 	}

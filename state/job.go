@@ -77,6 +77,9 @@ func (j Job) check() error {
 	if err := cmp.Or(j.Objective.Validate(), j.Objective.Row().Check(j.Batch, j.Evaluation, j.Documents)); err != nil {
 		return fmt.Errorf("state: config: %w", err)
 	}
+	if a := j.Objective.Row().Ahead; a != nil && a.Mismatched && j.Batch*j.Microbatches < 2 {
+		return fmt.Errorf("state: config: preference: found updates of one row, wanted two or more: %s compares each with the one before it", j.Objective.Loss)
+	}
 	_, replicas := j.replicas()
 	if replicas > 1 && j.Reducer == nil {
 		return fmt.Errorf("state: config: reducer: found none for %d replicas, wanted one: cluster.NewReducer makes it", replicas)
@@ -149,8 +152,15 @@ func (j Job) count(b data.Batch) (n model.Counts, err error) {
 	if b.Positions != nil && len(b.Positions) != rows*seq {
 		return n, fmt.Errorf("batch: %d positions of documents, want %d", len(b.Positions), rows*seq)
 	}
-	if j.Objective.ReadsReference(j.Definition) && len(b.Beside[model.InputReference]) != rows {
-		return n, fmt.Errorf("batch: found %d log-probabilities by a reference, wanted %d: %s of a network without adapters reads one a row", len(b.Beside[model.InputReference]), rows, j.Objective.Loss)
+	for _, name := range j.Objective.Beside(j.Definition, false) {
+		found := len(b.Beside[name])
+		switch {
+		case found == rows:
+		case name == model.InputReference:
+			return n, fmt.Errorf("batch: found %d log-probabilities by a reference, wanted %d: %s of a network without adapters reads one a row", found, rows, j.Objective.Loss)
+		default:
+			return n, fmt.Errorf("batch: found %d numbers %q beside rows, wanted %d: %s reads one a row", found, name, rows, j.Objective.Loss)
+		}
 	}
 	vocab := int32(j.Definition.Vocab())
 	for i, label := range b.Labels {
@@ -167,6 +177,9 @@ func (j Job) count(b data.Batch) (n model.Counts, err error) {
 	in := j.Objective.Inputs(rowsOf(b))
 	if in.Lacking == nil && in.Counts.Of == 0 && !j.joined() {
 		return n, errNoLabels
+	}
+	if a := j.Objective.Row().Ahead; a != nil && in.Lacking == nil && !j.joined() {
+		_, in.Lacking = a.Rows(rowsOf(b), nil)
 	}
 	return in.Counts, in.Lacking
 }

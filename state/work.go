@@ -83,7 +83,10 @@ func (s *TrainState) Rehearse(ctx context.Context, times int) (time.Duration, er
 
 // Rehearsal is one microbatch to measure with, of tokens spread over the vocabulary.
 func (j Job) Rehearsal() data.Batch {
-	b := data.Batch{Tokens: make([]int32, j.Batch*j.Sequence), Labels: make([]int32, j.Batch*j.Sequence), Rows: j.Batch, Beside: map[string][]float32{model.InputReference: make([]float32, j.Batch)}}
+	b := data.Batch{Tokens: make([]int32, j.Batch*j.Sequence), Labels: make([]int32, j.Batch*j.Sequence), Rows: j.Batch, Beside: map[string][]float32{}}
+	for _, name := range j.Objective.Beside(j.Definition, true) {
+		b.Beside[name] = make([]float32, j.Batch)
+	}
 	for i := range b.Tokens {
 		b.Tokens[i] = int32(uint64(i) * 7919 % uint64(j.Definition.Vocab()))
 		b.Labels[i] = b.Tokens[i]

@@ -13,6 +13,14 @@ type Evaluation struct {
 	first   int   // the batch of the whole that is batch 0
 	batches int
 	group   int64 // windows that stay together
+	lay     func(Batch) (Batch, error)
+}
+
+// Laid is the evaluation with what lay makes of each batch.
+func (e *Evaluation) Laid(lay func(Batch) (Batch, error)) *Evaluation {
+	laid := *e
+	laid.lay = lay
+	return &laid
 }
 
 // NewEvaluation evaluates a source in batches of batch windows of context tokens. When limit is above 0 and the source has more windows,
@@ -76,6 +84,9 @@ func (e *Evaluation) Batch(i int) (Batch, error) {
 		if err := e.shelf.Fill(&b, row, e.window(w)); err != nil {
 			return Batch{}, fmt.Errorf("data: evaluation: batch %d: %w", i, err)
 		}
+	}
+	if e.lay != nil {
+		return e.lay(b)
 	}
 	return b, nil
 }

@@ -79,7 +79,7 @@ func onFirst(name string, run func(ctx context.Context, dev *gpu.Device, c *gold
 // kinds that the format has.
 var kinds = []kind{
 	onFirst("optimizer", runOptimizer), onFirst("prng", runPRNG), onFirst("schedule", runSchedule), onFirst("clip", runClip), onFirst("wk_unit", runUnit),
-	training("model", loadModel), training("lora", loadLoRA), training("dpo", loadPairs),
+	training("model", loadModel), training("lora", loadLoRA), training("dpo", loadPairs), training("kto", loadKTO),
 	onFirst("nf4", runNF4),
 	{"packed", runPacked},
 }

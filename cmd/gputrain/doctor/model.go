@@ -44,6 +44,7 @@ type modelCase struct {
 	learned model.Objective
 	tokens  []int32 // [steps, batch, seq_len+1]
 	labels  []int32 // [steps, batch, seq_len]; nil: the tokens, shifted by one
+	memory  map[string]float64
 }
 
 // modelRun is a model and its optimizer at work on the batches of a case.

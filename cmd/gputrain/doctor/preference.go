@@ -113,19 +113,27 @@ func (p *preferenceCase) readReference(dir fs.FS) error {
 	if !p.learned.Row().Reference {
 		return nil
 	}
-	def, params := p.def, p.initial
+	b := batch(p.pairs, p.SeqLen)
+	var err error
+	p.reference, err = p.referenceOf(dir, b.Tokens, b.Labels)
+	return err
+}
+
+// referenceOf are the log-probabilities of the labels of each row by the model in reference/, or where there is none by that in base/, in float64.
+func (m *modelCase) referenceOf(dir fs.FS, tokens, labels []int32) ([]float32, error) {
+	def, params := m.def, m.initial
 	if _, err := fs.Stat(dir, "reference/config.json"); err == nil {
 		if def, params, err = readModel(dir, "reference"); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	b := batch(p.pairs, p.SeqLen)
-	built, err := def.Build(b.Rows, p.SeqLen, model.Options{Logits: true})
+	rows := len(tokens) / m.SeqLen
+	built, err := def.Build(rows, m.SeqLen, model.Options{Logits: true})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	feeds := map[string]*graph.Array{model.InputTokens: graph.NewArray([]int{b.Rows, p.SeqLen})}
-	for i, token := range b.Tokens {
+	feeds := map[string]*graph.Array{model.InputTokens: graph.NewArray([]int{rows, m.SeqLen})}
+	for i, token := range tokens {
 		feeds[model.InputTokens].Data[i] = float64(token)
 	}
 	for _, h := range params {
@@ -136,19 +144,19 @@ func (p *preferenceCase) readReference(dir fs.FS) error {
 	}
 	found, err := graph.Eval(built.Graph, feeds, built.Logits)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.reference = make([]float32, b.Rows)
-	for row := range p.reference {
+	reference := make([]float32, rows)
+	for row := range reference {
 		sum := 0.0
-		for i := row * p.SeqLen; i < (row+1)*p.SeqLen; i++ {
-			if label := b.Labels[i]; label != graph.IgnoreLabel {
+		for i := row * m.SeqLen; i < (row+1)*m.SeqLen; i++ {
+			if label := labels[i]; label != graph.IgnoreLabel {
 				sum += logProbability(found[0].Data[i*def.Vocab():(i+1)*def.Vocab()], label)
 			}
 		}
-		p.reference[row] = float32(sum)
+		reference[row] = float32(sum)
 	}
-	return nil
+	return reference, nil
 }
 
 // logProbability is log softmax of logits at id.
