@@ -200,7 +200,9 @@ func (l Loss) Figures(means []float64) map[string]float64 {
 
 // Telling is a loss that has these figures, for who reads a log that does not name it.
 func Telling[V any](figures map[string]V) Loss {
-	named := func(l Loss, mean float64) map[string]float64 { return l.Figures(slices.Repeat([]float64{mean}, len(l.Sums))) }
+	named := func(l Loss, mean float64) map[string]float64 {
+		return l.Figures(slices.Repeat([]float64{mean}, len(l.Sums)))
+	}
 	for _, l := range losses {
 		always, ever := named(l, 0), named(l, 0.5) // a figure may be one that some steps have not
 		for name := range figures {

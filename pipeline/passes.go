@@ -27,7 +27,7 @@ type passes struct {
 	stages  []*stage
 
 	training, evaluation *line
-	look                 *line // before an update
+	look                 *line          // before an update
 	prefill, decode      *line          // of sampling
 	begin                []*gpu.Program // of each stage, before the first microbatch of an update in sequence
 	last                 *stage         // where the loss is

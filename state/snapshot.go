@@ -21,7 +21,7 @@ type snapshot struct {
 	Optimizer     optim.Config     // its zero value: Transform is no registered one, or there is none
 	Transform     string           // its name, where Optimizer has none
 	Step, Skipped int64
-	Memory        map[string]float64 // of the objective
+	Memory        map[string]float64    // of the objective
 	Adapter       string                // AdapterName of all devices
 	Params        []*buffers.Tree       // each parameter of the definition, f32, is in one of them
 	Frozen        []string              // paths of those that are not trained, sorted

@@ -30,7 +30,7 @@ const families = "../../../model/testdata"
 // familyCases have between them what needs kernels: caps, windows, documents, parts of heads turned, adapters. The graphs of all are tested in package model.
 var familyCases = []string{
 	"models/gemma2_small", "models/phi3_fused", "packed/packed_qwen3", "lora/lora_llama_dora", "lora/lora_llama_plus",
-	"dpo/dpo_llama_sigmoid", "dpo/orpo_qwen2",
+	"dpo/dpo_llama_sigmoid", "dpo/orpo_qwen2", "kto/kto_llama", "kto/bco_qwen3",
 }
 
 func loadEmbeddedModel(t *testing.T, name string) (*goldenCase, *modelCase) {
