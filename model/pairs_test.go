@@ -22,21 +22,21 @@ func TestPairInputs(t *testing.T) {
 	lacking := errors.New("batch: pair 2: found a completion without labels, wanted some in both")
 	assert.Equal(t, batchInputs{
 		Tokens: tokens, Labels: counted, Counts: Counts{Of: 2, Labels: 3}, Lacking: lacking, Floats: map[string][]float32{
-			"weights": {0, 1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0}, "pairs": {1, 1, 0}, "shares": {0.5, 1, 1, 0.25, 0, 0}, "reference": nil,
+			"weights": {0, 1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0}, "pairs": {1, 1, 0}, "shares": {0.5, 1, 1, 0.25, 0, 0}, "reference": nil, "matched": nil,
 		},
 	}, Objective{Loss: "sigmoid"}.Inputs(Rows{Tokens: tokens, Labels: labels, Count: 6}))
 	learned := slices.Clone(counted)
 	learned[0] = 2
 	assert.Equal(t, batchInputs{
 		Tokens: tokens, Labels: learned, Counts: Counts{Of: 2, Labels: 4}, Lacking: lacking, Floats: map[string][]float32{
-			"weights": {0, 0.5, 0.5, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0.25, 0.25, 0.25, 0.25, 0, 0, 0, 0, 0, 0, 0, 0}, "pairs": {1, 1, 0}, "shares": {0.5, 1, 1, 0.25, 0, 0}, "reference": nil,
+			"weights": {0, 0.5, 0.5, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0.25, 0.25, 0.25, 0.25, 0, 0, 0, 0, 0, 0, 0, 0}, "pairs": {1, 1, 0}, "shares": {0.5, 1, 1, 0.25, 0, 0}, "reference": nil, "matched": nil,
 		},
 	}, Objective{Loss: "orpo"}.Inputs(Rows{Tokens: tokens, Labels: labels, Count: 6}))
 }
 
 func TestObjectiveRefuses(t *testing.T) {
 	for want, p := range map[string]Objective{
-		`loss: found "simop", wanted one of sigmoid, hinge, ipo, sigmoid_norm, robust, exo_pair, nca_pair, bco_pair, sppo_hard, apo_zero, apo_down, discopop, cpo_sigmoid, cpo_hinge, cpo_ipo, simpo, orpo, did you mean "simpo"?`: {Loss: "simop"},
+		`loss: found "simop", wanted one of sigmoid, hinge, ipo, sigmoid_norm, robust, exo_pair, nca_pair, bco_pair, sppo_hard, apo_zero, apo_down, discopop, aot, aot_unpaired, cpo_sigmoid, cpo_hinge, cpo_ipo, simpo, orpo, kto, apo_zero_unpaired, bco, did you mean "simpo"?`: {Loss: "simop"},
 		"beta: found 0, wanted a number above 0":                        {Loss: "simpo"},
 		"label_smoothing: found 0.6, wanted a number from 0 to 0.5":     {Loss: "sigmoid", Numbers: map[string]float64{"beta": 1, "label_smoothing": 0.6}},
 		"simpo_gamma: found 1, wanted none: sigmoid has no such number": {Loss: "sigmoid", Numbers: map[string]float64{"beta": 1, "simpo_gamma": 1}},
