@@ -31,7 +31,6 @@ var unknowable = []string{
 	"nothing beside lora.from",            // likewise
 	"with preference.loss",                // its other keys, and those that say nothing of pairs
 	"without data.jsonl, the rows",        // preference.loss
-	"without adapters (lora.rank",         // the same
 	"model.quantize (",                    // bits and group of model.quantize.mode
 	"without data.mixture",                // data.mixture_end
 	"with data.packing stream",            // data.long

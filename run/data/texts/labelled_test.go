@@ -10,6 +10,7 @@ import (
 	"gputrain/internal/formats"
 	"gputrain/model"
 	"gputrain/run/data"
+	"gputrain/text/chat"
 )
 
 func labelledOf(t *testing.T, c Config, rows ...string) (*Corpus, error) {
@@ -28,7 +29,7 @@ func TestLabelledRows(t *testing.T) {
 	rows := []string{
 		`{"prompt": [10, 2], "completion": [3, 4], "label": true}`, `{"prompt": [20], "completion": [11], "label": false}`,
 		`{"prompt": [30, 2, 1], "completion": [22], "label": 1}`, `{"prompt": [40], "completion": [31, 32, 33], "label": 0, "more": "of a row"}`,
-		`{"prompt": [50], "completion": [5], "label": 1}`,
+		`{"prompt": [50], "completion": [5], "kto_tag": true}`,
 	}
 	good := map[int32]float32{10: 1, 20: 0, 30: 1, 40: 0, 50: 1}
 	c := Config{Vocab: 64, Context: 4, Validation: 0.4, Cache: t.TempDir()}
@@ -100,5 +101,17 @@ func TestLabelledText(t *testing.T) {
 		assert.Equal(t, label, b.Beside[model.InputGood][0])
 		assert.Equal(t, []int32{'1', '+', '1', ' ', '=', ' ', 't', 'w', 'o'}, b.Tokens[:9])
 		assert.Equal(t, []int32{data.Ignored, data.Ignored, data.Ignored, data.Ignored, ' ', 't', 'w', 'o'}, b.Labels[:8])
+	}
+	config := chatting(t, chat.Options{})
+	config.Context = 64
+	for label, want := range map[string]float32{"true": 1, "0": 0} {
+		corpus, err := labelledOf(t, config, `{"prompt": [{"role": "user", "content": "Hi"}], "completion": [{"role": "assistant", "content": "No"}], "label": `+label+`}`)
+		require.NoError(t, err)
+		e, err := data.NewEvaluation(corpus.Train, 64, 1, 0)
+		require.NoError(t, err)
+		b, err := e.Batch(0)
+		require.NoError(t, err)
+		assert.Equal(t, want, b.Beside[model.InputGood][0])
+		assert.Less(t, 1, data.Counted(b.Labels))
 	}
 }

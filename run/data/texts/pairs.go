@@ -39,27 +39,35 @@ var groups = map[string]group{
 // labelledKeys are those of a row with one completion that is good or bad.
 var labelledKeys = []string{"prompt", "completion", "label"}
 
+// ktoTag is what others call label.
+const ktoTag = "kto_tag"
+
 // labelled is what one such row says.
 func (j *jsonl) labelled(line []byte) ([]document, error) {
 	object, err := objectOf(line)
 	if err != nil {
 		return nil, err
 	}
-	for _, key := range labelledKeys {
+	object = maps.Clone(object)
+	name := labelledKeys[2]
+	if none(object, name) && !none(object, ktoTag) {
+		name = ktoTag
+	}
+	label := object[name]
+	for _, key := range []string{labelledKeys[0], labelledKeys[1], name} {
 		if none(object, key) {
 			return nil, missing(object, labelledKeys...)
 		}
 	}
 	good := false
-	switch label := string(object["label"]); label {
+	switch string(label) {
 	case "true", "1", "1.0":
 		good = true
 	case "false", "0", "0.0":
 	default:
-		return nil, fmt.Errorf("label: found %s, wanted true (good), false, 1 or 0", short(object["label"]))
+		return nil, fmt.Errorf("%s: found %s, wanted true (good), false, 1 or 0", name, short(label))
 	}
-	object = maps.Clone(object)
-	delete(object, "label")
+	delete(object, name)
 	d, err := j.completion(object, "completion")
 	if err != nil {
 		return nil, fmt.Errorf("completion: %w", err)
