@@ -90,7 +90,8 @@ func (a Ahead) Rows(rows Rows, before *Rows) (Rows, error) {
 		at, _ := completionOf(rows, row)
 		begin, end := completionOf(from, last)
 		if n := at + end - begin; n > seq {
-			return out, fmt.Errorf("batch: row %d: found %d tokens of its prompt and the completion of the row before it, wanted at most %d: a window and one token more", row, n+1, seq+1)
+			return out, fmt.Errorf("batch: row %d: found %d tokens of its prompt and the completion of the row before it, wanted at most %d: "+
+				"a window and one token more", row, n+1, seq+1)
 		}
 		prompt := rows.Tokens[row*seq:][:at+1]
 		copy(out.Tokens[row*seq:], prompt)

@@ -33,7 +33,7 @@ type Record struct {
 	// Memory is what the objective goes on from, by name.
 	Memory  map[string]float64 `json:"memory,omitempty"`
 	Adapter string             `json:"adapter"` // where the numbers were computed; others may round differently
-	Run       Run             `json:"run"`
+	Run     Run                `json:"run"`
 }
 
 // OptimizerRecord says which transformation the tensors of optimizer.safetensors belong to.

@@ -59,8 +59,11 @@ func loadKTO(c *goldenCase, dir fs.FS) (*unpairedCase, error) {
 		return nil, err
 	}
 	for i, row := range u.rows {
-		if _, err := row.good(); err != nil || len(row.Prompt) == 0 || len(row.Completion) == 0 {
-			return nil, fmt.Errorf("rows.jsonl: row %d: found %d and %d tokens, wanted a prompt and a completion of at least one each; %w", i, len(row.Prompt), len(row.Completion), err)
+		if _, err := row.good(); err != nil {
+			return nil, fmt.Errorf("rows.jsonl: row %d: %w", i, err)
+		}
+		if len(row.Prompt) == 0 || len(row.Completion) == 0 {
+			return nil, fmt.Errorf("rows.jsonl: row %d: found a prompt or a completion without tokens, wanted at least one in each", i)
 		}
 		before := i - 1 // of its update
 		if i%u.Batch == 0 {

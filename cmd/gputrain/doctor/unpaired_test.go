@@ -13,6 +13,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/graph"
+	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/run/data"
@@ -258,30 +259,12 @@ func TestTwinFollowsUnpaired(t *testing.T) {
 
 // TestUnpairedOfOtherModels holds the losses with settings that no case has, of an adapter and of a whole model: the graph against the equations.
 func TestUnpairedOfOtherModels(t *testing.T) {
-	base, err := model.NewLlama(model.LlamaConfig{Layers: 1, Heads: 4, KVHeads: 1, Width: 18, HeadDim: 6, Vocab: 29, Context: 16, Intermediate: 21})
-	require.NoError(t, err)
-	lora, err := model.WithLoRA(base, model.LoRA{Rank: 2, Save: []string{"lm_head"}})
-	require.NoError(t, err)
 	for _, loss := range []string{"kto", "apo_zero_unpaired", "bco"} {
-		for name, def := range map[string]model.Definition{"adapter": lora, "whole": base} {
+		for name, def := range unpairedNetworks(t) {
 			t.Run(loss+" "+name, func(t *testing.T) {
 				u := madeUnpaired(def, loss)
 				hand := newRowsByHand(t, u, "none")
-				if name == "whole" {
-					u.reference = map[string][]float32{}
-					for step := range u.Steps {
-						var own, other sequences
-						rows := u.rows[step*u.Batch:][:u.Batch]
-						for i, row := range rows {
-							own = append(own, [2][]int32{row.Prompt, row.Completion})
-							other = append(other, [2][]int32{row.Prompt, rows[(i+len(rows)-1)%len(rows)].Completion})
-						}
-						for name, s := range map[string]sequences{model.InputReference: own, model.InputMismatched: other} {
-							sums, _ := hand.logps(hand.base, s, hand.began)
-							u.reference[name] = append(u.reference[name], narrowed(&graph.Array{Data: sums})...)
-						}
-					}
-				}
+				hand.layReference()
 				twin := newTwinModel(t, &u.modelCase)
 				for step := range u.Steps {
 					want, err := hand.learn(u.batch(step))
@@ -297,6 +280,62 @@ func TestUnpairedOfOtherModels(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// TestUnpairedOnDevices holds a device, and two stages, against the equations: losses and gradients of three steps of each loss, of an adapter and of a whole model.
+func TestUnpairedOnDevices(t *testing.T) {
+	devices := gputest.Several(t, 2)
+	for _, loss := range []string{"kto", "apo_zero_unpaired", "bco"} {
+		for name, def := range unpairedNetworks(t) {
+			for stages := 1; stages <= 2; stages++ {
+				u := madeUnpaired(def, loss)
+				hand := newRowsByHand(t, u, "none")
+				hand.layReference()
+				run, err := newModelRun(t.Context(), devices[:stages], &u.modelCase)
+				require.NoError(t, err)
+				for step := range u.Steps {
+					want, err := hand.learn(u.batch(step))
+					require.NoError(t, err)
+					got, err := run.learn(u.batch(step))
+					require.NoError(t, err)
+					assert.InDelta(t, want["loss"][0], got["loss"][0], 2e-5, "%s %s on %d, step %d", loss, name, stages, step)
+					grads, err := run.gradients()
+					require.NoError(t, err)
+					assert.InEpsilon(t, norm(hand.last), norm(grads), 2e-4, "%s %s on %d, step %d", loss, name, stages, step)
+				}
+				run.release()
+			}
+		}
+	}
+}
+
+func unpairedNetworks(t *testing.T) map[string]model.Definition {
+	base, err := model.NewLlama(model.LlamaConfig{Layers: 2, Heads: 4, KVHeads: 1, Width: 18, HeadDim: 6, Vocab: 29, Context: 16, Intermediate: 21})
+	require.NoError(t, err)
+	lora, err := model.WithLoRA(base, model.LoRA{Rank: 2, Save: []string{"lm_head"}})
+	require.NoError(t, err)
+	return map[string]model.Definition{"adapter": lora, "whole": base}
+}
+
+// layReference lays beside the rows of a model that is trained whole what it says of them as it begins.
+func (h *rowsByHand) layReference() {
+	u := h.u
+	if len(model.AdapterParams(u.def)) > 0 {
+		return
+	}
+	u.reference = map[string][]float32{}
+	for step := range u.Steps {
+		var own, other sequences
+		rows := u.rows[step*u.Batch:][:u.Batch]
+		for i, row := range rows {
+			own = append(own, [2][]int32{row.Prompt, row.Completion})
+			other = append(other, [2][]int32{row.Prompt, rows[(i+len(rows)-1)%len(rows)].Completion})
+		}
+		for name, s := range map[string]sequences{model.InputReference: own, model.InputMismatched: other} {
+			sums, _ := h.logps(h.base, s, h.began)
+			u.reference[name] = append(u.reference[name], narrowed(&graph.Array{Data: sums})...)
 		}
 	}
 }
