@@ -102,6 +102,15 @@ func (a Ahead) Rows(rows Rows, before *Rows) (Rows, error) {
 	return out, nil
 }
 
+// Lengths are the tokens of the prompt and of the completion of each row, as Rows takes them; 0 where a row has no completion.
+func (a Ahead) Lengths(rows Rows) (all [][2]int) {
+	for row := range rows.Count {
+		begin, end := completionOf(rows, row)
+		all = append(all, [2]int{min(1, end) * (begin + 1), end - begin})
+	}
+	return all
+}
+
 // completionOf are the labels of a row from the first to the last that counts; end is 0 where none does.
 func completionOf(rows Rows, row int) (begin, end int) {
 	seq := len(rows.Tokens) / rows.Count

@@ -38,10 +38,6 @@ func (t *opening) openReference(ctx context.Context, begun bool) error {
 	if !t.config.readsReference() {
 		return nil
 	}
-	if o := t.config.State.Objective; o.Row().Ahead != nil && o.Row().Ahead.Mismatched {
-		return fmt.Errorf("train: preference.loss: found %s of a model that is trained whole, wanted adapters (lora.rank): it compares completions after prompts of "+
-			"other rows, whose log-probabilities by the weights of the beginning nothing keeps; bco and apo_zero_unpaired do without them", o.Loss)
-	}
 	var raw []byte
 	var err error
 	if t.config.leads() && !begun {
