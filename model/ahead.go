@@ -84,7 +84,9 @@ func (a Ahead) Rows(rows Rows, before *Rows) (Rows, error) {
 	}
 	from, last := rows, learned[len(learned)-1]
 	if before != nil {
-		from, last = *before, 0
+		if _, end := completionOf(*before, 0); end > 0 {
+			from, last = *before, 0
+		}
 	}
 	for _, row := range learned {
 		at, _ := completionOf(rows, row)

@@ -105,7 +105,7 @@ const (
 
 // pairInputs have the labels of pairs that count, for ORPO also those of the prompts of chosen rows.
 func (l pairLoss) pairInputs(rows Rows) batchInputs {
-	tokens, labels, seq := rows.Tokens, rows.Labels, len(rows.Tokens)/rows.Count
+	tokens, labels, seq := rows.Tokens, rows.Labels, len(rows.Tokens)/max(1, rows.Count)
 	weights, counts, shares := make([]float32, len(labels)), make([]float32, rows.Count/2), make([]float32, rows.Count)
 	in := batchInputs{Tokens: tokens, Labels: slices.Clone(labels), Floats: map[string][]float32{
 		inputWeights: weights, inputPairs: counts, inputShares: shares, InputReference: rows.Beside[InputReference],

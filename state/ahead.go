@@ -56,30 +56,77 @@ func (s *TrainState) ahead(ctx context.Context, b data.Batch) (data.Batch, error
 	return besides(b, laid), nil
 }
 
-// aheadOfEvaluation is ahead for each batch of an evaluation, whose rows it looks at alone: nothing of it is remembered.
+// aheadOfEvaluation is ahead for an evaluation: of all of its rows, also those of other parts of it. Nothing of them is remembered, and where the loss goes on
+// from what is remembered they are not looked at.
 func (s *TrainState) aheadOfEvaluation(ctx context.Context, e *data.Evaluation) *data.Evaluation {
 	a := s.job.Objective.Row().Ahead
 	if a == nil {
 		return e
 	}
-	return e.Laid(func(b data.Batch) (data.Batch, error) {
-		rows, err := a.Rows(rowsOf(b), nil)
-		if err != nil {
-			return b, err
-		}
-		all := make([]float32, 2*b.Rows)
-		if a.Memory == nil {
-			if all, err = s.look(ctx, rows); err != nil {
+	var all map[string][]float32
+	return e.Laid(func(first int, b data.Batch) (data.Batch, error) {
+		if all == nil {
+			var err error
+			if all, err = s.layWhole(ctx, *a, e.Whole()); err != nil {
 				return b, err
 			}
 		}
-		var counts []bool
-		for row := range slices.Chunk(rows.Labels, len(rows.Labels)/rows.Count) {
-			counts = append(counts, slices.ContainsFunc(row, func(label int32) bool { return label != graph.IgnoreLabel }))
+		laid := map[string][]float32{}
+		for name, values := range all {
+			laid[name] = values[first : first+b.Rows]
 		}
-		laid, _ := a.Lay(s.job.Objective.Numbers, seen(all, counts, false), s.own.Memory)
 		return besides(b, laid), nil
 	})
+}
+
+// layWhole is what is laid beside the rows of a whole evaluation.
+func (s *TrainState) layWhole(ctx context.Context, a model.Ahead, e *data.Evaluation) (map[string][]float32, error) {
+	var all []float32
+	var counts []bool
+	var before *model.Rows // that has a completion
+	for i := range e.Batches() {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		if i == 0 && a.Mismatched {
+			last, err := e.Batch(e.Batches() - 1)
+			if err != nil {
+				return nil, err
+			}
+			before = lastOf(last)
+		}
+		b, err := e.Batch(i)
+		if err != nil {
+			return nil, err
+		}
+		rows, err := a.Rows(rowsOf(b), before)
+		if err != nil {
+			return nil, err
+		}
+		for _, lengths := range a.Lengths(rowsOf(b)) {
+			counts = append(counts, lengths[1] > 0)
+		}
+		found := make([]float32, 2*b.Rows)
+		if a.Memory == nil {
+			if found, err = s.look(context.WithoutCancel(ctx), rows); err != nil {
+				return nil, err
+			}
+		}
+		all, before = append(all, found...), lastOf(b)
+	}
+	laid, _ := a.Lay(s.job.Objective.Numbers, seen(all, counts, false), s.own.Memory)
+	return laid, nil
+}
+
+// lastOf is the last row of a batch that is no padding.
+func lastOf(b data.Batch) *model.Rows {
+	for row := b.Rows - 1; row > 0; row-- {
+		if one := b.Part(data.Share{First: row, Rows: 1}); one.Count > 0 {
+			return &model.Rows{Tokens: one.Tokens, Labels: one.Labels, Count: 1}
+		}
+	}
+	one := b.Part(data.Share{Rows: 1})
+	return &model.Rows{Tokens: one.Tokens, Labels: one.Labels, Count: 1}
 }
 
 func besides(b data.Batch, laid map[string][]float32) data.Batch {

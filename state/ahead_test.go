@@ -126,10 +126,7 @@ func TestAheadOfUpdates(t *testing.T) {
 						}
 					}
 				}
-				for _, n := range []int{2, 3} {
-					if n > micro {
-						continue
-					}
+				for _, n := range []int{2, 3} { // some without a microbatch
 					var all sync.WaitGroup
 					for rank, c := range inReplicas(c, n) {
 						dir := filepath.Join(t.TempDir(), fmt.Sprint(rank))
@@ -197,11 +194,12 @@ func (b *oneBatch) Fill(to *data.Batch, row int, i int64) error {
 	return nil
 }
 
-// TestEvaluationLooksAtItsBatch: z0 of an evaluation is that of an update of the same rows, with rows of padding behind them too.
-func TestEvaluationLooksAtItsBatch(t *testing.T) {
+// TestEvaluationLooksAtItsRows: z0 of an evaluation is that of an update of the same rows, in one batch with rows of padding behind them, in several, and in
+// a part of the evaluation.
+func TestEvaluationLooksAtItsRows(t *testing.T) {
 	dev := gputest.Device(t)
 	c, params, updates, want := aheadCase(t, "kto_llama", "kto")
-	for _, size := range []int{4, 7} {
+	for _, size := range []int{4, 7, 3, 1} {
 		c.Evaluation = size
 		s, err := CreateFrom(t.Context(), dev, jobOf(t, c), params)
 		require.NoError(t, err)
@@ -211,6 +209,11 @@ func TestEvaluationLooksAtItsBatch(t *testing.T) {
 		found, err := s.Evaluate(t.Context(), e)
 		require.NoError(t, err)
 		assert.InDelta(t, want[0]["loss"], found.Loss, 1e-5)
+		assert.InDelta(t, want[0]["kl"], c.Objective.Row().Figures(found.Means)["kl"], 1e-5)
+		part, err := e.Part(e.Batches()-1, 1)
+		require.NoError(t, err)
+		found, err = s.Evaluate(t.Context(), part)
+		require.NoError(t, err)
 		assert.InDelta(t, want[0]["kl"], c.Objective.Row().Figures(found.Means)["kl"], 1e-5)
 	}
 }

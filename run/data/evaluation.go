@@ -13,11 +13,18 @@ type Evaluation struct {
 	first   int   // the batch of the whole that is batch 0
 	batches int
 	group   int64 // windows that stay together
-	lay     func(Batch) (Batch, error)
+	lay     func(first int, b Batch) (Batch, error)
 }
 
-// Laid is the evaluation with what lay makes of each batch.
-func (e *Evaluation) Laid(lay func(Batch) (Batch, error)) *Evaluation {
+// Whole is the evaluation that this one is a part of, or itself.
+func (e *Evaluation) Whole() *Evaluation {
+	whole := *e
+	whole.first, whole.batches = 0, int((e.used+int64(e.batch)-1)/int64(e.batch))
+	return &whole
+}
+
+// Laid is the evaluation with what lay makes of each batch, whose first row is so far from that of the whole.
+func (e *Evaluation) Laid(lay func(first int, b Batch) (Batch, error)) *Evaluation {
 	laid := *e
 	laid.lay = lay
 	return &laid
@@ -86,7 +93,7 @@ func (e *Evaluation) Batch(i int) (Batch, error) {
 		}
 	}
 	if e.lay != nil {
-		return e.lay(b)
+		return e.lay((e.first+i)*e.batch, b)
 	}
 	return b, nil
 }
