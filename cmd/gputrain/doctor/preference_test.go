@@ -451,13 +451,19 @@ func TestPreferencesOfOtherModels(t *testing.T) {
 		})
 	}
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
-		row := cases[0]
-		c, p := madePairs(t, row.def, row.prefer)
-		run, err := newDeviceModel(context.Background(), dev, &p.modelCase)
-		require.NoError(t, err)
-		defer run.release()
-		seen, err := p.train(c, run)
-		require.NoError(t, err)
-		assertPassed(t, true, seen)
+		for _, row := range cases {
+			if row.name != cases[0].name && row.prefer.Row().Ahead == nil {
+				continue
+			}
+			c, p := madePairs(t, row.def, row.prefer)
+			for _, devices := range [][]*gpu.Device{{dev}, {dev, dev}} {
+				run, err := newModelRun(context.Background(), devices, &p.modelCase)
+				require.NoError(t, err)
+				seen, err := p.train(c, run)
+				run.release()
+				require.NoError(t, err)
+				assertPassed(t, true, seen)
+			}
+		}
 	})
 }
