@@ -40,12 +40,12 @@ func TestDrawnInputs(t *testing.T) {
 				"weights": c.weights, "shares": c.shares, "advantages": rows.Beside[InputAdvantages], "old": rows.Beside[InputOld], "reference": nil,
 			},
 		}, o.Inputs(rows))
-		assert.Equal(t, map[string]int{"advantages": 1, "old": 4, "truncated": 1}, o.Beside(byteGPT(t), 4))
+		assert.Equal(t, map[string]int{"advantages": 1, "old": 4, "truncated": 1}, o.Beside(byteGPT(t), 4, false))
 		o.Numbers["beta"] = 0.1
-		assert.Equal(t, map[string]int{"advantages": 1, "old": 4, "truncated": 1, "reference": 4}, o.Beside(byteGPT(t), 4))
+		assert.Equal(t, map[string]int{"advantages": 1, "old": 4, "truncated": 1, "reference": 4}, o.Beside(byteGPT(t), 4, false))
 	}
 	o := Objective{Loss: "dapo", Numbers: map[string]float64{"temperature": 1, "on_policy": 1}}
-	assert.Equal(t, map[string]int{"advantages": 1, "truncated": 1}, o.Beside(byteGPT(t), 4))
+	assert.Equal(t, map[string]int{"advantages": 1, "truncated": 1}, o.Beside(byteGPT(t), 4, false))
 	assert.EqualValues(t, 3.0/8, Counts{Of: 3, Labels: 8}.LabelScale())
 }
 

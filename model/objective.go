@@ -35,6 +35,7 @@ type Loss struct {
 	grows      string // the number by which Group grows; "": none
 	// Sums are the names of Built.Sums. Shown are the figures that tell of an evaluation; none: the perplexity does.
 	Sums, Shown []string
+	Ahead       *Ahead // what it finds of an update before the first backward pass; nil: nothing
 
 	derive func(figures map[string]float64) // adds what follows from the means of Sums
 	inputs func(o Objective, rows Rows) batchInputs
@@ -120,7 +121,10 @@ func Objectives() (names []string) {
 // Row is the objective's loss.
 func (o Objective) Row() Loss {
 	i := slices.IndexFunc(losses, func(l Loss) bool { return l.Name == o.Loss })
-	if i < 0 {
+	switch {
+	case o.Loss == looked.Name:
+		return looked
+	case i < 0:
 		return nextToken
 	}
 	l := losses[i]
@@ -205,18 +209,6 @@ func (o Objective) ReadsReference(def Definition) bool {
 	return o.Row().Reference && len(AdapterParams(def)) == 0
 }
 
-// Beside are the numbers that a batch must have beside its tokens, by name: how many of each row of seq tokens.
-func (o Objective) Beside(def Definition, seq int) map[string]int {
-	row, adapted := o.Row(), len(AdapterParams(def)) > 0
-	switch {
-	case row.beside != nil:
-		return row.beside(o, adapted, seq)
-	case row.Reference && !adapted:
-		return map[string]int{InputReference: 1}
-	}
-	return nil
-}
-
 // Inputs are those of a batch.
 func (o Objective) Inputs(rows Rows) batchInputs {
 	row := o.Row()
@@ -241,9 +233,18 @@ func (l Loss) Figures(means []float64) map[string]float64 {
 
 // Telling is a loss that has these figures, for who reads a log that does not name it.
 func Telling[V any](figures map[string]V) Loss {
+	named := func(l Loss, mean float64) map[string]float64 {
+		return l.Figures(slices.Repeat([]float64{mean}, len(l.Sums)))
+	}
 	for _, l := range losses {
-		own := l.Figures(make([]float64, len(l.Sums)))
-		if maps.EqualFunc(own, figures, func(float64, V) bool { return true }) {
+		always, ever := named(l, 0), named(l, 0.5) // a figure may be one that some steps have not
+		for name := range figures {
+			if _, known := ever[name]; !known {
+				always = nil
+			}
+			delete(always, name)
+		}
+		if always != nil && len(always) == 0 {
 			return l
 		}
 	}

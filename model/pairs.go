@@ -25,6 +25,8 @@ import (
 //	sppo_hard             (lc - 1/(2 beta))^2 + (lr + 1/(2 beta))^2
 //	apo_zero, apo_down    1 - S(x) + S(y); S(x) + 1 - S(z)
 //	discopop              -(1-g) log S(z) + g exp(-z), g = S(z/discopop_tau)
+//	aot                   sigmoid's of beta (q - p), q = c - r and p that of the reference: the pairs of an update sorted by q, and by p
+//	aot_unpaired          sigmoid's of beta (lc - lr), sorted likewise: the least lc with the least lr
 //	simpo                 sigmoid's of z - simpo_gamma; with simpo_alpha a that is not 0 (AlphaPO) x = beta (1 - exp(-a c))/a, y likewise
 //	orpo                  -orpo_lambda log S(o), o = (c - r) - (log(1 - exp c) - log(1 - exp r))
 //
@@ -34,7 +36,7 @@ import (
 // sigmoid is DPO, Rafailov et al. 2023 (arXiv:2305.18290), smoothed, Mitchell 2023; hinge Zhao et al. 2023 (arXiv:2305.10425); ipo Azar et al. 2023
 // (arXiv:2310.12036), by length as its authors correct it; robust Chowdhury et al. 2024 (arXiv:2403.00409); exo_pair Ji et al. 2024 (arXiv:2402.00856);
 // nca_pair Chen et al. 2024 (arXiv:2402.05369); bco_pair Jung et al. 2024 (arXiv:2404.04656); sppo_hard Wu et al. 2024 (arXiv:2405.00675); apo_zero and
-// apo_down D'Oosterlinck et al. 2024 (arXiv:2408.06266); discopop Lu et al. 2024 (arXiv:2406.08414); cpo Xu et al. 2024 (arXiv:2401.08417); simpo Meng et al.
+// apo_down D'Oosterlinck et al. 2024 (arXiv:2408.06266); discopop Lu et al. 2024 (arXiv:2406.08414); aot and aot_unpaired Melnyk et al. 2024 (arXiv:2406.05882); cpo Xu et al. 2024 (arXiv:2401.08417); simpo Meng et al.
 // 2024 (arXiv:2405.14734), AlphaPO Gupta et al. 2025 (arXiv:2501.03884); orpo Hong et al. 2024 (arXiv:2403.07691).
 func init() {
 	beta, lambda, tau := above0("beta"), above0("orpo_lambda"), above0("discopop_tau")
@@ -57,6 +59,8 @@ func init() {
 		{Loss: Loss{Name: "apo_zero", Numbers: []number{beta}, Reference: true}, of: pair.apoZero},
 		{Loss: Loss{Name: "apo_down", Numbers: []number{beta}, Reference: true}, of: pair.apoDown},
 		{Loss: Loss{Name: "discopop", Numbers: []number{beta, tau}, Reference: true}, of: pair.discopop},
+		{Loss: Loss{Name: "aot", Numbers: []number{beta, smoothing}, Reference: true, Ahead: matching(false)}, of: pair.aot},
+		{Loss: Loss{Name: "aot_unpaired", Numbers: []number{beta, smoothing}, Reference: true, Ahead: matching(true)}, of: pair.aotUnpaired},
 		{Loss: Loss{Name: "cpo_sigmoid", Tag: "cpo", Numbers: []number{beta, smoothing, cpo}}, of: pair.sigmoid},
 		{Loss: Loss{Name: "cpo_hinge", Tag: "cpo", Numbers: []number{beta, cpo}}, of: pair.hinge},
 		{Loss: Loss{Name: "cpo_ipo", Tag: "cpo", Numbers: []number{beta, cpo}, Mean: true}, of: pair.ipo},
@@ -94,16 +98,18 @@ const (
 	inputWeights = "weights" // f32 [batch*seq], of each label in the log-probability of its completion
 	inputPairs   = "pairs"   // f32 [batch/2]: 1, or 0 for a pair of which a row lacks the completion
 	inputShares  = "shares"  // f32 [batch]: 1 / tokens of the completion, 0 for a pair that does not count
+	inputMatched = "matched" // f32 [batch]: see matching
 	// InputReference is f32 [batch], the log-probabilities of completions by a reference that is not part of the graph.
 	InputReference = "reference"
 )
 
 // pairInputs have the labels of pairs that count, for ORPO also those of the prompts of chosen rows.
 func (l pairLoss) pairInputs(_ Objective, rows Rows) batchInputs {
-	tokens, labels, seq := rows.Tokens, rows.Labels, len(rows.Tokens)/rows.Count
+	tokens, labels, seq := rows.Tokens, rows.Labels, len(rows.Tokens)/max(1, rows.Count)
 	weights, counts, shares := make([]float32, len(labels)), make([]float32, rows.Count/2), make([]float32, rows.Count)
 	in := batchInputs{Tokens: tokens, Labels: slices.Clone(labels), Floats: map[string][]float32{
 		inputWeights: weights, inputPairs: counts, inputShares: shares, InputReference: rows.Beside[InputReference],
+		inputMatched: rows.Beside[inputMatched],
 	}}
 	ignored := func(label int32) bool { return label == graph.IgnoreLabel }
 	for pair := range counts {
@@ -261,8 +267,10 @@ func (p pair) apart() *graph.Value {
 // unlikely is -log S(x).
 func (p pair) unlikely(x *graph.Value) *graph.Value { return p.softplus(p.Apply("neg", x)) }
 
-func (p pair) sigmoid() *graph.Value {
-	z := p.z()
+func (p pair) sigmoid() *graph.Value { return p.smoothed(p.z()) }
+
+// smoothed is -(1-e) log S(z) - e log S(-z).
+func (p pair) smoothed(z *graph.Value) *graph.Value {
 	loss := p.unlikely(z) // -log S(-z) is z more
 	if e := p.numbers["label_smoothing"]; e != 0 {
 		loss = p.Add(loss, p.Scale(z, e))
@@ -316,6 +324,60 @@ func (p pair) discopop() *graph.Value {
 	inner := p.Scale(z, 1/p.numbers["discopop_tau"])
 	steep := p.Apply("exp", p.Apply("neg", p.Add(p.unlikely(inner), z)))
 	return p.Add(p.Mul(p.Apply("sigmoid", p.Apply("neg", inner)), p.unlikely(z)), steep)
+}
+
+// matching lays beside each row of a pair what it is compared with: for aot p of the pair that q of this one is matched with, unpaired for a chosen completion
+// the net log-probability of the rejected one that is as far from the least, and for that the chosen one's.
+func matching(unpaired bool) *Ahead {
+	return &Ahead{lays: inputMatched, of: func(_ map[string]float64, seen Seen, _ map[string]float64) []float64 {
+		var rows []int // the first of each pair that counts
+		var left, right []float64
+		for row := 0; row < len(seen.Counts); row += 2 {
+			if !seen.Counts[row] || !seen.Counts[row+1] {
+				continue
+			}
+			rows = append(rows, row)
+			chosen, rejected, own, reference := row, row+1, seen.Own, seen.Reference
+			if unpaired {
+				left, right = append(left, own[chosen]-reference[chosen]), append(right, own[rejected]-reference[rejected])
+			} else {
+				left, right = append(left, own[chosen]-own[rejected]), append(right, reference[chosen]-reference[rejected])
+			}
+		}
+		matched := make([]float64, len(seen.Counts))
+		of := sorted(right)
+		for i, at := range sorted(left) {
+			if matched[rows[at]] = right[of[i]]; unpaired {
+				matched[rows[of[i]]+1] = left[at]
+			}
+		}
+		return matched
+	}}
+}
+
+// sorted are indices in the order of values, of equals the first first.
+func sorted(values []float64) []int {
+	order := make([]int, len(values))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(values[a], values[b]) })
+	return order
+}
+
+// matched are what matching has laid beside rows.
+func (p pair) matched() [2]*graph.Value { return p.sides(p.Input(inputMatched, graph.F32(p.batch))) }
+
+func (p pair) aot() *graph.Value {
+	q := p.Sub(p.own[0], p.own[1])
+	return p.smoothed(p.Scale(p.Sub(q, p.matched()[0]), p.numbers["beta"]))
+}
+
+// aotUnpaired counts each match once, by its chosen row; its rejected row, of another pair, has the gradient alone.
+func (p pair) aotUnpaired() *graph.Value {
+	with, beta := p.matched(), p.numbers["beta"]
+	again := p.smoothed(p.Scale(p.Sub(with[1], p.net[1]), beta))
+	return p.Add(p.smoothed(p.Scale(p.Sub(p.net[0], with[0]), beta)), p.Sub(again, p.StopGradient(again)))
 }
 
 // odds is -log S(o).

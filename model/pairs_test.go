@@ -22,14 +22,14 @@ func TestPairInputs(t *testing.T) {
 	lacking := errors.New("batch: pair 2: found a completion without labels, wanted some in both")
 	assert.Equal(t, batchInputs{
 		Tokens: tokens, Labels: counted, Counts: Counts{Of: 2, Labels: 3}, Lacking: lacking, Floats: map[string][]float32{
-			"weights": {0, 1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0}, "pairs": {1, 1, 0}, "shares": {0.5, 1, 1, 0.25, 0, 0}, "reference": nil,
+			"weights": {0, 1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0}, "pairs": {1, 1, 0}, "shares": {0.5, 1, 1, 0.25, 0, 0}, "reference": nil, "matched": nil,
 		},
 	}, Objective{Loss: "sigmoid"}.Inputs(Rows{Tokens: tokens, Labels: labels, Count: 6}))
 	learned := slices.Clone(counted)
 	learned[0] = 2
 	assert.Equal(t, batchInputs{
 		Tokens: tokens, Labels: learned, Counts: Counts{Of: 2, Labels: 4}, Lacking: lacking, Floats: map[string][]float32{
-			"weights": {0, 0.5, 0.5, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0.25, 0.25, 0.25, 0.25, 0, 0, 0, 0, 0, 0, 0, 0}, "pairs": {1, 1, 0}, "shares": {0.5, 1, 1, 0.25, 0, 0}, "reference": nil,
+			"weights": {0, 0.5, 0.5, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0.25, 0.25, 0.25, 0.25, 0, 0, 0, 0, 0, 0, 0, 0}, "pairs": {1, 1, 0}, "shares": {0.5, 1, 1, 0.25, 0, 0}, "reference": nil, "matched": nil,
 		},
 	}, Objective{Loss: "orpo"}.Inputs(Rows{Tokens: tokens, Labels: labels, Count: 6}))
 }

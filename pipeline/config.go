@@ -159,6 +159,15 @@ func (j job) evaluation() (*line, error) {
 	return j.forwardLine("evaluation", evaluated, built, output{Name: lossOutput, Value: losses})
 }
 
+// look is the line of the pass before an update.
+func (j job) look() (*line, error) {
+	built, losses, err := state.Evaluation(j.State.Definition, j.State.Objective.Ahead(), j.State.Batch, j.State.Sequence, false)
+	if err != nil {
+		return nil, err
+	}
+	return j.forwardLine("look", evaluated, built, output{Name: lossOutput, Value: losses})
+}
+
 // prefill is the line that takes a piece of a window in, decode the one that goes on with a token.
 func (j job) prefill() (*line, error) { return j.generation("prefill", false) }
 

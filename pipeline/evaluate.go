@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/buffers/array"
 	"gputrain/graph/compile"
 	"gputrain/internal/schedule"
+	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/state"
 )
@@ -55,6 +57,11 @@ func (p *passes) losses(ctx context.Context, e *data.Evaluation, first, end int)
 		}
 		feeds = append(feeds, state.FeedOf(c.Objective, b))
 	}
+	return p.forward(ctx, l, c.Objective, feeds)
+}
+
+// forward runs a line without gradients for what an objective reads of batches, all under way at once.
+func (p *passes) forward(ctx context.Context, l *line, o model.Objective, feeds []state.Feed) (losses []state.BatchLoss, err error) {
 	write := func(to *compile.Program, i int) error { return feeds[i].Write(to) }
 	raw, err := p.result(ctx, l, schedule.ForwardOnly(len(p.stages), p.job.Assignment.Parts, len(feeds)), write)
 	if err != nil {
@@ -62,9 +69,28 @@ func (p *passes) losses(ctx context.Context, e *data.Evaluation, first, end int)
 	}
 	size := int(l.results[0].size)
 	for i, f := range feeds {
-		losses = append(losses, state.ParseBatchLoss(raw[i*size:][:size], c.Objective, int(f.Counts.Of)))
+		losses = append(losses, state.ParseBatchLoss(raw[i*size:][:size], o, int(f.Counts.Of)))
 	}
 	return losses, nil
+}
+
+// Look makes the pass before an update, several batches under way at once; see state.OnStages.
+func (p *passes) Look(ctx context.Context, batches []data.Batch) (all [][]float32, err error) {
+	o := p.job.State.Objective.Ahead()
+	for some := range slices.Chunk(batches, evaluated) {
+		var feeds []state.Feed
+		for _, b := range some {
+			feeds = append(feeds, state.FeedOf(o, b))
+		}
+		found, err := p.forward(ctx, p.look, o, feeds)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range found {
+			all = append(all, f.Rows)
+		}
+	}
+	return all, nil
 }
 
 // Take takes a piece of a window in; see state.OnStages.

@@ -27,6 +27,7 @@ type passes struct {
 	stages  []*stage
 
 	training, evaluation *line
+	look                 *line          // before an update
 	prefill, decode      *line          // of sampling
 	begin                []*gpu.Program // of each stage, before the first microbatch of an update in sequence
 	last                 *stage         // where the loss is
@@ -83,7 +84,7 @@ func (p *passes) build(ctx context.Context, params []buffers.Host) error {
 		to     **line
 		make   func() (*line, error)
 		wanted bool
-	}{{&p.training, c.training, true}, {&p.evaluation, c.evaluation, c.State.Evaluation > 0}, {&p.prefill, c.prefill, c.State.Sampling}, {&p.decode, c.decode, c.State.Sampling}}
+	}{{&p.training, c.training, true}, {&p.look, c.look, c.State.Objective.Row().Ahead != nil}, {&p.evaluation, c.evaluation, c.State.Evaluation > 0}, {&p.prefill, c.prefill, c.State.Sampling}, {&p.decode, c.decode, c.State.Sampling}}
 	for _, l := range lines {
 		if !l.wanted {
 			continue
@@ -236,7 +237,7 @@ func (p *passes) countTexels() {
 // lines are those that there are.
 func (p *passes) lines() []*line {
 	var out []*line
-	for _, l := range []*line{p.training, p.evaluation, p.prefill, p.decode} {
+	for _, l := range []*line{p.training, p.look, p.evaluation, p.prefill, p.decode} {
 		if l != nil {
 			out = append(out, l)
 		}

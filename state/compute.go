@@ -134,6 +134,11 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 		}
 		d.collect = append(d.collect, p)
 	}
+	if c.Objective.Row().Ahead != nil {
+		if err := d.prepareLook(ctx, c.Batch, c.Sequence); err != nil {
+			return err
+		}
+	}
 	if c.Evaluation > 0 {
 		if err := d.prepareEvaluation(ctx, c.Evaluation, c.Sequence); err != nil {
 			return err

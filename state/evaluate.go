@@ -107,11 +107,13 @@ func Evaluation(def model.Definition, o model.Objective, batch, sequence int, do
 		return nil, nil, err
 	}
 	losses := built.LossSum
-	if built.Sums != nil {
-		losses = built.Graph.Concat(0, built.Graph.Reshape(losses, 1), built.Sums)
+	if built.Sums != nil || built.Rows != nil {
+		losses = built.Graph.Reshape(losses, 1)
 	}
-	if built.Rows != nil {
-		losses = built.Graph.Concat(0, losses, built.Rows)
+	for _, more := range []*graph.Value{built.Sums, built.Rows} {
+		if more != nil {
+			losses = built.Graph.Concat(0, losses, more)
+		}
 	}
 	return built, losses, nil
 }

@@ -81,6 +81,9 @@ func (j Job) check() error {
 	if j.Objective.Row().Whole && j.Microbatches > 1 {
 		return fmt.Errorf("state: config: microbatches: found %d, wanted 1: %s holds each row against all of its update", j.Microbatches, j.Objective.Loss)
 	}
+	if a := j.Objective.Row().Ahead; a != nil && a.Mismatched && j.Batch*j.Microbatches < 2 {
+		return fmt.Errorf("state: config: preference: found updates of one row, wanted two or more: %s compares each with the one before it", j.Objective.Loss)
+	}
 	_, replicas := j.replicas()
 	if replicas > 1 && j.Reducer == nil {
 		return fmt.Errorf("state: config: reducer: found none for %d replicas, wanted one: cluster.NewReducer makes it", replicas)
@@ -153,7 +156,7 @@ func (j Job) count(b data.Batch) (n model.Counts, err error) {
 	if b.Positions != nil && len(b.Positions) != rows*seq {
 		return n, fmt.Errorf("batch: %d positions of documents, want %d", len(b.Positions), rows*seq)
 	}
-	wanted := j.Objective.Beside(j.Definition, seq)
+	wanted := j.Objective.Beside(j.Definition, seq, false)
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		if found, each := len(b.Beside[name]), wanted[name]; found != rows*each {
 			return n, fmt.Errorf("batch: %s: found %d numbers beside the rows, wanted %d: %s of this network reads %d a row", name, found, rows*each, j.Objective.Loss, each)
@@ -177,6 +180,9 @@ func (j Job) count(b data.Batch) (n model.Counts, err error) {
 	in := j.Objective.Inputs(rowsOf(b))
 	if in.Lacking == nil && in.Counts.Of == 0 && !j.joined() {
 		return n, errNoLabels
+	}
+	if a := j.Objective.Row().Ahead; a != nil && in.Lacking == nil && !j.joined() {
+		_, in.Lacking = a.Rows(rowsOf(b), nil)
 	}
 	return in.Counts, in.Lacking
 }

@@ -37,7 +37,7 @@ func (s *TrainState) Restore(saved *savedState) error {
 	if err := s.restoreOptimizer(saved); err != nil {
 		return err
 	}
-	s.own.Step, s.own.Skipped = saved.Record.Step, saved.Record.Skipped
+	s.own.Step, s.own.Skipped, s.own.Memory = saved.Record.Step, saved.Record.Skipped, saved.Record.Memory
 	return nil
 }
 

@@ -133,6 +133,8 @@ type passes struct {
 
 	evaluator *pass
 	shape     evaluatorShape
+	looker    *pass
+	looked    evaluatorShape
 	documents bool // batches are made of documents
 	generator *generator
 }
@@ -178,6 +180,7 @@ func (f *pass) release() {
 
 func (m *passes) release() {
 	m.evaluator.release()
+	m.looker.release()
 	m.generator.release()
-	m.evaluator, m.generator = nil, nil
+	m.evaluator, m.looker, m.generator = nil, nil, nil
 }

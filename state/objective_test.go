@@ -21,11 +21,11 @@ import (
 )
 
 // pairCase is a case of package model's testdata: a base with an adapter, and the pairs of its first step.
-func pairCase(t *testing.T, name string) (def model.Definition, params []buffers.Host, batch data.Batch, metrics map[string]float64) {
+// adapterCase is a case of package model: its network with adapters, its weights, and a decoder of its files.
+func adapterCase(t *testing.T, kind, name string) (def model.Definition, params []buffers.Host, read func(file string) []byte) {
 	t.Helper()
-	dir := filepath.Join("..", "model", "testdata", "dpo", name)
-	read := func(file string) []byte {
-		raw, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(file)))
+	read = func(file string) []byte {
+		raw, err := os.ReadFile(filepath.Join("..", "model", "testdata", kind, name, filepath.FromSlash(file)))
 		require.NoError(t, err)
 		return raw
 	}
@@ -44,6 +44,12 @@ func pairCase(t *testing.T, name string) (def model.Definition, params []buffers
 	above.StandOn(below, nil)
 	params, err = above.All()
 	require.NoError(t, err)
+	return def, params, read
+}
+
+func pairCase(t *testing.T, name string) (def model.Definition, params []buffers.Host, batch data.Batch, metrics map[string]float64) {
+	t.Helper()
+	def, params, read := adapterCase(t, "dpo", name)
 	var c struct {
 		Batch   int
 		Metrics []map[string]float64

@@ -23,6 +23,7 @@ type MemoryPlan struct {
 	Activations          uint64 // elsewhere: of all microbatches in flight, and what stages hand on,
 	Scratch              uint64 // what all programs of a stage share,
 	Inputs               uint64 // their inputs and results in training and updates, and buffers for reading back
+	Ahead                uint64 // of the pass before an update, where an objective has one and a step is one program
 	Evaluation, Sampling uint64 // what these take beside that, where they are planned for
 	Transfer             uint64 // for reading back a parameter, or logits
 	Texels               uint64 // textures that operands are read from, on software adapters; of the first stage on a device
@@ -37,6 +38,7 @@ func (p MemoryPlan) rows() []memoryRow {
 		{"sums of gradients", p.Sums},
 		{"optimizer", p.Optimizer},
 		{"activations and workspace", p.Step},
+		{"pass before an update", p.Ahead},
 		{"activations", p.Activations},
 		{"scratch", p.Scratch},
 		{"inputs and results", p.Inputs},
@@ -153,6 +155,9 @@ func (s *TrainState) Memory() []MemoryPlan {
 	}
 	if r.Frozen != nil {
 		p.Frozen, p.Transfer = r.Frozen.Bytes(), max(p.Transfer, r.Frozen.Layout().StagingBytes(r.Frozen.DType()))
+	}
+	if d.looker != nil {
+		p.Ahead = d.looker.graph.Plan().Total()
 	}
 	if d.evaluator != nil {
 		p.Evaluation = d.evaluator.graph.Plan().Total()

@@ -14,6 +14,8 @@ type forwardPasses interface {
 	// Losses computes the losses of all batches of an evaluation in their order and hands each out; yield returns false to end it early.
 	// Between batches it looks whether ctx is over.
 	Losses(ctx context.Context, e *data.Evaluation, yield func(BatchLoss) bool) error
+	// Look makes a forward pass of each batch for model.Objective.Ahead, and gives Built.Rows of it.
+	Look(ctx context.Context, batches []data.Batch) ([][]float32, error)
 	// Take takes a piece of a window in and gives the logits of the token that follows.
 	Take(ctx context.Context, p Piece) ([]float32, error)
 }

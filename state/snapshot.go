@@ -21,6 +21,7 @@ type snapshot struct {
 	Optimizer     optim.Config     // its zero value: Transform is no registered one, or there is none
 	Transform     string           // its name, where Optimizer has none
 	Step, Skipped int64
+	Memory        map[string]float64    // of the objective
 	Adapter       string                // AdapterName of all devices
 	Params        []*buffers.Tree       // each parameter of the definition, f32, is in one of them
 	Frozen        []string              // paths of those that are not trained, sorted
@@ -198,7 +199,7 @@ func safetensorsFile(name string, tensors []safetensors.Tensor, metadata map[str
 }
 
 func (s snapshot) record(run checkpoint.Run) (checkpoint.Record, error) {
-	out := checkpoint.Record{Step: s.Step, Skipped: s.Skipped, Frozen: s.Frozen, Adapter: s.Adapter, Run: run}
+	out := checkpoint.Record{Step: s.Step, Skipped: s.Skipped, Memory: s.Memory, Frozen: s.Frozen, Adapter: s.Adapter, Run: run}
 	if len(s.States) == 0 {
 		if name := cmp.Or(s.Optimizer.Name, s.Transform); name != "" {
 			return out, fmt.Errorf("optimizer: no state of %s", name)

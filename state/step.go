@@ -85,6 +85,9 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, own model.
 	if err != nil {
 		return err
 	}
+	if batch, err = s.ahead(ctx, batch); err != nil {
+		return err
+	}
 	if s.job.RoundProducts && s.scale > 0 {
 		for i, opt := range s.Optimizers() {
 			if err := opt.SetScale(s.scale); err != nil {

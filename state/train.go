@@ -176,7 +176,7 @@ func (s *TrainState) Value(ctx context.Context) (Value, error) {
 	}
 	v := holding(f)
 	s.releaseStep()
-	s.own, s.broken = Fields{Step: s.own.Step, Skipped: s.own.Skipped}, ErrSpent
+	s.own, s.broken = Fields{Step: s.own.Step, Skipped: s.own.Skipped, Memory: s.own.Memory}, ErrSpent
 	return v, nil
 }
 
@@ -234,7 +234,7 @@ func (s *TrainState) GoOn(ctx context.Context, v Value) error {
 		s.broken = fmt.Errorf("state: train: %w", err)
 		return s.broken
 	}
-	s.own.Step, s.own.Skipped = h.Step, h.Skipped
+	s.own.Step, s.own.Skipped, s.own.Memory = h.Step, h.Skipped, h.Memory
 	v.Release()
 	return nil
 }

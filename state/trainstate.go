@@ -165,7 +165,11 @@ func (u usable) Losses(ctx context.Context, e *data.Evaluation, yield func(Batch
 	if err := u.usable(); err != nil {
 		return err
 	}
-	return u.passes.Losses(ctx, e, yield)
+	return u.passes.Losses(ctx, u.aheadOfEvaluation(ctx, e), yield)
+}
+
+func (u usable) Look(ctx context.Context, batches []data.Batch) ([][]float32, error) {
+	return u.passes.Look(ctx, batches)
 }
 
 func (u usable) Take(ctx context.Context, p Piece) ([]float32, error) {

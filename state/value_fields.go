@@ -29,7 +29,9 @@ type Fields struct {
 	InitOptimizer  bool            // make OptimizerState
 	Stages         []Resident      // in place of Params, Frozen, Other and OptimizerState; nil: the value is on one device
 
-	Step    int64 // updates that led here
+	Step int64 // updates that led here
+	// Memory is what the objective goes on from (model.Ahead), by name; nil: nothing.
+	Memory  map[string]float64
 	Skipped int64 // updates among these that changed nothing because they were not finite, as far as known
 }
 

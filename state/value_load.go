@@ -78,7 +78,7 @@ func loadFields(p Placement, dir string, record checkpoint.Record, o LoadOptions
 	f = Fields{Definition: saved.definition}.on([]Resident{whole})
 	remembers := false
 	if !o.WeightsOnly {
-		f.Transform, f.Step, f.Skipped = o.Transform, record.Step, record.Skipped
+		f.Transform, f.Step, f.Skipped, f.Memory = o.Transform, record.Step, record.Skipped, record.Memory
 		if remembers, err = f.followOptimizer(record); err != nil {
 			return f, err
 		}

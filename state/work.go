@@ -3,11 +3,13 @@ package state
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
+	"gputrain/internal/system"
 	"gputrain/model"
 	"gputrain/run/data"
 )
@@ -74,17 +76,39 @@ func (s *TrainState) Rehearse(ctx context.Context, times int) (time.Duration, er
 	if err == nil {
 		var took time.Duration
 		if took, err = s.passes.Rehearse(context.WithoutCancel(ctx), times); err == nil {
-			return took, nil
+			var ahead time.Duration
+			if ahead, err = s.rehearseAhead(context.WithoutCancel(ctx), times); err == nil {
+				return took + ahead, nil
+			}
 		}
 		s.broken = err
 	}
 	return 0, fmt.Errorf("state: rehearse: %w", err)
 }
 
+// rehearseAhead tells how long the pass before an update takes, if the objective has one: by that of some microbatches.
+func (s *TrainState) rehearseAhead(ctx context.Context, times int) (time.Duration, error) {
+	count := s.job.Share().Count
+	if s.job.Objective.Row().Ahead == nil || count == 0 {
+		return 0, nil
+	}
+	some := slices.Repeat([]data.Batch{s.job.Rehearsal()}, min(count, rehearsedAhead))
+	watch := system.Stopwatch()
+	for range times {
+		if _, err := s.passes.Look(ctx, some); err != nil {
+			return 0, err
+		}
+	}
+	return watch() * time.Duration(count) / time.Duration(times*len(some)), nil
+}
+
+// rehearsedAhead is as many microbatches as stages take at once.
+const rehearsedAhead = 8
+
 // Rehearsal is one microbatch to measure with, of tokens spread over the vocabulary.
 func (j Job) Rehearsal() data.Batch {
 	b := data.Batch{Tokens: make([]int32, j.Batch*j.Sequence), Labels: make([]int32, j.Batch*j.Sequence), Rows: j.Batch, Beside: map[string][]float32{}}
-	for name, each := range j.Objective.Beside(j.Definition, j.Sequence) {
+	for name, each := range j.Objective.Beside(j.Definition, j.Sequence, true) {
 		b.Beside[name] = make([]float32, j.Batch*each)
 	}
 	for i := range b.Tokens {

@@ -42,6 +42,7 @@ func newRuns(t *testing.T) *runs {
 		fmt.Fprintf(&others, "{\"text\": %q}\n", short+short)
 	}
 	p.write(t, "documents.jsonl", documents.String())
+	p.write(t, "labelled.jsonl", strings.Repeat(`{"prompt": "2 + 2 =", "completion": " 4", "label": true}`+"\n"+`{"prompt": "2 + 2 =", "completion": " five", "label": 0}`+"\n", 10))
 	p.write(t, "pairs.jsonl", strings.Repeat(`{"prompt": "2 + 2 =", "chosen": " 4", "rejected": " five"}`+"\n", 20))
 	p.write(t, "others.jsonl", others.String())
 	p.write(t, "chats.jsonl", strings.Repeat(chatRow+"\n", 20))
@@ -92,6 +93,7 @@ var (
 	adapted   = []string{"model.from=pretrained"}
 	lora      = []string{"model.from=pretrained", "lora.rank=2"}
 	orpo      = []string{"model.from=pretrained", "lora.rank=2", "data.jsonl=pairs.jsonl", "preference.loss=orpo"}
+	kto       = []string{"model.from=pretrained", "lora.rank=2", "data.jsonl=labelled.jsonl", "preference.loss=kto"}
 	simpo     = []string{"model.from=pretrained", "lora.rank=2", "data.jsonl=pairs.jsonl", "preference.loss=simpo"}
 	stages    = []string{"pipeline.stages=2", "model.layers=4", "train.batch=4", "pipeline.microbatches=4"}
 	profile   = []string{"--profile"}
@@ -159,6 +161,8 @@ var effects = []effect{
 	{key: "preference.discopop_tau", value: "2", over: with(orpo, "preference.loss=discopop"), sees: losses},
 	{key: "preference.orpo_lambda", value: "2", over: orpo, sees: losses},
 	{key: "preference.cpo_alpha", value: "2", over: simpo, sees: losses},
+	{key: "preference.desirable_weight", value: "2", over: kto, sees: losses},
+	{key: "preference.undesirable_weight", value: "2", over: kto, sees: losses},
 	{key: "preference.simpo_gamma", value: "2", over: simpo, sees: losses},
 	{key: "preference.simpo_alpha", value: "2", over: simpo, sees: losses},
 

@@ -15,6 +15,10 @@ const (
 // with the chosen completion, and with the rejected one. Labels are those of the completions.
 const Pairs = "pairs"
 
+// Labelled is the format of rows with one completion of a prompt that is good or bad: "prompt", "completion" and "label", which is true, false, 1 or 0. The
+// first two are as in pairs. A row becomes a window, with the labels of the completion.
+const Labelled = "labelled"
+
 // Names of the formats of conversations, whose rows name no fields.
 const (
 	Messages      = "messages"

@@ -13,6 +13,21 @@ type Evaluation struct {
 	first   int   // the batch of the whole that is batch 0
 	batches int
 	group   int64 // windows that stay together
+	lay     func(first int, b Batch) (Batch, error)
+}
+
+// Whole is the evaluation that this one is a part of, or itself.
+func (e *Evaluation) Whole() *Evaluation {
+	whole := *e
+	whole.first, whole.batches = 0, int((e.used+int64(e.batch)-1)/int64(e.batch))
+	return &whole
+}
+
+// Laid is the evaluation with what lay makes of each batch, whose first row is so far from that of the whole.
+func (e *Evaluation) Laid(lay func(first int, b Batch) (Batch, error)) *Evaluation {
+	laid := *e
+	laid.lay = lay
+	return &laid
 }
 
 // NewEvaluation evaluates a source in batches of batch windows of context tokens. When limit is above 0 and the source has more windows,
@@ -76,6 +91,9 @@ func (e *Evaluation) Batch(i int) (Batch, error) {
 		if err := e.shelf.Fill(&b, row, e.window(w)); err != nil {
 			return Batch{}, fmt.Errorf("data: evaluation: batch %d: %w", i, err)
 		}
+	}
+	if e.lay != nil {
+		return e.lay((e.first+i)*e.batch, b)
 	}
 	return b, nil
 }

@@ -20,6 +20,8 @@ func TestPreference(t *testing.T) {
 		{[]string{"preference.loss=simpo", "lora.rank=0", "preference.simpo_gamma=1", "preference.label_smoothing=0.2"}, "", model.Objective{Loss: "simpo", Numbers: map[string]float64{"beta": 0.1, "simpo_gamma": 1, "label_smoothing": 0.2, "simpo_alpha": 0, "cpo_alpha": 0}}},
 		{[]string{"preference.loss=cpo_hinge", "lora.rank=0"}, "", model.Objective{Loss: "cpo_hinge", Numbers: map[string]float64{"beta": 0.1, "cpo_alpha": 1}}},
 		{[]string{"preference.loss=cpo_hinge", "preference.cpo_alpha=0.5"}, "", model.Objective{Loss: "cpo_hinge", Numbers: map[string]float64{"beta": 0.1, "cpo_alpha": 0.5}}},
+		{[]string{"preference.loss=kto", "train.batch=3", "preference.undesirable_weight=0.5"}, "", model.Objective{Loss: "kto", Numbers: map[string]float64{"beta": 0.1, "desirable_weight": 1, "undesirable_weight": 0.5}}},
+		{[]string{"preference.desirable_weight=2"}, "preference.desirable_weight (--set): found 2.0, wanted nothing with preference.loss sigmoid", model.Objective{}},
 		{[]string{"preference.loss=exo_pair"}, "preference.label_smoothing (default): found 0, wanted a number above 0, at most 0.5: 0.001 is usual with preference.loss exo_pair", model.Objective{}},
 		{[]string{"preference.loss=robust", "preference.label_smoothing=0.5"}, "preference.label_smoothing (--set): found 0.5, wanted a number from 0 to below 0.5", model.Objective{}},
 		{[]string{"preference.loss=orpo", "lora.rank=0"}, "", model.Objective{Loss: "orpo", Numbers: map[string]float64{"orpo_lambda": 0.1}}},

@@ -24,7 +24,7 @@ type Run struct {
 	Model      Model      `yaml:"model" doc:"the network"`
 	LoRA       loRA       `yaml:"lora" doc:"adapters, which are trained in place of the model"`
 	Data       Data       `yaml:"data" doc:"the text to learn from"`
-	Preference preference `yaml:"preference" doc:"learning from pairs of completions, of which one is preferred"`
+	Preference preference `yaml:"preference" doc:"learning from completions that are preferred to others, or good and bad"`
 	Optimizer  optimizer  `yaml:"optimizer" doc:"how the model learns"`
 	Train      train      `yaml:"train" doc:"how long to train, how often to report and save"`
 	Pipeline   pipeline   `yaml:"pipeline" doc:"stages and adapters"`

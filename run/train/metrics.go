@@ -193,7 +193,9 @@ func (c Config) figures(means []float64) (all map[string]Number) {
 func shownFigures(l model.Loss, figures map[string]Number) (texts []string) {
 	for _, name := range l.Shown {
 		text := fmt.Sprintf("%.4f", float64(figures[name]))
-		if strings.HasSuffix(name, "accuracy") {
+		if _, there := figures[name]; !there { // such as a margin of good completions alone
+			text = "none"
+		} else if strings.HasSuffix(name, "accuracy") {
 			text = percent(float64(figures[name]))
 		}
 		texts = append(texts, text)

@@ -127,6 +127,9 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 	}
 	t.say("planning a %s of %s parameters", t.config.State.Definition.Kind(), grouped(model.Parameters(t.config.State.Definition)))
 	t.config = t.config.withRows(ctx)
+	if err := t.config.checkMismatched(); err != nil {
+		return err
+	}
 	t.followEdition()
 	if err := t.fit(ctx); err != nil {
 		return err

@@ -26,12 +26,18 @@ func pairsRun(t *testing.T, prefer model.Objective, base string) Config {
 	t.Helper()
 	c := tinyRun(t, t.TempDir())
 	var rows strings.Builder
+	format := prefer.Row().Form
 	for i := range 24 {
+		if format == formats.Labelled {
+			fmt.Fprintf(&rows, "{\"prompt\": [%d, 7], \"completion\": [%d, 9], \"label\": true}\n", i+1, 3*i+1)
+			fmt.Fprintf(&rows, "{\"prompt\": [%d, 7], \"completion\": [%d, %d, 8], \"label\": 0}\n", i+1, 2*i+5, i+30)
+			continue
+		}
 		fmt.Fprintf(&rows, "{\"prompt\": [%d, 7], \"chosen\": [%d, 9], \"rejected\": [%d, %d, 8]}\n", i+1, 3*i+1, 2*i+5, i+30)
 	}
 	file := filepath.Join(t.TempDir(), "pairs.jsonl")
 	require.NoError(t, os.WriteFile(file, []byte(rows.String()), 0o666))
-	corpus, err := texts.Open(t.Context(), texts.Config{JSONL: []string{file}, Format: formats.Pairs, Vocab: 256, Validation: 0.2, Context: 16})
+	corpus, err := texts.Open(t.Context(), texts.Config{JSONL: []string{file}, Format: format, Vocab: 256, Validation: 0.2, Context: 16})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
 	if base != "" {
@@ -60,6 +66,16 @@ func TestPairsOnStagesAndRanks(t *testing.T) {
 	if testing.Short() {
 		losses = losses[:2]
 	}
+	weighed := map[string]float64{"beta": 0.5, "desirable_weight": 1, "undesirable_weight": 0.7}
+	losses = append(losses, []struct {
+		model.Objective
+		base string
+	}{ // which look at all rows of an update before its first backward pass
+		{model.Objective{Loss: "bco", Numbers: weighed}, ""},
+		{model.Objective{Loss: "kto", Numbers: weighed}, base},
+		{model.Objective{Loss: "bco", Numbers: weighed}, base},
+		{model.Objective{Loss: "aot", Numbers: map[string]float64{"beta": 0.5}}, ""},
+	}[:map[bool]int{false: 4, true: 2}[testing.Short()]]...)
 	for _, of := range losses {
 		prefer, base := of.Objective, of.base
 		whole := pairsRun(t, prefer, base)
@@ -68,8 +84,9 @@ func TestPairsOnStagesAndRanks(t *testing.T) {
 		steps, evals, err := ReadMetrics(whole.Dir)
 		require.NoError(t, err)
 		require.Len(t, evals, 2)
-		assert.EqualValues(t, 3*len(steps), steps[len(steps)-1].Tokens, "three pairs a step")
-		assert.EqualValues(t, 3, evals[0].Tokens, "six rows of 16 are 96 of the 100 tokens of an evaluation")
+		per := prefer.Row().Group
+		assert.EqualValues(t, 6/per*len(steps), steps[len(steps)-1].Tokens, "six rows a step")
+		assert.EqualValues(t, 6/per, evals[0].Tokens, "six rows of 16 are 96 of the 100 tokens of an evaluation")
 		assert.NotEqual(t, evals[0].Figures["margin"], evals[1].Figures["margin"])
 		for k, row := range []struct {
 			name          string

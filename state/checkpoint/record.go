@@ -30,8 +30,10 @@ type Record struct {
 	Optimizer OptimizerRecord `json:"optimizer"`
 	Frozen    []string        `json:"frozen,omitempty"` // paths of the parameters that are not trained, sorted
 	Skipped   int64           `json:"skipped"`          // updates left out because loss or gradient was not finite
-	Adapter   string          `json:"adapter"`          // where the numbers were computed; others may round differently
-	Run       Run             `json:"run"`
+	// Memory is what the objective goes on from, by name.
+	Memory  map[string]float64 `json:"memory,omitempty"`
+	Adapter string             `json:"adapter"` // where the numbers were computed; others may round differently
+	Run     Run                `json:"run"`
 }
 
 // OptimizerRecord says which transformation the tensors of optimizer.safetensors belong to.

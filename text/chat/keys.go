@@ -59,7 +59,7 @@ var rules = []rule{
 	},
 	{
 		keys: []string{"label", "kto_tag"}, refused: inChats | inPlain, says: isBool,
-		why: "it tells completions that are good from those that are bad (KTO); wanted rows that are to be learned, without the key",
+		why: "it tells completions that are good from those that are bad (KTO); wanted preference.loss kto, or rows that are to be learned, without the key",
 	},
 	{
 		keys: []string{"image", "images", "audio", "audios", "video", "videos", "pixel_values", "input_features"}, refused: inRows | inMessage,

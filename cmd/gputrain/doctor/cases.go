@@ -80,7 +80,7 @@ func onFirst(name string, run func(ctx context.Context, dev *gpu.Device, c *gold
 var kinds = []kind{
 	onFirst("optimizer", runOptimizer), onFirst("prng", runPRNG), onFirst("schedule", runSchedule), onFirst("clip", runClip), onFirst("wk_unit", runUnit),
 	training("model", loadModel), training("lora", loadLoRA), training("dpo", loadPairs),
-	training("reward", loadReward), training("embed", loadEmbed), training("distill", loadDistill),
+	training("reward", loadReward), training("embed", loadEmbed), training("distill", loadDistill), training("kto", loadKTO),
 	onFirst("nf4", runNF4), onFirst("advantages", runAdvantages),
 	{"packed", runPacked},
 	{"grpo", runDrawn},

@@ -51,6 +51,7 @@ type modelCase struct {
 	tokens  []int32        // [steps, batch, seq_len+1]
 	labels  []int32        // [steps, batch, seq_len]; nil: the tokens, shifted by one
 	metrics *objectiveCase // its metrics and tolerances, where it has some
+	memory  map[string]float64
 }
 
 // modelRun is a model and its optimizer at work on the batches of a case.

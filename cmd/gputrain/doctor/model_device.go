@@ -108,6 +108,10 @@ func (d *deviceModel) logits(tokens []int32) ([]float32, error) {
 }
 
 func (d *deviceModel) learn(b data.Batch) (map[string][]float32, error) {
+	b, err := d.m.ahead(b, d.look)
+	if err != nil {
+		return nil, err
+	}
 	f := state.FeedOf(d.m.learned, b)
 	f.LossScale = d.m.scale() / float32(max(1, f.Counts.Of))
 	if err := f.Write(d.loss); err != nil {
@@ -126,6 +130,18 @@ func (d *deviceModel) learn(b data.Batch) (map[string][]float32, error) {
 	}
 	found["loss"][0] /= d.m.scale()
 	return found, nil
+}
+
+// look is a forward pass for an objective's model.Built.Rows.
+func (d *deviceModel) look(o model.Objective, b data.Batch) ([]float32, error) {
+	built, err := d.m.def.Build(b.Rows, d.m.SeqLen, model.Options{Loss: true, Objective: o})
+	if err != nil {
+		return nil, err
+	}
+	found, err := computed(d.ctx, d.dev, "look", built.Graph, compile.Options{
+		Label: "doctor.look", Params: d.tree, Beside: []*buffers.Tree{d.frozen}, Targets: []compile.Target{{Name: "rows", Value: built.Rows}},
+	}, state.FeedOf(o, b).Write)
+	return found["rows"], err
 }
 
 func (d *deviceModel) gradients() ([]buffers.Host, error) {

@@ -31,7 +31,7 @@ const families = "../../../model/testdata"
 var familyCases = []string{
 	"models/gemma2_small", "models/phi3_fused", "packed/packed_qwen3", "lora/lora_llama_dora", "lora/lora_llama_plus",
 	"dpo/dpo_llama_sigmoid", "dpo/orpo_qwen2", "grpo/grpo_qwen2_grpo_kl", "grpo/advantages",
-	"reward/reward_qwen3_lora", "embed/embed_llama_mean", "distill/distill_llama_jsd",
+	"reward/reward_qwen3_lora", "embed/embed_llama_mean", "distill/distill_llama_jsd", "kto/kto_llama", "kto/bco_qwen3",
 }
 
 func loadEmbeddedModel(t *testing.T, name string) (*goldenCase, *modelCase) {
@@ -104,6 +104,10 @@ func (d *twinModel) logits(tokens []int32) ([]float32, error) {
 }
 
 func (d *twinModel) learn(b data.Batch) (map[string][]float32, error) {
+	b, err := d.m.ahead(b, d.look)
+	if err != nil {
+		return nil, err
+	}
 	in := d.m.learned.Inputs(model.Rows{Tokens: b.Tokens, Labels: b.Labels, Count: b.Rows, Beside: b.Beside})
 	feeds := d.feeds(in.Tokens)
 	feeds[model.InputLabels] = widened([]int{len(in.Labels)}, in.Labels)
@@ -136,6 +140,24 @@ func (d *twinModel) learn(b data.Batch) (map[string][]float32, error) {
 		found[f.Name] = narrowed(got[1+len(d.grads)+i])
 	}
 	return found, d.optimizer.Update(d.last)
+}
+
+func (d *twinModel) look(o model.Objective, b data.Batch) ([]float32, error) {
+	built, err := d.m.def.Build(b.Rows, d.m.SeqLen, model.Options{Loss: true, Objective: o})
+	if err != nil {
+		return nil, err
+	}
+	in := o.Inputs(model.Rows{Tokens: b.Tokens, Labels: b.Labels, Count: b.Rows, Beside: b.Beside})
+	feeds := d.feeds(in.Tokens)
+	feeds[model.InputLabels] = widened([]int{len(in.Labels)}, in.Labels)
+	for name, values := range in.Floats {
+		feeds[name] = widened([]int{len(values)}, values)
+	}
+	got, err := graph.Eval(built.Graph, feeds, built.Rows)
+	if err != nil {
+		return nil, err
+	}
+	return narrowed(got[0]), nil
 }
 
 func (d *twinModel) gradients() ([]buffers.Host, error) { return d.last, nil }

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"gputrain/buffers"
+	"gputrain/model"
 	"gputrain/run/data"
 )
 
@@ -148,6 +149,30 @@ func trainSteps(c *goldenCase, s steps, run modelRun) (*comparison, error) {
 	}
 	c.compareTree(&o.modelCase, seen, "final params", "expect/final/params", run.params, o.Tolerance.FinalParams)
 	return seen, c.err
+}
+
+// ahead lays beside a batch what the objective finds of it before the backward pass, by a forward pass that look makes.
+func (m *modelCase) ahead(b data.Batch, look func(o model.Objective, b data.Batch) ([]float32, error)) (data.Batch, error) {
+	a := m.learned.Row().Ahead
+	if a == nil {
+		return b, nil
+	}
+	rows, err := a.Rows(model.Rows{Tokens: b.Tokens, Labels: b.Labels, Count: b.Rows, Beside: b.Beside}, nil)
+	if err != nil {
+		return b, err
+	}
+	found, err := look(m.learned.Ahead(), data.Batch{Rows: rows.Count, Tokens: rows.Tokens, Labels: rows.Labels, Beside: rows.Beside})
+	if err != nil {
+		return b, err
+	}
+	seen := model.Seen{Counts: slices.Repeat([]bool{true}, b.Rows), Learning: true}
+	for row := range b.Rows {
+		seen.Own, seen.Reference = append(seen.Own, float64(found[row])), append(seen.Reference, float64(found[b.Rows+row]))
+	}
+	laid, memory := a.Lay(m.learned.Numbers, seen, m.memory)
+	maps.Copy(laid, b.Beside)
+	b.Beside, m.memory = laid, memory
+	return b, nil
 }
 
 func (o *objectiveCase) compareMetrics(seen *comparison, step int, got map[string]numbers, means bool) error {

@@ -114,19 +114,26 @@ func (p *preferenceCase) readReference(dir fs.FS) error {
 		return nil
 	}
 	b := batch(p.pairs, p.SeqLen)
-	each, err := p.byReference(dir, b, 1)
+	var err error
+	p.reference, err = p.referenceOf(dir, b)
+	return err
+}
+
+// referenceOf are the log-probabilities of the labels of each row, together, as byReference has them.
+func (m *modelCase) referenceOf(dir fs.FS, b data.Batch) ([]float32, error) {
+	each, err := m.byReference(dir, b, 1)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.reference = make([]float32, b.Rows)
-	for row := range p.reference {
+	reference := make([]float32, b.Rows)
+	for row := range reference {
 		sum := 0.0
-		for _, one := range each[row*p.SeqLen : (row+1)*p.SeqLen] {
+		for _, one := range each[row*m.SeqLen : (row+1)*m.SeqLen] {
 			sum += one
 		}
-		p.reference[row] = float32(sum)
+		reference[row] = float32(sum)
 	}
-	return nil
+	return reference, nil
 }
 
 // byReference are the log-probabilities of all labels of a batch, 0 where there is none, by the model in reference/, or where there is none by what the case

@@ -127,6 +127,32 @@ var pairEquations = map[string]func(p *preferenceCase, own, net, n [2]float64) (
 	},
 }
 
+// aotEquation is aot's and aot_unpaired's, of pair i of all of an update, sorted by hand: the loss of the match of its chosen completion, or of the pair.
+func aotEquation(p *preferenceCase, own, ref [][2]float64, i int) (loss, dc, dr float64) {
+	rank := func(of []float64, i int) (n int) {
+		for j, x := range of {
+			if x < of[i] || x == of[i] && j < i {
+				n++
+			}
+		}
+		return n
+	}
+	at := func(of []float64, n int) float64 { return slices.Sorted(slices.Values(of))[n] }
+	var a, b []float64
+	for j := range own {
+		if p.LossType == "aot" {
+			a, b = append(a, own[j][0]-own[j][1]), append(b, ref[j][0]-ref[j][1])
+		} else {
+			a, b = append(a, own[j][0]-ref[j][0]), append(b, own[j][1]-ref[j][1])
+		}
+	}
+	loss, dc, dr = smoothed(p.Beta*(a[i]-at(b, rank(a, i))), p.LabelSmoothing, p.Beta, p.Beta)
+	if p.LossType == "aot_unpaired" {
+		_, _, dr = smoothed(p.Beta*(at(a, rank(b, i))-b[i]), p.LabelSmoothing, p.Beta, p.Beta)
+	}
+	return loss, dc, dr
+}
+
 // smoothed is the loss of a reward that is z greater, and its slopes, with those of the two rewards.
 func smoothed(z, e, dx, dy float64) (loss, dc, dr float64) {
 	dz := -(1-e)*sigma(-z) + e*sigma(z)
@@ -164,9 +190,9 @@ func (h *byHand) learn(b data.Batch) (map[string][]float32, error) {
 			tokens += float64(len(p.Prompt) - 1)
 		}
 	}
+	ids, weights, owns, refs := make([][2][]int32, len(pairs)), make([][2]float64, len(pairs)), make([][2]float64, len(pairs)), make([][2]float64, len(pairs))
 	for i, p := range pairs {
-		var ids [2][]int32
-		var weight, own, ref [2]float64
+		ids, weight, own, ref := &ids[i], &weights[i], &owns[i], &refs[i]
 		for side, completion := range [][]int32{p.Chosen, p.Rejected} {
 			ids[side], weight[side] = slices.Concat(p.Prompt, completion), 1
 			if h.p.LogPs == "mean" {
@@ -177,6 +203,9 @@ func (h *byHand) learn(b data.Batch) (map[string][]float32, error) {
 				ref[side] += weight[side] * logP(base[0], (2*i+side)*h.p.SeqLen+at-1, ids[side][at])
 			}
 		}
+	}
+	for i, p := range pairs {
+		ids, weight, own, ref := ids[i], weights[i], owns[i], refs[i]
 		var reward, slope [2]float64 // of the loss by own
 		c, r, beta := own[0], own[1], h.p.Beta
 		if orpo {
@@ -187,7 +216,12 @@ func (h *byHand) learn(b data.Batch) (map[string][]float32, error) {
 			note("log_odds", o)
 		} else {
 			net := [2]float64{c - ref[0], r - ref[1]}
-			one, dc, dr := pairEquations[h.p.LossType](h.p, own, net, [2]float64{float64(len(p.Chosen)), float64(len(p.Rejected))})
+			var one, dc, dr float64
+			if of := pairEquations[h.p.LossType]; of != nil {
+				one, dc, dr = of(h.p, own, net, [2]float64{float64(len(p.Chosen)), float64(len(p.Rejected))})
+			} else {
+				one, dc, dr = aotEquation(h.p, owns, refs, i)
+			}
 			loss += one / n
 			slope = [2]float64{dc / n, dr / n}
 			reward = [2]float64{beta * c, beta * r}
@@ -280,7 +314,7 @@ func TestTwinFollowsPreferences(t *testing.T) {
 
 // madePairs is a case of which byHand tells all that is expected.
 func madePairs(t *testing.T, def model.Definition, prefer model.Objective) (*goldenCase, *preferenceCase) {
-	const steps, rows = 2, 2
+	const steps, rows = 2, 3
 	random := rand.New(rand.NewPCG(61, 62))
 	p := &preferenceCase{LossType: prefer.Loss, LogPs: "sum", Beta: prefer.Numbers["beta"]}
 	p.LabelSmoothing, p.Lambda, p.Gamma = prefer.Numbers["label_smoothing"], prefer.Numbers["orpo_lambda"], prefer.Numbers["simpo_gamma"]
@@ -400,7 +434,7 @@ func TestPreferencesOfOtherModels(t *testing.T) {
 			continue
 		}
 		o := model.Objective{Loss: loss, Numbers: map[string]float64{}}
-		if o.Row().Form != "pairs" {
+		if o.Row().Form != "pairs" || o.Row().Group != 2 {
 			continue
 		}
 		for _, n := range o.Row().Numbers {
@@ -420,13 +454,19 @@ func TestPreferencesOfOtherModels(t *testing.T) {
 		})
 	}
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
-		row := cases[0]
-		c, p := madePairs(t, row.def, row.prefer)
-		run, err := newDeviceModel(context.Background(), dev, &p.modelCase)
-		require.NoError(t, err)
-		defer run.release()
-		seen, err := p.train(c, run)
-		require.NoError(t, err)
-		assertPassed(t, true, seen)
+		for _, row := range cases {
+			if row.name != cases[0].name && row.prefer.Row().Ahead == nil {
+				continue
+			}
+			c, p := madePairs(t, row.def, row.prefer)
+			for _, devices := range [][]*gpu.Device{{dev}, {dev, dev}} {
+				run, err := newModelRun(context.Background(), devices, &p.modelCase)
+				require.NoError(t, err)
+				seen, err := p.train(c, run)
+				run.release()
+				require.NoError(t, err)
+				assertPassed(t, true, seen)
+			}
+		}
 	})
 }

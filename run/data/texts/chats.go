@@ -64,7 +64,7 @@ func (j *jsonl) conversation(line []byte, format string) (d document, err error)
 		d.tokens = append(d.tokens, token)
 	}
 	d.form, d.masked, d.otherwise, d.unread = formOf(format), slices.Contains(learned, false), c.Otherwise, c.Unread
-	if j.group.size() > 1 && c.Variables.Len() > 0 && d.otherwise == "" {
+	if j.group.windows() && c.Variables.Len() > 0 && d.otherwise == "" {
 		d.otherwise = c.Variables.Keys()[0] + ": templates have it also in " + j.group.name + "s"
 	}
 	return d, nil

@@ -22,7 +22,7 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 		return err
 	}
 	all := &Documents{corpus: c, config: config, layout: config.Layout, group: groups[config.Format]}
-	if all.group.size() > 1 {
+	if all.group.windows() {
 		all.layout = data.Layout{End: config.Layout.End, Packing: data.PackNone}
 	}
 	print := newFingerprint("documents", string(how))

@@ -57,7 +57,7 @@ func (d *Documents) pack(r *reading, size int) (*packed, error) {
 	}
 	layout := d.layout.WithDefaults()
 	key := tokenKey{kind: windowsKind}
-	key.sum = sha256.Sum256(fmt.Appendf(nil, "gputrain windows 1\n%x %d %s %s %v %v %v", d.key.sum, size, layout.Packing, layout.Long, d.group.size() > 1, d.share, d.held))
+	key.sum = sha256.Sum256(fmt.Appendf(nil, "gputrain windows 1\n%x %d %s %s %v %v %v", d.key.sum, size, layout.Packing, layout.Long, d.group.windows(), d.share, d.held))
 	d.corpus.packing.Lock()
 	defer d.corpus.packing.Unlock()
 	index, _, err := d.corpus.tokenFile(r, key, 4, func(w *tokenWriter) error {
@@ -316,6 +316,13 @@ func (p *packed) Fill(b *data.Batch, row int, i int64) error {
 		return fmt.Errorf("data: read windows: window %d: %w", i, err)
 	}
 	at := 0
+	if p.group.laid != "" {
+		first := make([]uint32, 1)
+		if err := p.store.read(first, pieces[0].start); err != nil {
+			return err
+		}
+		b.SetBeside(p.group.laid, row, float32(1-first[0]/unlabelled))
+	}
 	for _, piece := range pieces {
 		tokens, labels, err := piece.read(p.store)
 		if err != nil {

@@ -11,20 +11,75 @@ import (
 	"strings"
 
 	"gputrain/internal/formats"
+	"gputrain/model"
 	"gputrain/run/data"
 )
 
-// A group is what rows are read for, that become several documents: a window each, which stay together. Its zero value is a document a row.
+// A group is what rows are read for, that become one or several documents: a window each, which stay together. Its zero value is a document a row, in windows
+// as these come.
 type group struct {
 	name string   // of one
 	keys []string // of the row, by document
 	read func(j *jsonl, line []byte) (all []document, err error)
+	// laid is what rows have beside their tokens (data.Batch.Beside); "": nothing. It is 0 where the first token of the document, which is no label, has a mark.
+	laid string
 }
 
 func (g group) size() int { return max(1, len(g.keys)) }
 
+// windows tells whether each document is a window.
+func (g group) windows() bool { return g.read != nil }
+
 // groups are those of the formats that have them.
-var groups = map[string]group{formats.Pairs: {"pair", pairKeys[1:], (*jsonl).pair}}
+var groups = map[string]group{
+	formats.Pairs:    {"pair", pairKeys[1:], (*jsonl).pair, ""},
+	formats.Labelled: {"row", labelledKeys[1:2], (*jsonl).labelled, model.InputGood},
+}
+
+// labelledKeys are those of a row with one completion that is good or bad.
+var labelledKeys = []string{"prompt", "completion", "label"}
+
+// ktoTag is what others call label.
+const ktoTag = "kto_tag"
+
+// labelled is what one such row says.
+func (j *jsonl) labelled(line []byte) ([]document, error) {
+	object, err := objectOf(line)
+	if err != nil {
+		return nil, err
+	}
+	object = maps.Clone(object)
+	name := labelledKeys[2]
+	if none(object, name) && !none(object, ktoTag) {
+		name = ktoTag
+	}
+	label := object[name]
+	for _, key := range []string{labelledKeys[0], labelledKeys[1], name} {
+		if none(object, key) {
+			return nil, missing(object, labelledKeys...)
+		}
+	}
+	good := false
+	switch string(label) {
+	case "true", "1", "1.0":
+		good = true
+	case "false", "0", "0.0":
+	default:
+		return nil, fmt.Errorf("%s: found %s, wanted true (good), false, 1 or 0", name, short(label))
+	}
+	delete(object, name)
+	d, err := j.completion(object, "completion")
+	if err != nil {
+		return nil, fmt.Errorf("completion: %w", err)
+	}
+	if !d.learns() || len(d.tokens) == 0 || d.tokens[0]&unlabelled == 0 {
+		return nil, fmt.Errorf("completion: %w", errEmptyCompletion)
+	}
+	if good {
+		d.tokens[0] &^= unlabelled
+	}
+	return []document{d}, nil
+}
 
 // pairKeys are those of a row.
 var pairKeys = []string{"prompt", "chosen", "rejected"}
@@ -181,7 +236,7 @@ func (j *jsonl) completion(object map[string]json.RawMessage, key string) (docum
 
 // onePiece refuses documents of groups that are not a window each.
 func (d *Documents) onePiece(i, pieces int, s span, size int) error {
-	if d.group.size() == 1 || pieces == 1 && int64(s.count) <= int64(size)+1 {
+	if !d.group.windows() || pieces == 1 && int64(s.count) <= int64(size)+1 {
 		return nil
 	}
 	return fmt.Errorf("row %d: %s: found %d tokens with the prompt, wanted at most %d: a window and one token more", i/d.group.size()+1, d.group.keys[i%d.group.size()], s.count, size+1)

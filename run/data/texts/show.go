@@ -131,7 +131,7 @@ func (c *Corpus) Question(context int) (q Question, ok bool, err error) {
 			return q, false, err
 		}
 		least := 2 // one token alone stands also before a text that is learned, but no completion is without a prompt
-		if documents.group.size() > 1 {
+		if documents.group.windows() {
 			least = 1
 		}
 		whole := slices.DeleteFunc(slices.Clone(all), func(s Shown) bool { return s.Left > 0 || len(s.Tokens) > context+1 })

@@ -36,7 +36,7 @@ type Tally struct {
 func (t *Tally) of(p *packed) {
 	t.Documents, t.Tokens, t.Longest = t.Documents+int(p.documents), t.Tokens+p.tokens, max(t.Longest, int(p.longest))
 	t.Cut, t.Divided, t.Unlearned = t.Cut+int(p.cut), t.Divided+int(p.divided), t.Unlearned+int(p.left)
-	if t.group = p.group; p.Group() > 1 {
+	if t.group = p.group; p.group.windows() {
 		t.Groups = t.Documents / p.Group()
 	}
 	t.Windows, t.Room = t.Windows+p.Windows(), t.Room+p.Windows()*int64(p.size)

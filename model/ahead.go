@@ -1,0 +1,176 @@
+package model
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"gputrain/graph"
+)
+
+// Ahead is what a loss finds of all rows of an update before the first backward pass of it: by a forward pass of the network as it is then, and of the
+// reference.
+type Ahead struct {
+	// Mismatched: that pass is of each prompt with the completion of the row before, the first with that of the last; else of the rows as they are.
+	Mismatched bool
+	// Memory are numbers that go on from update to update, by name. Evaluations use them as they are, without a pass.
+	Memory []string
+
+	lays string // the input [batch] that it makes: a number for each row
+	of   func(numbers map[string]float64, seen Seen, memory map[string]float64) []float64
+}
+
+// Seen are the log-probabilities of completions of all rows of an update, in its order. Learning: memory is to take them in.
+type Seen struct {
+	Own, Reference []float64
+	Counts         []bool // false for rows without a completion, which evaluations may have
+	Learning       bool
+}
+
+// net are Own less Reference of the rows that count.
+func (s Seen) net() (net []float64) {
+	for i, counts := range s.Counts {
+		if counts {
+			net = append(net, s.Own[i]-s.Reference[i])
+		}
+	}
+	return net
+}
+
+// InputMismatched is f32 [batch] beside rows: the log-probabilities of mismatched completions by a reference that is not part of the graph.
+const InputMismatched = "reference_mismatched"
+
+// looked is the objective of the pass: its Built.Rows are log-probabilities of completions, [2, batch]: the network's, then the reference's.
+var looked = Loss{
+	Name: "log-probabilities", Counts: "rows", Group: 1, Reference: true,
+	inputs: func(_ Objective, rows Rows) batchInputs {
+		in := completionInputs(rows)
+		in.Floats[InputReference] = rows.Beside[InputReference]
+		return in
+	},
+	build: func(b *Builder, built *Built, losses *graph.Value) error {
+		own, reference, err := b.bothOf(losses)
+		if err != nil {
+			return err
+		}
+		b.scaled(built, b.Sum(own))
+		built.Rows = b.Concat(0, own, reference)
+		return nil
+	},
+}
+
+// Ahead is the objective of the pass before an update, whose model.Built.Rows Lay reads.
+func (o Objective) Ahead() Objective { return Objective{Loss: looked.Name} }
+
+// Rows are what the pass before an update is of. before is the row before the first in the update; nil: the last of these.
+func (a Ahead) Rows(rows Rows, before *Rows) (Rows, error) {
+	if !a.Mismatched {
+		return rows, nil
+	}
+	seq := len(rows.Tokens) / max(1, rows.Count)
+	out := Rows{Tokens: make([]int32, len(rows.Tokens)), Labels: slices.Repeat([]int32{graph.IgnoreLabel}, len(rows.Labels)), Count: rows.Count}
+	if given := rows.Beside[InputMismatched]; given != nil {
+		out.Beside = map[string][]float32{InputReference: given}
+	}
+	var learned []int // rows that count
+	for row := range rows.Count {
+		if _, end := completionOf(rows, row); end > 0 {
+			learned = append(learned, row)
+		}
+	}
+	if len(learned) == 0 {
+		return out, nil
+	}
+	from, last := rows, learned[len(learned)-1]
+	if before != nil {
+		if _, end := completionOf(*before, 0); end > 0 {
+			from, last = *before, 0
+		}
+	}
+	for _, row := range learned {
+		at, _ := completionOf(rows, row)
+		begin, end := completionOf(from, last)
+		if n := at + end - begin; n > seq {
+			return out, fmt.Errorf("batch: row %d: found %d tokens of its prompt and the completion of the row before it, wanted at most %d: "+
+				"a window and one token more", row, n+1, seq+1)
+		}
+		prompt := rows.Tokens[row*seq:][:at+1]
+		copy(out.Tokens[row*seq:], prompt)
+		copy(out.Tokens[row*seq+len(prompt):], from.Tokens[last*seq:][begin+1:end])
+		copy(out.Labels[row*seq+at:], from.Labels[last*seq:][begin:end])
+		from, last = rows, row
+	}
+	return out, nil
+}
+
+// Lengths are the tokens of the prompt and of the completion of each row, as Rows takes them; 0 where a row has no completion.
+func (a Ahead) Lengths(rows Rows) (all [][2]int) {
+	for row := range rows.Count {
+		begin, end := completionOf(rows, row)
+		all = append(all, [2]int{min(1, end) * (begin + 1), end - begin})
+	}
+	return all
+}
+
+// completionOf are the labels of a row from the first to the last that counts; end is 0 where none does.
+func completionOf(rows Rows, row int) (begin, end int) {
+	seq := len(rows.Tokens) / rows.Count
+	for i, label := range rows.Labels[row*seq:][:seq] {
+		if label == graph.IgnoreLabel {
+			continue
+		}
+		if end == 0 {
+			begin = i
+		}
+		end = i + 1
+	}
+	return begin, end
+}
+
+// Lay makes the numbers of all rows that the loss reads beside them, by name, and what is remembered then: memory itself where something is not finite.
+func (a Ahead) Lay(numbers map[string]float64, seen Seen, memory map[string]float64) (laid map[string][]float32, remembered map[string]float64) {
+	remembered = maps.Clone(memory)
+	if remembered == nil && a.Memory != nil {
+		remembered = map[string]float64{}
+	}
+	values := make([]float32, len(seen.Counts))
+	for i, v := range a.of(numbers, seen, remembered) {
+		values[i] = float32(v)
+	}
+	for _, v := range remembered {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			remembered = memory
+		}
+	}
+	return map[string][]float32{a.lays: values}, remembered
+}
+
+// forEach is one number for n rows.
+func forEach(v float64, n int) []float64 { return slices.Repeat([]float64{v}, n) }
+
+func meanOf(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(max(1, len(values)))
+}
+
+// Beside are the numbers that rows must have beside tokens, by name: how many of each row of seq tokens. laid tells whether also those that Ahead makes.
+func (o Objective) Beside(def Definition, seq int, laid bool) map[string]int {
+	row, all := o.Row(), map[string]int{}
+	if row.beside != nil {
+		maps.Copy(all, row.beside(o, len(AdapterParams(def)) > 0, seq))
+	}
+	if o.ReadsReference(def) {
+		all[InputReference] = 1
+		if row.Ahead != nil && row.Ahead.Mismatched {
+			all[InputMismatched] = 1
+		}
+	}
+	if laid && row.Ahead != nil {
+		all[row.Ahead.lays] = 1
+	}
+	return all
+}

@@ -1,0 +1,260 @@
+package state
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"gputrain/graph"
+	"gputrain/graph/compile"
+	"gputrain/model"
+	"gputrain/run/data"
+)
+
+// ahead lays beside this replica's rows of an update what the objective finds of those of all replicas before the first backward pass.
+func (s *TrainState) ahead(ctx context.Context, b data.Batch) (data.Batch, error) {
+	a := s.job.Objective.Row().Ahead
+	if a == nil {
+		return b, nil
+	}
+	before, err := s.rowBefore(ctx, a, b)
+	if err != nil {
+		return b, err
+	}
+	rows, err := a.Rows(rowsOf(b), before)
+	if err != nil {
+		return b, err
+	}
+	own, err := s.look(ctx, rows)
+	if err != nil {
+		return b, err
+	}
+	all := own
+	if s.job.joined() {
+		var words []uint32
+		for _, x := range own {
+			words = append(words, math.Float32bits(x))
+		}
+		if words, err = s.gatherWords(ctx, words); err != nil {
+			return b, err
+		}
+		all = nil
+		for _, word := range words {
+			all = append(all, math.Float32frombits(word))
+		}
+	}
+	counts := slices.Repeat([]bool{true}, len(all)/2)
+	laid, memory := a.Lay(s.job.Objective.Numbers, seen(all, counts, true), s.own.Memory)
+	s.own.Memory = memory
+	first := s.job.Share().First * s.job.Batch
+	for name, values := range laid {
+		laid[name] = values[first : first+b.Rows]
+	}
+	return besides(b, laid), nil
+}
+
+// aheadOfEvaluation is ahead for an evaluation: of all of its rows, also those of other parts of it. Nothing of them is remembered, and where the loss goes on
+// from what is remembered they are not looked at.
+func (s *TrainState) aheadOfEvaluation(ctx context.Context, e *data.Evaluation) *data.Evaluation {
+	a := s.job.Objective.Row().Ahead
+	if a == nil {
+		return e
+	}
+	var all map[string][]float32
+	return e.Laid(func(first int, b data.Batch) (data.Batch, error) {
+		if all == nil {
+			var err error
+			if all, err = s.layWhole(ctx, *a, e.Whole()); err != nil {
+				return b, err
+			}
+		}
+		laid := map[string][]float32{}
+		for name, values := range all {
+			laid[name] = values[first : first+b.Rows]
+		}
+		return besides(b, laid), nil
+	})
+}
+
+// layWhole is what is laid beside the rows of a whole evaluation.
+func (s *TrainState) layWhole(ctx context.Context, a model.Ahead, e *data.Evaluation) (map[string][]float32, error) {
+	var all []float32
+	var counts []bool
+	var before *model.Rows // that has a completion
+	for i := range e.Batches() {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		if i == 0 && a.Mismatched {
+			last, err := e.Batch(e.Batches() - 1)
+			if err != nil {
+				return nil, err
+			}
+			before = lastOf(last)
+		}
+		b, err := e.Batch(i)
+		if err != nil {
+			return nil, err
+		}
+		rows, err := a.Rows(rowsOf(b), before)
+		if err != nil {
+			return nil, err
+		}
+		for _, lengths := range a.Lengths(rowsOf(b)) {
+			counts = append(counts, lengths[1] > 0)
+		}
+		found := make([]float32, 2*b.Rows)
+		if a.Memory == nil {
+			if found, err = s.look(context.WithoutCancel(ctx), rows); err != nil {
+				return nil, err
+			}
+		}
+		all, before = append(all, found...), lastOf(b)
+	}
+	laid, _ := a.Lay(s.job.Objective.Numbers, seen(all, counts, false), s.own.Memory)
+	return laid, nil
+}
+
+// lastOf is the last row of a batch that is no padding.
+func lastOf(b data.Batch) *model.Rows {
+	for row := b.Rows - 1; row > 0; row-- {
+		if one := b.Part(data.Share{First: row, Rows: 1}); one.Count > 0 {
+			return &model.Rows{Tokens: one.Tokens, Labels: one.Labels, Count: 1}
+		}
+	}
+	one := b.Part(data.Share{Rows: 1})
+	return &model.Rows{Tokens: one.Tokens, Labels: one.Labels, Count: 1}
+}
+
+func besides(b data.Batch, laid map[string][]float32) data.Batch {
+	maps.Copy(laid, b.Beside)
+	b.Beside = laid
+	return b
+}
+
+// seen reads the two log-probabilities of each row.
+func seen(all []float32, counts []bool, learning bool) (s model.Seen) {
+	s.Counts, s.Learning = counts, learning
+	for pair := range slices.Chunk(all, 2) {
+		s.Own, s.Reference = append(s.Own, float64(pair[0])), append(s.Reference, float64(pair[1]))
+	}
+	return s
+}
+
+// look is the pass over rows before an update: two log-probabilities of each, the network's and the reference's. It takes them a microbatch at a time.
+func (s *TrainState) look(ctx context.Context, rows model.Rows) (all []float32, err error) {
+	whole := data.Batch{Rows: rows.Count, Tokens: rows.Tokens, Labels: rows.Labels, Beside: rows.Beside}
+	if s.job.Objective.ReadsReference(s.job.Definition) && rows.Beside[model.InputReference] == nil {
+		return nil, fmt.Errorf("batch: found no log-probabilities by a reference, wanted those that %s looks at before an update", s.job.Objective.Loss)
+	}
+	n, seq := s.job.Batch, len(rows.Tokens)/max(1, rows.Count)
+	var batches []data.Batch
+	for first := 0; first < rows.Count; first += n {
+		b := whole.Part(data.Share{First: first, Rows: min(n, rows.Count-first)})
+		if lacking := n - b.Rows; lacking > 0 {
+			b.Rows, b.Tokens = n, slices.Concat(b.Tokens, make([]int32, lacking*seq))
+			b.Labels = slices.Concat(b.Labels, slices.Repeat([]int32{graph.IgnoreLabel}, lacking*seq))
+			for name, values := range b.Beside {
+				b.Beside[name] = slices.Concat(values, make([]float32, lacking))
+			}
+		}
+		batches = append(batches, b)
+	}
+	found, err := s.passes.Look(ctx, batches)
+	if err != nil {
+		return nil, err
+	}
+	for _, of := range found {
+		for row := range n {
+			all = append(all, of[row], of[n+row])
+		}
+	}
+	return all[:2*rows.Count], nil
+}
+
+// rowBefore is the row before the first of this replica's share, which another has; nil where none has another.
+func (s *TrainState) rowBefore(ctx context.Context, a *model.Ahead, b data.Batch) (*model.Rows, error) {
+	if !a.Mismatched || !s.job.joined() {
+		return nil, nil
+	}
+	var last []uint32
+	if seq := s.job.Sequence; b.Rows > 0 {
+		for _, id := range slices.Concat(b.Tokens[(b.Rows-1)*seq:], b.Labels[(b.Rows-1)*seq:]) {
+			last = append(last, uint32(id))
+		}
+	}
+	all, err := s.gatherWords(ctx, last)
+	if err != nil {
+		return nil, err
+	}
+	rank, replicas := s.job.replicas()
+	at := 0 // replicas before this one that have rows
+	for r := range rank {
+		at += min(1, Share(s.job.Microbatches, r, replicas).Count)
+	}
+	var ids []int32
+	n := 2 * s.job.Sequence
+	for _, id := range all[(at*n+len(all)-n)%len(all):][:n] {
+		ids = append(ids, int32(id))
+	}
+	return &model.Rows{Tokens: ids[:n/2], Labels: ids[n/2:], Count: 1}, nil
+}
+
+// gatherWords are those of all replicas, in the order of their rows.
+func (s *TrainState) gatherWords(ctx context.Context, own []uint32) (all []uint32, err error) {
+	var raw []byte
+	if s.hasLosses() {
+		for _, word := range own {
+			raw = binary.LittleEndian.AppendUint32(raw, word)
+		}
+	}
+	given, err := s.gather(ctx, raw)
+	if err != nil {
+		return nil, fmt.Errorf("reduce: rows ahead of an update: %w", err)
+	}
+	for word := range slices.Chunk(slices.Concat(given...), 4) {
+		all = append(all, binary.LittleEndian.Uint32(word))
+	}
+	return all, nil
+}
+
+// Look makes the pass before an update; see forwardPasses.
+func (m *passes) Look(ctx context.Context, batches []data.Batch) (all [][]float32, err error) {
+	o := m.objective.Ahead()
+	for _, b := range batches {
+		if err := m.prepareLook(ctx, b.Rows, len(b.Tokens)/b.Rows); err != nil {
+			return nil, err
+		}
+		if err := FeedOf(o, b).Write(m.looker.graph); err != nil {
+			return nil, err
+		}
+		if err := m.looker.run.Submit(ctx); err != nil {
+			return nil, err
+		}
+		raw, err := m.looker.ring.Next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, ParseBatchLoss(raw, o, 0).Rows)
+	}
+	return all, nil
+}
+
+func (m *passes) prepareLook(ctx context.Context, rows, sequence int) error {
+	shape := evaluatorShape{rows, sequence, false}
+	if m.looker != nil && m.looked == shape {
+		return nil
+	}
+	m.looker.release()
+	m.looker = nil
+	built, losses, err := Evaluation(m.def, m.objective.Ahead(), rows, sequence, false)
+	if err != nil {
+		return err
+	}
+	m.looker, err = m.compile(ctx, lossTarget, 1, built.Graph, compile.Options{Label: "look", Targets: []compile.Target{{Name: lossTarget, Value: losses}}})
+	m.looked = shape
+	return err
+}
