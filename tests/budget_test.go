@@ -22,7 +22,7 @@ import (
 // budget is how large each part of the house may be. Who needs more takes something away in the same commit, or raises the number in one that says why.
 var budget = map[string]int{
 	"lines of gpu, shaders, buffers, graph, optim, kron": 34900,
-	"lines of model, state, pipeline":                    20900,
+	"lines of model, state, pipeline":                    21400,
 	"lines of run":                                       21900,
 	"lines of hub, text":                                 15700,
 	"lines of cmd":                                       20900,
@@ -31,7 +31,7 @@ var budget = map[string]int{
 	"lines of tests":                                     79500,
 	"exported names":                                     945,
 	"commands":                                           24,
-	"keys of the run file":                               133,
+	"keys of the run file":                               135,
 }
 
 func TestBudget(t *testing.T) {

@@ -1,8 +1,10 @@
 package runfile
 
 import (
+	"slices"
 	"strings"
 
+	"gputrain/internal/formats"
 	"gputrain/model"
 )
 
@@ -87,11 +89,11 @@ var ofDocuments = map[string]bool{
 	"data.format": true, "data.field": true, "data.prompt_field": true, "data.mask_field": true, "data.packing": true, "data.documents": true, "data.long": true,
 }
 
-// preferences are the values of preference.loss: the objectives on pairs.
+// preferences are the values of preference.loss: the objectives on rows of files, of networks whose head gives logits.
 var preferences = func() (names oneOf) {
 	names = oneOf{noPreference}
 	for _, name := range model.Objectives() {
-		if row := (model.Objective{Loss: name}).Row(); row.Form == "pairs" && row.Head == "" {
+		if row := (model.Objective{Loss: name}).Row(); slices.Contains([]string{formats.Pairs, formats.Labelled}, row.Form) && row.Head == "" {
 			names = append(names, name)
 		}
 	}
