@@ -276,3 +276,10 @@ func (c *comparison) fail(what string) {
 func (c *comparison) result() (pass bool, found, allowed float64, where string) {
 	return !c.failed && c.where != "", c.found, c.allowed, c.where
 }
+
+// tolerances decodes those of case.json into a value that another does not have beside its own of that name.
+func (c *goldenCase) tolerances(to any) error {
+	return c.decode(&struct {
+		Tolerance any `json:"tolerance"`
+	}{to})
+}

@@ -22,12 +22,6 @@ type distillCase struct {
 	lists []model.TeacherList
 }
 
-// completion is a row of rows.jsonl.
-type completion struct {
-	Prompt     []int32 `json:"prompt"`
-	Completion []int32 `json:"completion"`
-}
-
 func loadDistill(c *goldenCase, dir fs.FS) (*distillCase, error) {
 	d := &distillCase{}
 	if err := d.open(c, dir, d); err != nil {
@@ -38,10 +32,10 @@ func loadDistill(c *goldenCase, dir fs.FS) (*distillCase, error) {
 		return nil, err
 	}
 	for i, row := range d.rows {
-		if len(row.Prompt) == 0 || len(row.Completion) == 0 {
-			return nil, fmt.Errorf("rows.jsonl: row %d: found a prompt or a completion without tokens, wanted at least one in each", i)
+		if err := row.check(i); err != nil {
+			return nil, err
 		}
-		d.SeqLen = max(d.SeqLen, len(row.Prompt)+len(row.Completion)-1)
+		d.SeqLen = max(d.SeqLen, row.inputs())
 	}
 	listed := d.Teacher == "teacher.jsonl"
 	switch {
@@ -95,18 +89,7 @@ func (d *distillCase) train(c *goldenCase, run modelRun) (*comparison, error) {
 
 // laid are the rows of a step, padded, with the labels of their completions.
 func (d *distillCase) laid(step int) data.Batch {
-	b := data.Batch{Rows: d.Batch}
-	for _, row := range d.rows[step*d.Batch : (step+1)*d.Batch] {
-		tokens, labels := make([]int32, d.SeqLen), make([]int32, d.SeqLen)
-		for i := range labels {
-			labels[i] = graph.IgnoreLabel
-		}
-		all := append(append([]int32{}, row.Prompt...), row.Completion...)
-		copy(tokens, all[:len(all)-1])
-		copy(labels[len(row.Prompt)-1:], row.Completion)
-		b.Tokens, b.Labels = append(b.Tokens, tokens...), append(b.Labels, labels...)
-	}
-	return b
+	return lay(d.rows[step*d.Batch:(step+1)*d.Batch], d.SeqLen)
 }
 
 // beside are the lists of a step.

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"gputrain/gpu"
-	"gputrain/graph"
 	"gputrain/model"
 	"gputrain/run/data"
 )
@@ -37,10 +36,9 @@ type drawnCase struct {
 
 // drawn is a row of rows.jsonl.
 type drawn struct {
-	Prompt     []int32   `json:"prompt"`
-	Completion []int32   `json:"completion"`
-	Rewards    numbers   `json:"rewards"` // null for nothing
-	Old        []float32 `json:"old_logps"`
+	completion
+	Rewards numbers   `json:"rewards"` // null for nothing
+	Old     []float32 `json:"old_logps"`
 }
 
 func loadDrawn(c *goldenCase, dir fs.FS) (*drawnCase, error) {
@@ -56,13 +54,13 @@ func loadDrawn(c *goldenCase, dir fs.FS) (*drawnCase, error) {
 		return nil, err
 	}
 	for i, row := range d.rows {
-		switch {
-		case len(row.Prompt) == 0 || len(row.Completion) == 0:
-			return nil, fmt.Errorf("rows.jsonl: row %d: found a prompt or a completion without tokens, wanted at least one in each", i)
-		case len(row.Old) != len(row.Completion):
+		if err := row.check(i); err != nil {
+			return nil, err
+		}
+		if len(row.Old) != len(row.Completion) {
 			return nil, fmt.Errorf("rows.jsonl: row %d: found %d old_logps, wanted one of each of %d tokens", i, len(row.Old), len(row.Completion))
 		}
-		d.SeqLen = max(d.SeqLen, len(row.Prompt)+len(row.Completion)-1)
+		d.SeqLen = max(d.SeqLen, row.inputs())
 	}
 	for step := range d.Steps {
 		var rewards []numbers
@@ -128,14 +126,14 @@ func (d *drawnCase) truncated(row drawn) bool {
 // batch lays out the rows of a step, with what their loss reads beside them.
 func (d *drawnCase) batch(step int) data.Batch {
 	n := d.Batch * d.SeqLen
-	b := data.Batch{Rows: d.Batch, Tokens: make([]int32, n), Labels: slices.Repeat([]int32{graph.IgnoreLabel}, n)}
+	var rows []completion
+	for _, row := range d.of(step) {
+		rows = append(rows, row.completion)
+	}
+	b := lay(rows, d.SeqLen)
 	advantages, old, truncated := make([]float32, d.Batch), make([]float32, n), make([]float32, d.Batch)
 	for i, row := range d.of(step) {
-		ids := slices.Concat(row.Prompt, row.Completion)
-		first := i*d.SeqLen + len(row.Prompt) - 1
-		copy(b.Tokens[i*d.SeqLen:], ids[:len(ids)-1])
-		copy(b.Labels[first:], row.Completion)
-		copy(old[first:], row.Old)
+		copy(old[i*d.SeqLen+len(row.Prompt)-1:], row.Old)
 		advantages[i] = float32(d.gained[step].Of[i])
 		if d.truncated(row) {
 			truncated[i] = 1

@@ -318,7 +318,7 @@ func madeDrawn(t *testing.T, s drawnSetting) (*goldenCase, *drawnCase) {
 		if i%d.Generations == 0 {
 			prompt = ids(3)
 		}
-		row := drawn{Prompt: prompt, Completion: ids(5)}
+		row := drawn{completion: completion{prompt, ids(5)}}
 		if random.IntN(3) > 0 {
 			row.Completion = append(row.Completion, 2+random.Int32N(2))
 		}

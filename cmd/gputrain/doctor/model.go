@@ -131,9 +131,7 @@ func (m *modelCase) loadOptions(c *goldenCase) error {
 	if err := c.decode(o); err != nil {
 		return err
 	}
-	if err := c.decode(&struct {
-		Tolerance any `json:"tolerance"`
-	}{&o.Tolerances}); err != nil {
+	if err := c.tolerances(&o.Tolerances); err != nil {
 		return err
 	}
 	if o.Metrics == nil && m.LabelSmoothing == 0 && m.ZLoss == 0 {

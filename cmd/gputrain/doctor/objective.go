@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"gputrain/buffers"
+	"gputrain/graph"
 	"gputrain/model"
 	"gputrain/run/data"
 )
@@ -52,6 +53,33 @@ func (n *numbers) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
+// completion is a row of rows.jsonl, or what one has among others: tokens to be used as they are.
+type completion struct {
+	Prompt     []int32 `json:"prompt"`
+	Completion []int32 `json:"completion"`
+}
+
+// check refuses a row without something to learn.
+func (c completion) check(row int) error {
+	if len(c.Prompt) == 0 || len(c.Completion) == 0 {
+		return fmt.Errorf("rows.jsonl: row %d: found a prompt or a completion without tokens, wanted at least one in each", row)
+	}
+	return nil
+}
+
+// inputs is how many tokens the row takes: the last one is a label alone.
+func (c completion) inputs() int { return len(c.Prompt) + len(c.Completion) - 1 }
+
+// lay lays rows into a batch of seq tokens each, with the labels of their completions.
+func lay(rows []completion, seq int) data.Batch {
+	b := data.Batch{Rows: len(rows), Tokens: make([]int32, len(rows)*seq), Labels: slices.Repeat([]int32{graph.IgnoreLabel}, len(rows)*seq)}
+	for i, row := range rows {
+		copy(b.Tokens[i*seq:], slices.Concat(row.Prompt, row.Completion)[:row.inputs()])
+		copy(b.Labels[i*seq+len(row.Prompt)-1:], row.Completion)
+	}
+	return b
+}
+
 // steps are what a kind makes of the rows of its cases.
 type steps interface {
 	trainedCase
@@ -70,9 +98,7 @@ func (o *objectiveCase) open(c *goldenCase, dir fs.FS, whole steps) error {
 	if err := c.decode(whole); err != nil {
 		return err
 	}
-	if err := c.decode(&struct {
-		Tolerance any `json:"tolerance"`
-	}{&o.Tolerances}); err != nil {
+	if err := c.tolerances(&o.Tolerances); err != nil {
 		return err
 	}
 	if o.Steps < 1 || o.Batch < 1 || len(o.Losses) != o.Steps || len(o.Metrics) != o.Steps {

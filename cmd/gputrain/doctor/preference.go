@@ -56,17 +56,11 @@ func (p pair) rows() [2][]int32 {
 
 // batch lays pairs into rows of seq tokens, with the labels of their completions.
 func batch(pairs []pair, seq int) data.Batch {
-	var tokens, labels []int32
+	var rows []completion
 	for _, p := range pairs {
-		for _, row := range p.rows() {
-			at := len(tokens)
-			tokens = append(tokens, make([]int32, seq)...)
-			labels = append(labels, slices.Repeat([]int32{graph.IgnoreLabel}, seq)...)
-			copy(tokens[at:], row[:len(row)-1])
-			copy(labels[at+len(p.Prompt)-1:], row[len(p.Prompt):])
-		}
+		rows = append(rows, completion{p.Prompt, p.Chosen}, completion{p.Prompt, p.Rejected})
 	}
-	return data.Batch{Rows: 2 * len(pairs), Tokens: tokens, Labels: labels}
+	return lay(rows, seq)
 }
 
 func loadPairs(c *goldenCase, dir fs.FS) (*preferenceCase, error) {
@@ -74,9 +68,7 @@ func loadPairs(c *goldenCase, dir fs.FS) (*preferenceCase, error) {
 	if err := c.decode(p); err != nil {
 		return nil, err
 	}
-	if err := c.decode(&struct {
-		Tolerance any `json:"tolerance"`
-	}{&p.Tolerances}); err != nil {
+	if err := c.tolerances(&p.Tolerances); err != nil {
 		return nil, err
 	}
 	p.learned = model.Objective{Loss: p.LossType, Numbers: map[string]float64{

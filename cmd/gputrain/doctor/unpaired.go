@@ -3,9 +3,7 @@ package doctor
 import (
 	"fmt"
 	"io/fs"
-	"slices"
 
-	"gputrain/graph"
 	"gputrain/model"
 	"gputrain/run/data"
 )
@@ -24,9 +22,8 @@ type unpairedCase struct {
 
 // unpairedRow is a row of rows.jsonl.
 type unpairedRow struct {
-	Prompt     []int32 `json:"prompt"`
-	Completion []int32 `json:"completion"`
-	Label      any     `json:"label"` // true, false, 1 or 0
+	completion
+	Label any `json:"label"` // true, false, 1 or 0
 }
 
 func (r unpairedRow) good() (float32, error) {
@@ -62,8 +59,8 @@ func loadKTO(c *goldenCase, dir fs.FS) (*unpairedCase, error) {
 		if _, err := row.good(); err != nil {
 			return nil, fmt.Errorf("rows.jsonl: row %d: %w", i, err)
 		}
-		if len(row.Prompt) == 0 || len(row.Completion) == 0 {
-			return nil, fmt.Errorf("rows.jsonl: row %d: found a prompt or a completion without tokens, wanted at least one in each", i)
+		if err := row.check(i); err != nil {
+			return nil, err
 		}
 		before := i - 1 // of its update
 		if i%u.Batch == 0 {
@@ -101,13 +98,12 @@ func (u *unpairedCase) readReference(dir fs.FS) error {
 
 func (u *unpairedCase) batch(step int) data.Batch {
 	first := step * u.Batch
-	b := data.Batch{Rows: u.Batch, Beside: map[string][]float32{}}
+	var rows []completion
+	for _, row := range u.rows[first:][:u.Batch] {
+		rows = append(rows, row.completion)
+	}
+	b := lay(rows, u.SeqLen)
 	for i, row := range u.rows[first:][:u.Batch] {
-		at, whole := len(b.Tokens), slices.Concat(row.Prompt, row.Completion)
-		b.Tokens = append(b.Tokens, make([]int32, u.SeqLen)...)
-		b.Labels = append(b.Labels, slices.Repeat([]int32{graph.IgnoreLabel}, u.SeqLen)...)
-		copy(b.Tokens[at:], whole[:len(whole)-1])
-		copy(b.Labels[at+len(row.Prompt)-1:], row.Completion)
 		good, _ := row.good()
 		b.SetBeside(model.InputGood, i, good)
 	}

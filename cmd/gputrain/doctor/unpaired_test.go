@@ -355,7 +355,7 @@ func madeUnpaired(def model.Definition, loss string) *unpairedCase {
 		return ids
 	}
 	for i := range u.Batch * u.Steps {
-		u.rows = append(u.rows, unpairedRow{ids(4), ids(7), []any{true, false, 1.0, 0.0}[(i*i+i/3)%4]})
+		u.rows = append(u.rows, unpairedRow{completion{ids(4), ids(7)}, []any{true, false, 1.0, 0.0}[(i*i+i/3)%4]})
 	}
 	own := model.AdapterParams(def)
 	for _, h := range model.Init(def, 12) {
