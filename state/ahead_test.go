@@ -224,9 +224,9 @@ func TestEvaluationLooksAtItsRows(t *testing.T) {
 func TestAheadRefused(t *testing.T) {
 	c, _, updates, _ := aheadCase(t, "kto_llama", "kto")
 	for want, spoil := range map[string]func(c *Config, b *data.Batch){
-		"found updates of one row, wanted two or more": func(c *Config, _ *data.Batch) { c.Batch = 1 },
+		"found updates of one row, wanted two or more":    func(c *Config, _ *data.Batch) { c.Batch = 1 },
 		`good: found 0 numbers beside the rows, wanted 4`: func(_ *Config, b *data.Batch) { b.Beside = nil },
-		"row 2: label: found 2, wanted 1 (good) or 0":  func(_ *Config, b *data.Batch) { b.Beside[model.InputGood][2] = 2 },
+		"row 2: label: found 2, wanted 1 (good) or 0":     func(_ *Config, b *data.Batch) { b.Beside[model.InputGood][2] = 2 },
 		"row 1: found a completion without labels": func(_ *Config, b *data.Batch) {
 			for i := range 18 {
 				b.Labels[18+i] = graph.IgnoreLabel
