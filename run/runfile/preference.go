@@ -2,7 +2,6 @@ package runfile
 
 import (
 	"slices"
-	"strings"
 
 	"gputrain/internal/formats"
 	"gputrain/model"
@@ -22,72 +21,8 @@ type preference struct {
 	SimPOAlpha     float64  `yaml:"simpo_alpha" range:"0..100" doc:"simpo: AlphaPO's alpha, which bends the reward of a mean log-probability l to (1 - exp(-alpha l)) / alpha; 0: the reward is l"`
 }
 
-// noPreference is the preference.loss of a run that learns tokens.
+// noPreference is the preference.loss of a run whose objective no preference names.
 const noPreference = "none"
-
-// Objective is what the run learns.
-func (c *Config) Objective() (o model.Objective) {
-	if c.Preference.Loss == noPreference {
-		if t := c.Train; t.LabelSmoothing != 0 || t.ZLoss != 0 || t.TokenAccuracy {
-			o = model.Objective{Loss: model.CrossEntropy, Numbers: map[string]float64{"label_smoothing": t.LabelSmoothing, "z_loss": t.ZLoss}}
-		}
-		return o
-	}
-	o = model.Objective{Loss: c.Preference.Loss, Numbers: map[string]float64{}}
-	for _, n := range o.Row().Numbers {
-		f, _ := find("preference." + n.Name)
-		switch v := c.value(f).(type) {
-		case float64:
-			o.Numbers[n.Name] = v
-		case *float64:
-			o.Numbers[n.Name] = n.Default
-			if v != nil {
-				o.Numbers[n.Name] = *v
-			}
-		}
-	}
-	return o
-}
-
-// validateObjective refuses keys that have no effect on the objective, and what it does not go with.
-func (c *Config) validateObjective() error {
-	o := c.Objective()
-	name, loss := c.Preference.Loss, o.Row()
-	for _, f := range c.changed("") {
-		switch {
-		case strings.HasPrefix(f.key, "preference.") && f.key != "preference.loss" && (loss.Form == "" || !loss.Reads(strings.TrimPrefix(f.key, "preference."))),
-			name != noPreference && ofTokens[f.key]:
-			return c.Invalid(f.key, inline(c.value(f)), "nothing with preference.loss "+name)
-		case loss.Form == "":
-		case f.key == "data.text", f.key == "data.mixture":
-			return c.Invalid(f.key, inline(c.value(f)), "data.jsonl with preference.loss "+name)
-		case ofDocuments[f.key]:
-			return c.Invalid(f.key, inline(c.value(f)), "nothing with preference.loss "+name+", whose rows have "+loss.Says+", each a sequence")
-		}
-	}
-	for _, n := range loss.Numbers {
-		if v := o.Numbers[n.Name]; !n.Takes(v) {
-			return c.Invalid("preference."+n.Name, v, n.Wanted+" with preference.loss "+name)
-		}
-	}
-	switch {
-	case loss.Form == "":
-		return nil
-	case len(c.Data.JSONL) == 0:
-		return c.Invalid("preference.loss", name, "none without data.jsonl, the rows with "+loss.Counts)
-	case c.Train.Batch/c.Pipeline.Microbatches%loss.Group != 0:
-		return c.Invalid("train.batch", c.Train.Batch, "an even number of sequences a microbatch with preference.loss "+name+": a "+loss.One()+" has two")
-	}
-	return nil
-}
-
-// ofTokens are the keys of the loss of the next token.
-var ofTokens = map[string]bool{"train.label_smoothing": true, "train.z_loss": true, "train.token_accuracy": true}
-
-// ofDocuments are the keys that say nothing of rows of another form.
-var ofDocuments = map[string]bool{
-	"data.format": true, "data.field": true, "data.prompt_field": true, "data.mask_field": true, "data.packing": true, "data.documents": true, "data.long": true,
-}
 
 // preferences are the values of preference.loss: the objectives on rows of files, of networks whose head gives logits.
 var preferences = func() (names oneOf) {
