@@ -240,7 +240,7 @@ var effects = []effect{
 	{key: "train.time_limit", value: "0.001s", sees: exit, from: 0, want: 3},
 	{key: "train.label_smoothing", value: "0.3", sees: losses},
 	{key: "train.z_loss", value: "0.1", sees: losses},
-	{key: "train.token_accuracy", value: "true", sees: stepsWith("pairs"), from: list(), want: list(1, 2, 3)},
+	{key: "train.token_accuracy", value: "true", sees: stepsWith("figures"), from: list(), want: list(1, 2, 3)},
 	{key: "train.seed", value: "8", sees: losses},
 	{key: "train.recompute", value: "layers", over: []string{"model.layers=2"}, sees: says(`(?m)memory planned .*workspace ([0-9.]+ .iB)`)},
 	{key: "train.storage", value: "bf16", sees: losses},
