@@ -235,7 +235,7 @@ func (l drawnLoss) value(b *Builder, numbers map[string]float64, ratio, lp, adva
 
 // referenceTokens are the log-probabilities of labels by the network without its adapters, or those that are given.
 func (b *Builder) referenceTokens() (*graph.Value, error) {
-	if b.o.adapted == nil {
+	if !b.refers() {
 		return b.Input(InputReference, graph.F32(b.batch*b.seq)), nil
 	}
 	losses, err := b.reference()

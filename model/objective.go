@@ -206,7 +206,13 @@ func (o Objective) check(def Definition, batch int, of Options) error {
 
 // ReadsReference tells whether graphs of def read InputReference.
 func (o Objective) ReadsReference(def Definition) bool {
-	return o.Row().Reference && len(AdapterParams(def)) == 0
+	return o.Row().Reference && len(AdapterParams(def)) == 0 && !refers(def)
+}
+
+// WantsReference tells whether def needs a reference in its graphs (WithReference), as it reads one of completions that no text has.
+func (o Objective) WantsReference(def Definition) bool {
+	a := o.Row().Ahead
+	return o.ReadsReference(def) && a != nil && a.Mismatched
 }
 
 // Inputs are those of a batch.

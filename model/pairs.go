@@ -183,7 +183,7 @@ func (l pairLoss) pairs(b *Builder, built *Built, losses *graph.Value) error {
 	p.net = p.own
 	counts := b.Input(inputPairs, graph.F32(b.batch/2))
 	built.Figures = []figure{{"logps_chosen", p.own[0]}, {"logps_rejected", p.own[1]}}
-	if l.Reference && b.o.adapted == nil {
+	if l.Reference && !b.refers() {
 		built.Rows = b.Reshape(b.Concat(1, b.Reshape(p.own[0], b.batch/2, 1), b.Reshape(p.own[1], b.batch/2, 1)), b.batch)
 	}
 	if l.Reference {
@@ -224,7 +224,7 @@ func (l pairLoss) pairs(b *Builder, built *Built, losses *graph.Value) error {
 
 // referencePairs are the log-probabilities of completions by the reference: those of the network without its adapters, or those that are given.
 func (b *Builder) referencePairs() (of [2]*graph.Value, err error) {
-	if b.o.adapted != nil {
+	if b.refers() {
 		losses, err := b.reference()
 		if err == nil {
 			of[0], of[1] = b.logProbabilities(losses)

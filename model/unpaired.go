@@ -114,7 +114,7 @@ func (b *Builder) rowLogProbabilities(losses *graph.Value) *graph.Value {
 // bothOf are the log-probabilities of completions by the network and by the reference.
 func (b *Builder) bothOf(losses *graph.Value) (own, reference *graph.Value, err error) {
 	own = b.rowLogProbabilities(losses)
-	if b.o.adapted == nil {
+	if !b.refers() {
 		return own, b.Input(InputReference, graph.F32(b.batch)), nil
 	}
 	if losses, err = b.reference(); err == nil {
@@ -136,7 +136,7 @@ func (l unpairedLoss) rows(b *Builder, built *Built, losses *graph.Value) error 
 	if err != nil {
 		return err
 	}
-	if b.o.adapted == nil {
+	if !b.refers() {
 		built.Rows = own
 	}
 	counted, good := b.Input(inputCounted, graph.F32(b.batch)), b.Input(InputGood, graph.F32(b.batch))

@@ -41,11 +41,14 @@ func ReadCheckpoint(c Config, dir string) (*savedState, error) {
 		return nil, err
 	}
 	out.files = hub.OpenOn(dir, c.BaseAt)
-	weights, err := out.files.Weights(out.Job.Definition)
+	weights, err := out.files.Weights(model.Alone(out.Job.Definition))
 	if err != nil {
 		return nil, errors.Join(loadError(dir, "%w", err), out.Close())
 	}
 	out.Params, _ = weights.Params(0)
+	if out.Params, err = out.Job.consulting(out.Params); err != nil {
+		return nil, errors.Join(loadError(dir, "%w", err), out.Close())
+	}
 	if out.Job.BaseRecord = weights.Base(); out.Job.BaseRecord == nil {
 		out.Job, err = out.Job.leftToBase(out.Params)
 	}
@@ -189,7 +192,7 @@ func (j Job) reconcileModel(dir string, files *hub.Bundle) (Job, error) {
 		if err != nil {
 			return j, loadError(dir, "%w", err)
 		}
-		if err := sameJSON(part.name, found, wanted); err != nil && !model.Same(saved, j.Definition) {
+		if err := sameJSON(part.name, found, wanted); err != nil && !model.Same(saved, model.Alone(j.Definition)) {
 			return j, loadError(dir, "%w", err)
 		}
 	}
@@ -208,9 +211,9 @@ func (j Job) reconcile(dir string, record checkpoint.Record) (Job, error) {
 		return j, loadError(dir, "%w", err)
 	}
 	if j.Optimizer.Name == "" && slices.Equal(j.Frozen, Frozen(j.Definition, nil)) {
-		j.Frozen = record.Frozen
+		j.Frozen = Frozen(j.Definition, record.Frozen)
 	}
-	if err := sameFrozen(record.Frozen, j.Frozen); err != nil {
+	if err := sameFrozen(record.Frozen, own(j.Frozen)); err != nil {
 		return j, loadError(dir, "%w", err)
 	}
 	if j.Optimizer.Name == "" {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ func (j Job) WithBase(params []buffers.Host) (Job, error) {
 	case j.Base == "":
 		j.BaseRecord = nil
 		return j, nil
-	case len(j.Frozen) == 0:
+	case len(own(j.Frozen)) == 0:
 		return j, errors.New("base: found no frozen parameters, wanted some that checkpoints leave out")
 	case params == nil:
 		return j, errors.New("base: found parameters that are drawn from the seed, wanted those of the directory")
@@ -78,15 +79,20 @@ func setOf(paths []string) map[string]bool {
 	return set
 }
 
-// frozenOf are those of params that are frozen.
+// own are the paths that are no consulted ones.
+func own(paths []string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), model.Consulted)
+}
+
+// frozenOf are those of params that are frozen parts of the network.
 func (j Job) frozenOf(params []buffers.Host) []buffers.Host {
-	frozen := setOf(j.Frozen)
+	frozen := setOf(own(j.Frozen))
 	return slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !frozen[h.Path] })
 }
 
 // Fingerprint is that of some of the parameters that training begins with. It is known, and nothing is read, where they are those that WithBase has seen.
 func (j Job) Fingerprint(params []buffers.Host) (string, error) {
-	if j.BaseRecord != nil && len(params) == len(j.Frozen) && len(j.frozenOf(params)) == len(params) {
+	if j.BaseRecord != nil && len(params) == len(own(j.Frozen)) && len(j.frozenOf(params)) == len(params) {
 		return j.BaseRecord.Fingerprint, nil
 	}
 	return model.Fingerprint(params)
@@ -142,7 +148,7 @@ func (j Job) upload(dev *gpu.Device, params []buffers.Host) (trained, frozen *bu
 	if len(j.Frozen) > 0 {
 		isFrozen := setOf(j.Frozen)
 		own = slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return isFrozen[h.Path] })
-		rest = j.frozenOf(params)
+		rest = slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !isFrozen[h.Path] })
 	}
 	var leaves []buffers.Spec
 	for _, h := range own {
@@ -197,6 +203,18 @@ func specsOf(trees ...*buffers.Tree) (out []buffers.Spec) {
 		}
 	}
 	return out
+}
+
+// consulting are the parameters of a checkpoint with those that the definition consults.
+func (j Job) consulting(params []buffers.Host) ([]buffers.Host, error) {
+	params = append(params, j.Consulted...)
+	slices.SortFunc(params, func(a, b buffers.Host) int { return cmp.Compare(a.Path, b.Path) })
+	for i, p := range j.Definition.Params() {
+		if i == len(params) || params[i].Path != p.Path {
+			return nil, fmt.Errorf("parameter %q: found none, wanted it in Config.Consulted: no checkpoint has what a network consults", p.Path)
+		}
+	}
+	return params, nil
 }
 
 // frozenAs tells whether the parameters are divided as the configuration does.

@@ -221,6 +221,6 @@ func (f Fields) snapshot(stages []Resident) snapshot {
 	params, frozen, other := trees(stages)
 	return snapshot{
 		Definition: f.Definition, Optimizer: f.Optimizer, Transform: f.Transform.Name(), Step: f.Step, Skipped: f.Skipped, Memory: f.Memory, Adapter: AdapterName(devices(stages)...),
-		Params: append(params, frozen...), Frozen: pathsOf(frozen...), Other: other, States: states(stages),
+		Params: append(params, frozen...), Frozen: own(pathsOf(frozen...)), Other: other, States: states(stages),
 	}
 }

@@ -156,6 +156,7 @@ var effects = []effect{
 	{key: "lora.b_rate", value: "16", over: lora, sees: losses},
 
 	{key: "preference.loss", value: "sigmoid", over: orpo, sees: losses},
+	{key: "preference.reference", value: "start", over: []string{"model.from=pretrained", "lora.from=adapters", "data.jsonl=pairs.jsonl", "preference.loss=sigmoid"}, sees: losses},
 	{key: "preference.beta", value: "2", over: simpo, sees: losses},
 	{key: "preference.label_smoothing", value: "0.2", over: simpo, sees: losses},
 	{key: "preference.discopop_tau", value: "2", over: with(orpo, "preference.loss=discopop"), sees: losses},

@@ -44,6 +44,8 @@ func (n naming) reads(c *Config, key string) bool {
 		return true
 	case loss == "":
 		return false
+	case key == referenceKey:
+		return model.Objective{Loss: loss}.Row().Reference
 	default:
 		return slices.Contains(n.beside, name) || model.Objective{Loss: loss}.Row().Reads(name)
 	}
@@ -106,6 +108,8 @@ func (c *Config) validateObjective() error {
 			}
 		}
 		switch {
+		case f.key == referenceKey && c.LoRA.From == "":
+			return c.Invalid(f.key, value, referenceBase+" without lora.from: the reference is the model as training begins anyway")
 		case !named:
 		case ofTokens[f.key]:
 			return c.Invalid(f.key, value, "nothing with "+n.with(c))

@@ -34,10 +34,13 @@ func (w *Weights) readAdapters(cfg *runfile.Config, def model.Definition, out io
 	return def, nil
 }
 
-// adapt gives def, which a run file describes, the parameters of its new adapters, if it has any.
+// adapt gives def, which a run file describes, the parameters of its new adapters, if it has any, and those of its reference.
 func (w *Weights) adapt(cfg *runfile.Config, def model.Definition) {
 	if cfg.LoRA.On() && w.LoRA.From == "" {
-		w.fresh(def, cfg.Train.Seed)
+		w.fresh(model.Alone(def), cfg.Train.Seed)
+	}
+	if w.Params != nil {
+		w.Params = model.ReferenceOf(def, w.Params)
 	}
 }
 

@@ -16,8 +16,8 @@ func (c *Config) checkMismatched() error {
 	case a == nil || !a.Mismatched:
 		return nil
 	case c.readsReference():
-		return fmt.Errorf("train: preference.loss: found %s of a model that is trained whole, wanted adapters (lora.rank): it reads completions after prompts of "+
-			"other rows, whose log-probabilities by the weights of the beginning nothing keeps; bco and apo_zero_unpaired do without them", o.Loss)
+		return fmt.Errorf("train: found %s of a network without a reference, wanted one with it (model.WithReference): it reads completions after prompts of "+
+			"other rows, whose log-probabilities no file has", o.Loss)
 	}
 	for _, part := range []struct {
 		name   string

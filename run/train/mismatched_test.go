@@ -21,8 +21,10 @@ func TestMismatchedRowsFit(t *testing.T) {
 	dev, base := gputest.Device(t), filepath.Join(t.TempDir(), "base")
 	kto := model.Objective{Loss: "kto", Numbers: map[string]float64{"beta": 0.5, "desirable_weight": 1, "undesirable_weight": 1}}
 	exportDrawn(t, base, tinyRun(t, "").State.Definition)
-	_, err := Run(t.Context(), dev, pairsRun(t, kto, ""))
-	require.ErrorContains(t, err, "preference.loss: found kto of a model that is trained whole, wanted adapters (lora.rank)")
+	alone := pairsRun(t, kto, "")
+	alone.State.Definition = model.Alone(alone.State.Definition)
+	_, err := Run(t.Context(), dev, alone)
+	require.ErrorContains(t, err, "found kto of a network without a reference")
 	long := func(n int) string { return "[7" + strings.Repeat(", 7", n-1) + "]" }
 	for _, row := range []struct {
 		lengths [][2]int // of prompts and completions, with 17 in all at most

@@ -24,6 +24,9 @@ const modelFrom = "model.from"
 // origin is the fingerprint of what the directory From has.
 func (c Config) origin() (string, error) {
 	others := slices.Concat(c.Drawn, model.AdapterParams(c.State.Definition))
+	if model.AdapterParams(c.State.Definition) == nil { // what is consulted is the same again
+		others = append(others, c.consulted()...)
+	}
 	found, err := state.Job{Config: c.State}.Fingerprint(slices.DeleteFunc(slices.Clone(c.Params), func(h buffers.Host) bool { return slices.Contains(others, h.Path) }))
 	if err != nil {
 		return "", fmt.Errorf("train: model.from %q: %w", c.From, err)

@@ -44,6 +44,11 @@ func pairsRun(t *testing.T, prefer model.Objective, base string) Config {
 		c = upon(t, c, base)
 	}
 	c.State.Objective, c.State.Microbatches = prefer, 3
+	if prefer.WantsReference(c.State.Definition) {
+		c.State.Definition, err = model.WithReference(c.State.Definition)
+		require.NoError(t, err)
+		c.Params = model.ReferenceOf(c.State.Definition, c.Params)
+	}
 	c.Train, c.Validation = corpus.Train, corpus.Validation
 	c.Steps, c.EvalEvery, c.SaveEvery, c.SampleEvery, c.Sample.Tokens = 4, 2, Every(2), 0, 0
 	return c
@@ -72,10 +77,11 @@ func TestPairsOnStagesAndRanks(t *testing.T) {
 		base string
 	}{ // which look at all rows of an update before its first backward pass
 		{model.Objective{Loss: "bco", Numbers: weighed}, ""},
+		{model.Objective{Loss: "kto", Numbers: weighed}, ""},
 		{model.Objective{Loss: "kto", Numbers: weighed}, base},
 		{model.Objective{Loss: "bco", Numbers: weighed}, base},
 		{model.Objective{Loss: "aot", Numbers: map[string]float64{"beta": 0.5}}, ""},
-	}[:map[bool]int{false: 4, true: 2}[testing.Short()]]...)
+	}[:map[bool]int{false: 5, true: 2}[testing.Short()]]...)
 	for _, of := range losses {
 		prefer, base := of.Objective, of.base
 		whole := pairsRun(t, prefer, base)
@@ -166,8 +172,18 @@ func TestReferenceOfTheStart(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(s.Dir, referenceFile)))
 	s.Params = model.Init(c.State.Definition, 6)
 	_, err = Run(t.Context(), dev, s)
-	require.ErrorContains(t, err, "reference.safetensors is missing, and model.from has other weights than the run began with")
+	require.ErrorContains(t, err, "reference.safetensors is missing, and model.from or lora.from has other weights than the run began with")
 
+	kto := pairsRun(t, model.Objective{Loss: "kto", Numbers: map[string]float64{"beta": 0.5, "desirable_weight": 1, "undesirable_weight": 1}}, "")
+	begun := c
+	kto.From, kto.Params = base, model.ReferenceOf(kto.State.Definition, c.Params)
+	c = kto
+	s = stopped()
+	s.Params = model.Init(s.State.Definition, 6)
+	_, err = Run(t.Context(), dev, s)
+	require.ErrorContains(t, err, "model.from or lora.from has other weights than the run began with, which its reference is of")
+
+	c = begun
 	s = stopped()
 	other := bytes.Replace(raw, []byte(`"context":"16"`), []byte(`"context":"17"`), 1)
 	require.NotEqual(t, raw, other)

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
+	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
 	"gputrain/internal/ranks/mesh"
 	"gputrain/model"
@@ -35,6 +37,11 @@ func (c *Config) compared() map[string]*data.Source {
 // openReference reads the file, or where there is none computes what it has by the weights that the run began with, and lays it beside the rows. begun: they are
 // those of the state, as it is new.
 func (t *opening) openReference(ctx context.Context, begun bool) error {
+	if !begun {
+		if err := t.layConsulted(); err != nil {
+			return err
+		}
+	}
 	if !t.config.readsReference() {
 		return nil
 	}
@@ -63,15 +70,8 @@ func (t *opening) openReference(ctx context.Context, begun bool) error {
 func (t *opening) referenceAgain(ctx context.Context) error {
 	c := t.config
 	t.say("warning: %s is missing: it is computed again by the weights that the run began with", referenceFile)
-	if c.leads() && c.From != "" {
-		e, err := t.earlierRecord()
-		if err != nil {
-			return err
-		}
-		if found, err := c.origin(); err != nil || found != e.Origin {
-			return errors.Join(err, fmt.Errorf("train: run directory %q: %s is missing, and model.from has other weights than the run began with: "+
-				"found %s, wanted %s; bring one of the two back, or start over with --fresh", c.Dir, referenceFile, found, e.Origin))
-		}
+	if err := t.sameOrigin(referenceFile + " is missing, and "); err != nil {
+		return err
 	}
 	first, err := t.team.target.Create(ctx, c.State, c.Params)
 	if err != nil {
@@ -79,6 +79,48 @@ func (t *opening) referenceAgain(ctx context.Context) error {
 	}
 	defer first.Release()
 	return t.computeReference(ctx, first)
+}
+
+// sameOrigin refuses to go on where a reference would be of other weights than the run began with.
+func (t *opening) sameOrigin(because string) error {
+	c := t.config
+	if !c.leads() || c.From == "" {
+		return nil
+	}
+	e, err := t.earlierRecord()
+	if err != nil {
+		return err
+	}
+	if found, err := c.origin(); err != nil || found != e.Origin {
+		return errors.Join(err, fmt.Errorf("train: run directory %q: %smodel.from or lora.from has other weights than the run began with, which its reference is of: "+
+			"found %s, wanted %s; bring them back, or start over with --fresh", c.Dir, because, found, e.Origin))
+	}
+	return nil
+}
+
+// consulted are the paths of the parameters of a reference in the same program.
+func (c Config) consulted() (paths []string) {
+	for _, p := range c.State.Definition.Params() {
+		if model.Consulted(p.Path) {
+			paths = append(paths, p.Path)
+		}
+	}
+	return paths
+}
+
+// layConsulted gives a run that goes on those parameters, which no checkpoint has.
+func (t *opening) layConsulted() error {
+	c := &t.config
+	paths := c.consulted()
+	if paths == nil {
+		return nil
+	}
+	all := c.Params
+	if all == nil {
+		all = model.Drawn(c.State.Definition, c.State.Seed)
+	}
+	c.State.Consulted = slices.DeleteFunc(slices.Clone(all), func(h buffers.Host) bool { return !slices.Contains(paths, h.Path) })
+	return t.sameOrigin("")
 }
 
 // computeReference computes the log-probabilities of all rows by a state, writes them, and lays them beside the rows.
