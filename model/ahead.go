@@ -172,5 +172,8 @@ func (o Objective) Beside(def Definition, seq int, laid bool) map[string]int {
 	if laid && row.Ahead != nil {
 		all[row.Ahead.lays] = 1
 	}
+	for name := range all {
+		all[name] *= o.PerWindow(seq)
+	}
 	return all
 }

@@ -157,6 +157,7 @@ var effects = []effect{
 
 	{key: "preference.loss", value: "sigmoid", over: orpo, sees: losses},
 	{key: "preference.reference", value: "start", over: []string{"model.from=pretrained", "lora.from=adapters", "data.jsonl=pairs.jsonl", "preference.loss=sigmoid"}, sees: losses},
+	{key: "preference.packing", value: "true", over: []string{"model.context=64", "data.jsonl=pairs.jsonl", "preference.loss=orpo"}, sees: says(`in (\d+) windows of 64`), from: list("40"), want: list("8")},
 	{key: "preference.beta", value: "2", over: simpo, sees: losses},
 	{key: "preference.label_smoothing", value: "0.2", over: simpo, sees: losses},
 	{key: "preference.discopop_tau", value: "2", over: with(orpo, "preference.loss=discopop"), sees: losses},

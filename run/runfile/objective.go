@@ -44,6 +44,8 @@ func (n naming) reads(c *Config, key string) bool {
 		return true
 	case loss == "":
 		return false
+	case key == packingKey:
+		return model.Objective{Loss: loss}.Row().Packs
 	case key == referenceKey:
 		return model.Objective{Loss: loss}.Row().Reference
 	default:
@@ -70,6 +72,7 @@ func (c *Config) Objective() (o model.Objective) {
 		return o
 	}
 	o = model.Objective{Loss: n.loss(c), Numbers: map[string]float64{}}
+	o.Packed = n.reads(c, packingKey) && c.Preference.Packing
 	for _, number := range o.Row().Numbers {
 		f, _ := find(n.section + "." + number.Name)
 		switch v := c.value(f).(type) {

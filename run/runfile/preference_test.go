@@ -25,6 +25,8 @@ func TestPreference(t *testing.T) {
 		{[]string{"preference.loss=exo_pair"}, "preference.label_smoothing (default): found 0, wanted a number above 0, at most 0.5: 0.001 is usual with preference.loss exo_pair", model.Objective{}},
 		{[]string{"preference.loss=robust", "preference.label_smoothing=0.5"}, "preference.label_smoothing (--set): found 0.5, wanted a number from 0 to below 0.5", model.Objective{}},
 		{[]string{"preference.loss=orpo", "lora.rank=0"}, "", model.Objective{Loss: "orpo", Numbers: map[string]float64{"orpo_lambda": 0.1}}},
+		{[]string{"preference.packing=true", "train.batch=3"}, "", model.Objective{Loss: "sigmoid", Packed: true, Numbers: map[string]float64{"beta": 0.1, "label_smoothing": 0}}},
+		{[]string{"preference.packing=true", "preference.loss=kto"}, "preference.packing (--set): found true, wanted nothing with preference.loss kto", model.Objective{}},
 		{[]string{"preference.reference=start"}, "preference.reference (--set): found \"start\", wanted base without lora.from", model.Objective{}},
 		{[]string{"preference.reference=start", "lora.rank=0", "lora.from=a", "preference.loss=orpo"}, "preference.reference (--set): found \"start\", wanted nothing with preference.loss orpo", model.Objective{}},
 		{[]string{"preference.loss=none"}, "", model.Objective{}},

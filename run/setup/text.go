@@ -28,7 +28,7 @@ func Data(cfg *runfile.Config, tokens Tokens, def model.Definition, context int)
 		Layout: d.Layout, Validation: d.Validation, Context: context,
 	}
 	out.Layout.Together = d.Documents == runfile.DocumentsTogether
-	out.Format = cmp.Or(cfg.Objective().Row().Form, out.Format)
+	out.Format, out.PerWindow = cmp.Or(cfg.Objective().Row().Form, out.Format), cfg.Objective().PerWindow(context)
 	if tokens.Kind == plan.TokenizerTokens {
 		out.Tokenizer = tokens.Tokenizer
 	}

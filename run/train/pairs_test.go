@@ -37,13 +37,13 @@ func pairsRun(t *testing.T, prefer model.Objective, base string) Config {
 	}
 	file := filepath.Join(t.TempDir(), "pairs.jsonl")
 	require.NoError(t, os.WriteFile(file, []byte(rows.String()), 0o666))
-	corpus, err := texts.Open(t.Context(), texts.Config{JSONL: []string{file}, Format: format, Vocab: 256, Validation: 0.2, Context: 16})
+	corpus, err := texts.Open(t.Context(), texts.Config{JSONL: []string{file}, Format: format, PerWindow: prefer.PerWindow(16), Vocab: 256, Validation: 0.2, Context: 16})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
 	if base != "" {
 		c = upon(t, c, base)
 	}
-	c.State.Objective, c.State.Microbatches = prefer, 3
+	c.State.Objective, c.State.Microbatches, c.State.Documents = prefer, 3, prefer.Packed
 	if prefer.WantsReference(c.State.Definition) {
 		c.State.Definition, err = model.WithReference(c.State.Definition)
 		require.NoError(t, err)
@@ -78,10 +78,12 @@ func TestPairsOnStagesAndRanks(t *testing.T) {
 	}{ // which look at all rows of an update before its first backward pass
 		{model.Objective{Loss: "bco", Numbers: weighed}, ""},
 		{model.Objective{Loss: "kto", Numbers: weighed}, ""},
+		{model.Objective{Loss: "apo_zero_unpaired", Numbers: weighed, Packed: true}, ""},
+		{model.Objective{Loss: "sigmoid", Numbers: map[string]float64{"beta": 0.5}, Packed: true}, base},
 		{model.Objective{Loss: "kto", Numbers: weighed}, base},
 		{model.Objective{Loss: "bco", Numbers: weighed}, base},
 		{model.Objective{Loss: "aot", Numbers: map[string]float64{"beta": 0.5}}, ""},
-	}[:map[bool]int{false: 5, true: 2}[testing.Short()]]...)
+	}[:map[bool]int{false: 7, true: 2}[testing.Short()]]...)
 	for _, of := range losses {
 		prefer, base := of.Objective, of.base
 		whole := pairsRun(t, prefer, base)
@@ -91,8 +93,12 @@ func TestPairsOnStagesAndRanks(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, evals, 2)
 		per := prefer.Row().Group
-		assert.EqualValues(t, 6/per*len(steps), steps[len(steps)-1].Tokens, "six rows a step")
-		assert.EqualValues(t, 6/per, evals[0].Tokens, "six rows of 16 are 96 of the 100 tokens of an evaluation")
+		if prefer.Packed {
+			assert.Greater(t, steps[len(steps)-1].Tokens, int64(6*len(steps)), "windows have several")
+		} else {
+			assert.EqualValues(t, 6/per*len(steps), steps[len(steps)-1].Tokens, "six rows a step")
+			assert.EqualValues(t, 6/per, evals[0].Tokens, "six rows of 16 are 96 of the 100 tokens of an evaluation")
+		}
 		assert.NotEqual(t, evals[0].Figures["margin"], evals[1].Figures["margin"])
 		for k, row := range []struct {
 			name          string
@@ -107,7 +113,7 @@ func TestPairsOnStagesAndRanks(t *testing.T) {
 			if testing.Short() && k < 3 {
 				continue // the last row is all of the others at once
 			}
-			t.Run(prefer.Loss+" "+row.name, func(t *testing.T) {
+			t.Run(fmt.Sprint(prefer.Loss, map[bool]string{true: " packed"}[prefer.Packed], " ", row.name), func(t *testing.T) {
 				c := pairsRun(t, prefer, base)
 				target := Target(oneDevice{device: dev})
 				if row.stages == 2 {

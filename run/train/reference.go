@@ -127,11 +127,11 @@ func (t *opening) layConsulted() error {
 func (t *opening) computeReference(ctx context.Context, by State) error {
 	c, began := &t.config, time.Now()
 	var tensors []safetensors.Tensor
-	rows := 0
+	rows, per, group := 0, int64(c.State.Objective.PerWindow(c.State.Sequence)), model.Objective{Loss: c.State.Objective.Loss}.Row().Group
 	for name, source := range c.compared() {
 		e, err := data.NewEvaluation(*source, c.State.Sequence, c.State.Evaluation, 0)
 		if err == nil { // nothing is known of the reference yet, and nothing of it is asked
-			*source, err = beside(*source, c.State.Sequence, make([]float32, e.Windows()))
+			*source, err = beside(*source, c.State.Sequence, make([]float32, per*e.Windows()))
 		}
 		if err == nil {
 			e, err = data.NewEvaluation(*source, c.State.Sequence, c.State.Evaluation, 0)
@@ -146,9 +146,9 @@ func (t *opening) computeReference(ctx context.Context, by State) error {
 		var values []float32
 		for _, l := range losses {
 			values = append(values, l.Rows...)
+			rows += l.Tokens * group
 		}
-		values = values[:e.Windows()]
-		rows += len(values)
+		values = values[:per*e.Windows()]
 		tensors = append(tensors, safetensors.Float32s(name, []int{len(values)}, values))
 	}
 	var file bytes.Buffer
