@@ -44,7 +44,11 @@ func TestMismatchedRowsFit(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
 		c.Train, c.Validation = corpus.Train, nil
-		if err := c.checkMismatched(); row.wanted == "" {
+		learned, err := c.checkMismatched()
+		assert.Equal(t, "", c.uneven(Labelled{Good: 4, Bad: 3}))
+		assert.Contains(t, c.uneven(Labelled{Good: 30, Bad: 10}), "warning: kto: 30 good rows of weight 1 are 3 times 10 bad ones of weight 1, wanted 1 to 1.33 times")
+		if row.wanted == "" {
+			assert.Equal(t, []int{1, 2, 13}, []int{learned.Good, learned.Bad, learned.Together()})
 			require.NoError(t, err)
 		} else {
 			require.ErrorContains(t, err, row.wanted)
