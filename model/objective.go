@@ -236,8 +236,11 @@ func (o Objective) ReadsReference(def Definition) bool {
 
 // WantsReference tells whether def needs a reference in its graphs (WithReference), as it reads one of completions that no text has.
 func (o Objective) WantsReference(def Definition) bool {
-	a := o.Row().Ahead
-	return o.ReadsReference(def) && a != nil && a.Mismatched
+	row := o.Row()
+	if row.Form == drawn {
+		return o.Numbers["beta"] != 0 && len(AdapterParams(def)) == 0 && !refers(def)
+	}
+	return o.ReadsReference(def) && row.Ahead != nil && row.Ahead.Mismatched
 }
 
 // Inputs are those of a batch.

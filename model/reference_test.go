@@ -115,3 +115,22 @@ func values(t *testing.T, h array.Host) []float32 {
 	require.NoError(t, h.Copy(data, 0))
 	return data
 }
+
+// TestWantsReference: completions that no text has need the reference in the graph, unless adapters are switched off for it.
+func TestWantsReference(t *testing.T) {
+	whole := byteGPT(t)
+	lora, err := WithLoRA(whole, LoRA{})
+	require.NoError(t, err)
+	both, err := WithReference(whole)
+	require.NoError(t, err)
+	for _, row := range []struct {
+		loss string
+		beta float64
+		want bool
+	}{{"kto", 1, true}, {"bco", 1, false}, {"sigmoid", 1, false}, {"grpo", 0.1, true}, {"dapo", 0, false}, {"", 0, false}, {Distill, 0.5, false}} {
+		o := Objective{Loss: row.loss, Numbers: map[string]float64{"beta": row.beta}}
+		assert.Equal(t, row.want, o.WantsReference(whole), row.loss)
+		assert.False(t, o.WantsReference(lora), row.loss)
+		assert.False(t, o.WantsReference(both), row.loss)
+	}
+}

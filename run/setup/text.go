@@ -28,7 +28,10 @@ func Data(cfg *runfile.Config, tokens Tokens, def model.Definition, context int)
 		Layout: d.Layout, Validation: d.Validation, Context: context,
 	}
 	out.Layout.Together = d.Documents == runfile.DocumentsTogether
-	out.Format, out.PerWindow = cmp.Or(cfg.Objective().Row().Form, out.Format), cfg.Objective().PerWindow(context)
+	out.Format = cmp.Or(cfg.Objective().Row().Form, out.Format)
+	if o := cfg.Objective(); o.Packed {
+		out.PerWindow = o.PerWindow(context)
+	}
 	if tokens.Kind == plan.TokenizerTokens {
 		out.Tokenizer = tokens.Tokenizer
 	}
