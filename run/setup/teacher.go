@@ -24,13 +24,9 @@ type teacher struct {
 	files  *hub.Bundle
 }
 
-// openTeacher opens distil.teacher, nil where it names none, for a network of so many tokens, which text becomes as tokens say. bare: its weights need not be there.
-func openTeacher(cfg *runfile.Config, vocab int, tokens Tokens, bare bool, out io.Writer) (t *teacher, err error) {
-	path := cfg.Distil.Teacher
-	if path == "" {
-		return nil, nil
-	}
-	t = &teacher{}
+// openTeacher opens distil.teacher for a network of so many tokens, which text becomes as tokens say. bare: its weights need not be there.
+func openTeacher(cfg *runfile.Config, vocab int, tokens Tokens, bare bool, out io.Writer) (_ *teacher, err error) {
+	t, path := &teacher{}, cfg.Distil.Teacher
 	defer func() {
 		if err != nil {
 			t.lists.Close()
