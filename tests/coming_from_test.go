@@ -88,7 +88,7 @@ func declare(s ast.Spec, name func(...string)) {
 var (
 	inBackticks = regexp.MustCompile("`[^`]+`")
 	goName      = regexp.MustCompile(`\b[a-z][a-z0-9]*\.[A-Z]\w*(\.[A-Z]\w*)?`)
-	runKey      = regexp.MustCompile(`\b(model|lora|data|preference|optimizer|train|pipeline|device|cluster)\.[a-z_]+(\.[a-z_]+)*\b`)
+	runKey      = regexp.MustCompile(`\b(model|lora|data|preference|distil|optimizer|train|pipeline|device|cluster)\.[a-z_]+(\.[a-z_]+)*\b`)
 	subcommand  = regexp.MustCompile("`gputrain ([a-z]+)")
 	keyDefault  = regexp.MustCompile("\\| `([a-z]+\\.[a-z_.]+)` \\| `([^`]*)`[^`|]*")
 	rowID       = regexp.MustCompile(`(?m)^\| ([SCTLMPDR]\d+) \|`)
