@@ -28,7 +28,7 @@ func init() {
 	l := nextToken
 	temperature := above0("temperature")
 	temperature.Default = 1
-	l.Name, l.Numbers = Distill, []number{share, temperature, list}
+	l.Name, l.Tag, l.Numbers = Distill, "distillation", []number{share, temperature, list}
 	l.Sums, l.Shown = []string{"nll"}, []string{"perplexity"}
 	l.derive = func(figures map[string]float64) { figures["perplexity"] = math.Exp(figures["nll"]) }
 	l.inputs = func(o Objective, rows Rows) batchInputs {

@@ -15,8 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
+	"gputrain/hub"
 	"gputrain/internal/gputest"
 	"gputrain/run/data/texts"
+	"gputrain/run/plan"
 	"gputrain/run/runfile"
 	"gputrain/run/train"
 	"gputrain/state"
@@ -266,4 +268,16 @@ func TestLikeliest(t *testing.T) {
 	}
 	assert.InDelta(t, 1.0986122886681098, logSum([]float32{0, 0, 0}, 2), 1e-12)
 	assert.InEpsilon(t, 1e30, logSum([]float32{1e30, 0}, 1), 1e-6)
+}
+
+// A teacher whose tokens are other texts than the student's is refused, and named.
+func TestTokenizersOfTeachers(t *testing.T) {
+	const of = "../../text/tokenizer/testdata/"
+	own, err := OpenTokenizer(of + "gpt2")
+	require.NoError(t, err)
+	tokens := Tokens{Tokens: plan.Tokens{Kind: plan.TokenizerTokens, Tokenizer: own, Path: "ours"}}
+	assert.NoError(t, sameTokens(hub.Open(of+"gpt2"), tokens, "theirs", io.Discard))
+	assert.NoError(t, sameTokens(hub.Open(t.TempDir()), tokens, "theirs", io.Discard))
+	assert.NoError(t, sameTokens(hub.Open(of+"llama2"), asBytes, "theirs", io.Discard))
+	assert.ErrorContains(t, sameTokens(hub.Open(of+"llama2"), tokens, "theirs", io.Discard), "theirs: found a tokenizer whose token 0 is ")
 }
