@@ -22,7 +22,7 @@ type Check struct {
 	Given     map[string][]float64 // what these inputs hold
 	// Judge is the error of an element of a value, in place of |got - want| / (1 + |want|), where several results are right; nil: none are.
 	Judge func(feeds map[string]*graph.Array, value, element int, got []float32) float64
-	Build     func(g *graph.Graph) []*graph.Value
+	Build func(g *graph.Graph) []*graph.Value
 }
 
 // Checks are the self-checks of all kernels of operations on one device: each against the float64 definition of its operation.
