@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,8 @@ import (
 	"gputrain/gpu"
 	"gputrain/hub"
 	"gputrain/internal/gputest"
+	"gputrain/model"
+	"gputrain/run/data"
 	"gputrain/run/data/texts"
 	"gputrain/run/plan"
 	"gputrain/run/runfile"
@@ -280,4 +283,62 @@ func TestTokenizersOfTeachers(t *testing.T) {
 	assert.NoError(t, sameTokens(hub.Open(t.TempDir()), tokens, "theirs", io.Discard))
 	assert.NoError(t, sameTokens(hub.Open(of+"llama2"), asBytes, "theirs", io.Discard))
 	assert.ErrorContains(t, sameTokens(hub.Open(of+"llama2"), tokens, "theirs", io.Discard), "theirs: found a tokenizer whose token 0 is ")
+}
+
+// A piece of a row has its own lists beside it; what they lack is a category, or nothing.
+func TestListsAreLaid(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lists.jsonl")
+	require.NoError(t, os.WriteFile(path, []byte(`{"ids": [], "logprobs": []}`+"\n\n"+`{"ids": [[1, 2], [3, 4], [5, 6]], "logprobs": [[-1, -2], [-1.5, -1], [-3, -0.5]]}`), 0o666))
+	l, err := OpenLists(path)
+	require.NoError(t, err)
+	defer l.Close()
+	assert.Equal(t, ListsHead{TopK: 2}, l.Head)
+	assert.Equal(t, 2, l.Count())
+	for _, bucket := range []bool{true, false} {
+		b := data.Batch{Rows: 2, Tokens: make([]int32, 8), Labels: []int32{-100, -100, -100, -100, -100, 7, -100, 8}}
+		require.NoError(t, listsOf{Lists: l, vocab: 9, bucket: bucket}.lay(&b, texts.Piece{Number: 1, Before: 1, Row: 1, At: 1, Labels: b.Labels[5:]}))
+		assert.Equal(t, []float32{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 4, 0, 0, 5, 6}, b.Beside[model.InputTeacherIDs])
+		share := math.Exp(-1.5) + math.Exp(-1)
+		wanted := []float64{-1.5, -1, math.Log(1 - share)}
+		if !bucket {
+			wanted = []float64{-1.5 - math.Log(share), -1 - math.Log(share), -1e30}
+		}
+		assert.InDelta(t, wanted[0], float64(b.Beside["teacher_logps"][10]), 1e-6)
+		assert.InDelta(t, wanted[1], float64(b.Beside["teacher_logps"][11]), 1e-6)
+		assert.InEpsilon(t, wanted[2], float64(b.Beside["teacher_rest"][5]), 1e-6)
+		assert.Error(t, listsOf{Lists: l, vocab: 9, bucket: bucket}.lay(&b, texts.Piece{Number: 1, Before: 2, Row: 1, At: 1, Labels: b.Labels[5:]}), "there are three")
+	}
+}
+
+// Whatever a file of lists has, opening and reading it ends in numbers or in one line.
+func FuzzLists(f *testing.F) {
+	for _, seed := range []string{
+		`{"ids": [[1]], "logprobs": [[-1]]}`, "{\"top_k\": 1}\n{\"ids\": [[1]], \"logprobs\": [[-1]]}\n", `{"ids": [[1, 2], [3]], "logprobs": [[-1], []]}`, `{"top_k": 1e9}`, "", "[]", "\n\n", `{"ids": null}`,
+		`{"ids": [[1e9]], "logprobs": [[1e999]]}`, "{\"top_k\": 70000}\n{\"ids\": []}",
+	} {
+		f.Add([]byte(seed))
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		path := filepath.Join(dir, "fuzz.jsonl")
+		require.NoError(t, os.WriteFile(path, raw, 0o666))
+		l, err := OpenLists(path)
+		if err != nil {
+			assert.NotContains(t, err.Error(), "\n")
+			return
+		}
+		defer l.Close()
+		if l.Head.TopK > 64 {
+			return // a vocabulary bounds it
+		}
+		for row := range int64(min(l.Count(), 9)) {
+			b := data.Batch{Rows: 1, Tokens: make([]int32, 2), Labels: []int32{1, 2}}
+			err := listsOf{Lists: l, vocab: 16, bucket: row%2 == 0}.lay(&b, texts.Piece{Number: row, Labels: b.Labels})
+			for _, values := range b.Beside {
+				for _, v := range values {
+					assert.False(t, math.IsNaN(float64(v)) || math.IsInf(float64(v), 0), "%v", err)
+				}
+			}
+		}
+	})
 }
