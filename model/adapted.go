@@ -250,7 +250,7 @@ func (m *adapted) own() (own []Param) {
 
 // adaptersOf is def with its adapters, if it has some.
 func adaptersOf(def Definition) (adapted, bool) {
-	m, ok := Alone(def).(adapted)
+	m, ok := Student(def).(adapted)
 	return m, ok
 }
 

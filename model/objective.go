@@ -231,14 +231,14 @@ func (o Objective) check(def Definition, batch int, of Options) error {
 
 // ReadsReference tells whether graphs of def read InputReference.
 func (o Objective) ReadsReference(def Definition) bool {
-	return o.Row().Reference && len(AdapterParams(def)) == 0 && !refers(def)
+	return o.Row().Reference && len(AdapterParams(def)) == 0 && !Refers(def)
 }
 
 // WantsReference tells whether def needs a reference in its graphs (WithReference), as it reads one of completions that no text has.
 func (o Objective) WantsReference(def Definition) bool {
 	row := o.Row()
 	if row.Form == drawn {
-		return o.Numbers["beta"] != 0 && len(AdapterParams(def)) == 0 && !refers(def)
+		return o.Numbers["beta"] != 0 && len(AdapterParams(def)) == 0 && !Refers(def)
 	}
 	return o.ReadsReference(def) && row.Ahead != nil && row.Ahead.Mismatched
 }

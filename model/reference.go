@@ -49,31 +49,24 @@ func copiedPaths(def Definition) map[string]bool {
 	return copied
 }
 
-// ReferenceOf are params, all that training begins with, and before them the copies of def's reference, if it has one.
-func ReferenceOf(def Definition, params []array.Host) []array.Host {
-	own := map[string]array.Host{}
+// ReferenceOf are the parameters of def's reference, copies of those that training begins with; nil where it has none.
+func ReferenceOf(def Definition, params []array.Host) (copies []array.Host) {
 	for _, h := range params {
-		own[h.Path] = h
-	}
-	out := slices.Clone(params)
-	for _, p := range def.Params() {
-		h, there := own[strings.TrimPrefix(p.Path, referencePrefix)]
-		if _, given := own[p.Path]; !given && there {
-			h.Path = p.Path
-			out = append(out, h)
+		h.Path = referencePrefix + h.Path
+		if slices.ContainsFunc(def.Params(), func(p Param) bool { return p.Path == h.Path }) {
+			copies = append(copies, h)
 		}
 	}
-	slices.SortFunc(out, func(a, b array.Host) int { return strings.Compare(a.Path, b.Path) })
-	return out
+	return copies
 }
 
-// refers tells whether def has a reference in it.
-func refers(def Definition) bool {
+// Refers tells whether def has a reference in it.
+func Refers(def Definition) bool {
 	switch m := def.(type) {
 	case referred:
 		return true
 	case taught:
-		return refers(m.Definition)
+		return Refers(m.Definition)
 	}
 	return false
 }
@@ -82,17 +75,6 @@ func refers(def Definition) bool {
 func Consulted(path string) bool { return Teaches(path) || refersTo(path) }
 
 func refersTo(path string) bool { return strings.HasPrefix(path, referencePrefix) }
-
-// Alone is def without a teacher and a reference.
-func Alone(def Definition) Definition {
-	switch m := def.(type) {
-	case referred:
-		return Alone(m.Definition)
-	case taught:
-		return Alone(m.Definition)
-	}
-	return def
-}
 
 // Params are those of the network and of its reference.
 func (r referred) Params() []Param { return slices.Clone(r.params) }

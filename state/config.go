@@ -26,13 +26,13 @@ type Config struct {
 	// Frozen are the paths of parameters that are read and not trained: they have no gradient, no share in its norm and no optimizer state, and the
 	// backward pass goes no further than the trained ones need. Beside adapters all others are frozen, named here or not.
 	Frozen []string
-	// Consulted are the parameters that the definition consults (model.Consulted). Creating takes them from all parameters, and loading from here: no checkpoint
-	// has them.
-	Consulted []buffers.Host
 	// FrozenDType is how devices keep the frozen parameters: one of array.Bases.
 	FrozenDType buffers.DType
 	// SaveFrozenAs is how checkpoints have the frozen parameters: buffers.F32, or BF16 where devices keep them so.
 	SaveFrozenAs buffers.DType
+	// Consulted are the parameters of the definition's teacher and reference (model.Consulted), with their paths there: neither what a state is made of nor its
+	// checkpoints have them.
+	Consulted []buffers.Host
 	// Recompute is what of each layer the backward pass computes again instead of keeping it, with the same bits: one of model.Recomputes,
 	// RecomputeAuto, or "" for none.
 	Recompute string

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +52,7 @@ func (j Job) WithBase(params []buffers.Host) (Job, error) {
 	case j.Base == "":
 		j.BaseRecord = nil
 		return j, nil
-	case len(own(j.Frozen)) == 0:
+	case len(saved(j.Frozen)) == 0:
 		return j, errors.New("base: found no frozen parameters, wanted some that checkpoints leave out")
 	case params == nil:
 		return j, errors.New("base: found parameters that are drawn from the seed, wanted those of the directory")
@@ -79,20 +78,41 @@ func setOf(paths []string) map[string]bool {
 	return set
 }
 
-// own are the paths that are no consulted ones.
-func own(paths []string) []string {
-	return slices.DeleteFunc(slices.Clone(paths), model.Consulted)
+// saved are those of some frozen parameters that are the model's own, not those that it consults.
+func saved(frozen []string) []string {
+	return slices.DeleteFunc(slices.Clone(frozen), model.Consulted)
 }
 
-// frozenOf are those of params that are frozen parts of the network.
+// All are parameters that training begins with, nil those drawn from Seed, and with them those that it consults, in the order of the definition.
+func (j Job) All(params []buffers.Host) []buffers.Host {
+	if len(j.Consulted) == 0 {
+		return params
+	}
+	if params == nil {
+		params = model.Drawn(model.Student(j.Definition), j.Seed)
+	}
+	byPath := map[string]buffers.Host{}
+	for _, h := range slices.Concat(params, j.Consulted) {
+		byPath[h.Path] = h
+	}
+	var all []buffers.Host
+	for _, p := range j.Definition.Params() {
+		if h, there := byPath[p.Path]; there { // what lacks is refused where it is uploaded
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// frozenOf are those of params that are frozen, but for those that are consulted.
 func (j Job) frozenOf(params []buffers.Host) []buffers.Host {
-	frozen := setOf(own(j.Frozen))
+	frozen := setOf(saved(j.Frozen))
 	return slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !frozen[h.Path] })
 }
 
 // Fingerprint is that of some of the parameters that training begins with. It is known, and nothing is read, where they are those that WithBase has seen.
 func (j Job) Fingerprint(params []buffers.Host) (string, error) {
-	if j.BaseRecord != nil && len(params) == len(own(j.Frozen)) && len(j.frozenOf(params)) == len(params) {
+	if j.BaseRecord != nil && len(params) == len(saved(j.Frozen)) && len(j.frozenOf(params)) == len(params) {
 		return j.BaseRecord.Fingerprint, nil
 	}
 	return model.Fingerprint(params)
@@ -203,18 +223,6 @@ func specsOf(trees ...*buffers.Tree) (out []buffers.Spec) {
 		}
 	}
 	return out
-}
-
-// consulting are the parameters of a checkpoint with those that the definition consults.
-func (j Job) consulting(params []buffers.Host) ([]buffers.Host, error) {
-	params = append(params, j.Consulted...)
-	slices.SortFunc(params, func(a, b buffers.Host) int { return cmp.Compare(a.Path, b.Path) })
-	for i, p := range j.Definition.Params() {
-		if i == len(params) || params[i].Path != p.Path {
-			return nil, fmt.Errorf("parameter %q: found none, wanted it in Config.Consulted: no checkpoint has what a network consults", p.Path)
-		}
-	}
-	return params, nil
 }
 
 // frozenAs tells whether the parameters are divided as the configuration does.

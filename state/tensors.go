@@ -136,7 +136,7 @@ func (s snapshot) named(all []*stored) ([]*stored, error) {
 	for i, p := range s.Definition.Params() {
 		t, ok := byPath[p.Path]
 		switch {
-		case s.Base != nil && frozen[p.Path], model.Consulted(p.Path):
+		case s.Base != nil && frozen[p.Path]:
 			continue
 		case !ok:
 			return nil, fmt.Errorf("%q is missing", p.Path)

@@ -52,7 +52,7 @@ func TestReferenceBeside(t *testing.T) {
 		p, err := Resolve(specOf(t, append(row.sets, "data.jsonl=[a]", "train.batch=2")...), World{Tokens: Tokens{Kind: ByteTokens}})
 		require.NoError(t, err)
 		assert.Equal(t, row.copied, len(p.State.Frozen) > 0)
-		assert.Equal(t, row.copied, len(p.State.Definition.Params()) > len(model.Alone(p.State.Definition).Params()))
+		assert.Equal(t, row.copied, len(p.State.Definition.Params()) > len(model.Student(p.State.Definition).Params()))
 		assert.Equal(t, row.copied, strings.HasPrefix(p.Told[0], "kto: the reference is a copy of "), p.Told)
 	}
 }

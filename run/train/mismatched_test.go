@@ -22,7 +22,7 @@ func TestMismatchedRowsFit(t *testing.T) {
 	kto := model.Objective{Loss: "kto", Numbers: map[string]float64{"beta": 0.5, "desirable_weight": 1, "undesirable_weight": 1}}
 	exportDrawn(t, base, tinyRun(t, "").State.Definition)
 	alone := pairsRun(t, kto, "")
-	alone.State.Definition = model.Alone(alone.State.Definition)
+	alone.State.Definition = model.Student(alone.State.Definition)
 	_, err := Run(t.Context(), dev, alone)
 	require.ErrorContains(t, err, "found kto of a network without a reference")
 	long := func(n int) string { return "[7" + strings.Repeat(", 7", n-1) + "]" }

@@ -125,7 +125,7 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 	for _, note := range t.notes {
 		t.note("ranks", "", note)
 	}
-	t.say("planning a %s of %s parameters", t.config.State.Definition.Kind(), grouped(model.Parameters(model.Alone(t.config.State.Definition))))
+	t.say("planning a %s of %s parameters", t.config.State.Definition.Kind(), grouped(model.Parameters(model.Student(t.config.State.Definition))))
 	t.config = t.config.withRows(ctx)
 	labelled, err := t.config.checkMismatched()
 	if err != nil {

@@ -47,7 +47,7 @@ func pairsRun(t *testing.T, prefer model.Objective, base string) Config {
 	if prefer.WantsReference(c.State.Definition) {
 		c.State.Definition, err = model.WithReference(c.State.Definition)
 		require.NoError(t, err)
-		c.Params = model.ReferenceOf(c.State.Definition, c.Params)
+		c.State.Consulted = model.ReferenceOf(c.State.Definition, model.Drawn(model.Student(c.State.Definition), c.State.Seed))
 	}
 	c.Train, c.Validation = corpus.Train, corpus.Validation
 	c.Steps, c.EvalEvery, c.SaveEvery, c.SampleEvery, c.Sample.Tokens = 4, 2, Every(2), 0, 0
@@ -182,10 +182,10 @@ func TestReferenceOfTheStart(t *testing.T) {
 
 	kto := pairsRun(t, model.Objective{Loss: "kto", Numbers: map[string]float64{"beta": 0.5, "desirable_weight": 1, "undesirable_weight": 1}}, "")
 	begun := c
-	kto.From, kto.Params = base, model.ReferenceOf(kto.State.Definition, c.Params)
+	kto.From, kto.Params, kto.State.Consulted = base, c.Params, model.ReferenceOf(kto.State.Definition, c.Params)
 	c = kto
 	s = stopped()
-	s.Params = model.Init(s.State.Definition, 6)
+	s.Params = model.Init(model.Student(s.State.Definition), 6)
 	_, err = Run(t.Context(), dev, s)
 	require.ErrorContains(t, err, "model.from or lora.from has other weights than the run began with, which its reference is of")
 

@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strconv"
 	"time"
 
-	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
 	"gputrain/internal/ranks/mesh"
 	"gputrain/model"
@@ -38,7 +36,7 @@ func (c *Config) compared() map[string]*data.Source {
 // those of the state, as it is new.
 func (t *opening) openReference(ctx context.Context, begun bool) error {
 	if !begun {
-		if err := t.layConsulted(); err != nil {
+		if err := t.sameReference(); err != nil {
 			return err
 		}
 	}
@@ -81,6 +79,14 @@ func (t *opening) referenceAgain(ctx context.Context) error {
 	return t.computeReference(ctx, first)
 }
 
+// sameReference refuses to go on with another reference in the network.
+func (t *opening) sameReference() error {
+	if !model.Refers(t.config.State.Definition) {
+		return nil
+	}
+	return t.sameOrigin("")
+}
+
 // sameOrigin refuses to go on where a reference would be of other weights than the run began with.
 func (t *opening) sameOrigin(because string) error {
 	c := t.config
@@ -96,31 +102,6 @@ func (t *opening) sameOrigin(because string) error {
 			"found %s, wanted %s; bring them back, or start over with --fresh", c.Dir, because, found, e.Origin))
 	}
 	return nil
-}
-
-// consulted are the paths of the parameters of a reference in the same program.
-func (c Config) consulted() (paths []string) {
-	for _, p := range c.State.Definition.Params() {
-		if model.Consulted(p.Path) {
-			paths = append(paths, p.Path)
-		}
-	}
-	return paths
-}
-
-// layConsulted gives a run that goes on those parameters, which no checkpoint has.
-func (t *opening) layConsulted() error {
-	c := &t.config
-	paths := c.consulted()
-	if paths == nil {
-		return nil
-	}
-	all := c.Params
-	if all == nil {
-		all = model.Drawn(c.State.Definition, c.State.Seed)
-	}
-	c.State.Consulted = slices.DeleteFunc(slices.Clone(all), func(h buffers.Host) bool { return !slices.Contains(paths, h.Path) })
-	return t.sameOrigin("")
 }
 
 // computeReference computes the log-probabilities of all rows by a state, writes them, and lays them beside the rows.

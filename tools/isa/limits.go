@@ -28,6 +28,8 @@ var amdLimits = []limit{
 	// delta, and on packed documents where they begin and end. Shares differ by how many sums of a width an invocation keeps.
 	{kernel: `graph\.attention_(d\w+_)?tiled_.*`, waves: [2]int{2, 1}, narrow: 20, share: 84},
 	// The keys of 64 positions are read, not multiplied with much: what counts is waves.
+	// With pages, the block of a key is one number.
+	{kernel: `graph\.attention_cached_tiled_\d+_paged.*`, waves: [2]int{10, 5}, narrow: 1},
 	{kernel: `graph\.attention_cached_tiled_.*`, waves: [2]int{10, 5}},
 	// A quad of B is 8 bytes of bf16, or half a word of nf4 and the maximum of its block; the levels of nf4 are read once. The first step's loads
 	// and the next one's stand apart.
@@ -47,6 +49,7 @@ var amdLimits = []limit{
 	// What waits for memory wants as many waves as there are, and loads of 16 bytes.
 	{kernel: `graph\.(elementwise|matmul_slices|norm|rope_inverse).*|graph\.rope`, waves: [2]int{16, 9}},
 	{kernel: `optim\.muon_(gather|scatter)|kron\.(carry|diagonal)_gather|kron\.carry_scatter`, waves: [2]int{16, 9}},
+	{kernel: `graph\.sample_sums`, waves: [2]int{16, 8}},
 	{kernel: `graph\.reduce_group_.*`, waves: [2]int{12, 6}, narrow: 1}, // of four items that are under way at once
 	{kernel: `graph\.reduce_.*`, waves: [2]int{14, 7}, narrow: 1},
 	{kernel: `optim\.update`, waves: [2]int{16, 9}, narrow: 7}, // of which up to seven are numbers of a leaf
