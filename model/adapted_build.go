@@ -2,6 +2,7 @@ package model
 
 import (
 	"slices"
+	"strings"
 
 	"gputrain/graph"
 )
@@ -71,7 +72,7 @@ func (b *Builder) stretch(w *graph.Value, a *adapter) *graph.Value {
 // adaptHead is what the logits are the product of, x [N, width] and head W [vocab, width], where the head has an adapter or a copy of its own. An adapter
 // stands beside both: x with scale A x behind it, and W with B.
 func (b *Builder) adaptHead(x, head *graph.Value) (*graph.Value, *graph.Value) {
-	path := paramOf(head)
+	path := strings.TrimPrefix(paramOf(head), b.o.prefix)
 	if b.o.head != nil {
 		b.o.head(path)
 	}

@@ -161,7 +161,7 @@ func meanOf(values []float64) float64 {
 func (o Objective) Beside(def Definition, seq int, laid bool) map[string]int {
 	row, all := o.Row(), map[string]int{}
 	if row.beside != nil {
-		maps.Copy(all, row.beside(o, len(AdapterParams(def)) > 0, seq))
+		maps.Copy(all, row.beside(o, len(AdapterParams(def)) > 0 || Refers(def), seq))
 	}
 	if o.ReadsReference(def) {
 		all[InputReference] = 1
@@ -171,6 +171,9 @@ func (o Objective) Beside(def Definition, seq int, laid bool) map[string]int {
 	}
 	if laid && row.Ahead != nil {
 		all[row.Ahead.lays] = 1
+	}
+	for name := range all {
+		all[name] *= o.PerWindow(seq)
 	}
 	return all
 }

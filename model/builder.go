@@ -96,7 +96,10 @@ func (b *Builder) master(path string) *graph.Value {
 	if !ok {
 		panic(fmt.Sprintf("model: %s: no parameter %q", b.def.Kind(), path))
 	}
-	return b.Param(b.o.prefix+path, shape...)
+	if b.o.prefixed == nil || b.o.prefixed[path] {
+		path = b.o.prefix + path
+	}
+	return b.Param(path, shape...)
 }
 
 // Tokens are the rows of table for the input tokens, [batch, seq, width].
@@ -259,15 +262,6 @@ func (b *Builder) tell(built *Built, counts *graph.Value, found ...*graph.Value)
 		found[i] = b.Reshape(b.Sum(b.Mul(of, counts)), 1)
 	}
 	built.Sums = b.Concat(0, found...)
-}
-
-// reference is the loss of each label by the network without its adapters.
-func (b *Builder) reference() (*graph.Value, error) {
-	built, err := b.o.adapted.Definition.Build(b.batch, b.seq, Options{tokenLosses: true, temperature: b.temperature(), into: b.Graph})
-	if err != nil {
-		return nil, err
-	}
-	return built.tokenLosses, nil
 }
 
 func (b *Builder) end(built *Built) (*Built, error) {

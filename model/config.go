@@ -99,7 +99,7 @@ func ConfigEnding(def Definition, dtype string, ends []int32) ([]byte, error) {
 
 // fromFile tells whether def was read from a config.json, whose keys it has.
 func fromFile(def Definition) bool {
-	switch m := def.(type) {
+	switch m := Student(def).(type) {
 	case quantized:
 		return fromFile(m.Definition)
 	case adapted:

@@ -82,8 +82,10 @@ type Options struct {
 	headed      *headed      // likewise
 	adapted     *adapted     // likewise
 	teacher     Definition   // which a loss may read; nil for none
-	prefix      string       // of the paths of parameters in the graph
-	ends        *headEnds    // built instead of a head; nil: the head is
+	referred    Definition   // the reference in the graph, see WithReference; nil: the network without its adapters is, if it has some
+	prefix      string       // of the paths of parameters in the graph, of prefixed alone where these are not nil
+	prefixed    map[string]bool
+	ends        *headEnds // built instead of a head; nil: the head is
 	// linear is told of each matrix that rows are multiplied by, conv of one that is [in, out], and head of the output head; nil: nobody is.
 	linear func(path string, conv bool)
 	head   func(path string)

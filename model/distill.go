@@ -132,10 +132,13 @@ func (t taught) WithDropout(p float64) (Definition, error) {
 	return t, nil
 }
 
-// Student is def without its teacher; def itself where it has none.
+// Student is def without a teacher and a reference; def itself where it has none.
 func Student(def Definition) Definition {
-	if t, ok := def.(taught); ok {
-		return t.Definition
+	switch m := def.(type) {
+	case taught:
+		return Student(m.Definition)
+	case referred:
+		return Student(m.Definition)
 	}
 	return def
 }

@@ -46,7 +46,7 @@ func init() {
 		{Loss: Loss{Name: "gspo", Numbers: clipped, Sums: shares}, by: byRows, rows: true},
 		{Loss: Loss{Name: "cispo", Numbers: capped, Sums: []string{"cispo_clip"}}, by: byTokens, weighs: true},
 	} {
-		l.Tag, l.Counts, l.Group, l.Form, l.Says, l.Entropy = "grpo", "completions", 1, "completions", "a prompt and a completion that was drawn", true
+		l.Tag, l.Counts, l.Group, l.Form, l.Says, l.Entropy = "grpo", "completions", 1, drawn, "a prompt and a completion that was drawn", true
 		l.Sums, l.Shown = append([]string{"entropy", "kl"}, l.Sums...), []string{"entropy", "kl"}
 		l.derive, l.inputs, l.beside, l.build = withRegion, drawnInputs, drawnBeside, l.losses
 		losses = append(losses, l.Loss)
@@ -68,6 +68,7 @@ const (
 )
 
 const (
+	drawn             = "completions" // the form of rows that no file has
 	temperature       = "temperature"
 	maskTruncated     = "mask_truncated_completions"
 	longestCompletion = "max_completion_length"
@@ -235,7 +236,7 @@ func (l drawnLoss) value(b *Builder, numbers map[string]float64, ratio, lp, adva
 
 // referenceTokens are the log-probabilities of labels by the network without its adapters, or those that are given.
 func (b *Builder) referenceTokens() (*graph.Value, error) {
-	if b.o.adapted == nil {
+	if !b.refers() {
 		return b.Input(InputReference, graph.F32(b.batch*b.seq)), nil
 	}
 	losses, err := b.reference()

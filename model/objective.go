@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,6 +17,9 @@ import (
 type Objective struct {
 	Loss    string             // one of Objectives; "": the next token
 	Numbers map[string]float64 // that the loss reads, by name
+	// Packed: windows have several completions, as documents that do not see each other (Options.Documents), those of a pair side by side in one. Sums are over
+	// the labels of each.
+	Packed bool
 }
 
 // A Loss is one row of the table of losses: every fact about an objective.
@@ -31,8 +35,10 @@ type Loss struct {
 	// each has.
 	Group      int
 	Form, Says string
+	Packs      bool   // its completions may be packed
 	Entropy    bool   // it reads the entropy of the network at each label
 	grows      string // the number by which Group grows; "": none
+	packed     bool   // Objective.Packed
 	// Sums are the names of Built.Sums. Shown are the figures that tell of an evaluation; none: the perplexity does.
 	Sums, Shown []string
 	Ahead       *Ahead // what it finds of an update before the first backward pass; nil: nothing
@@ -70,7 +76,10 @@ type Rows struct {
 	Count          int
 	Beside         map[string][]float32 // what the loss reads beside them, by name: see data.Batch
 
-	group int // Loss.Group
+	Positions []int32 // see data.Batch; nil: each row is one document
+
+	group     int // Loss.Group
+	perWindow int // Objective.PerWindow
 }
 
 // batchInputs are what a graph reads of a batch.
@@ -131,6 +140,9 @@ func (o Objective) Row() Loss {
 	if l.grows != "" {
 		l.Group += int(o.Numbers[l.grows])
 	}
+	if l.packed = o.Packed; l.packed { // a window has whole groups
+		l.Group = 1
+	}
 	return l
 }
 
@@ -145,6 +157,9 @@ func (o Objective) Validate() error {
 	if o.Loss != row.Name {
 		return fmt.Errorf("model: preference: loss: found %q, wanted one of %s%s", o.Loss, strings.Join(names, ", "), suggest.DidYouMean(o.Loss, names))
 	}
+	if o.Packed && !row.Packs {
+		return fmt.Errorf("model: preference: packed: found %s, wanted none of it: %s", cmp.Or(o.Loss, "the next token"), row.unpacked())
+	}
 	for _, n := range row.Numbers {
 		if v := o.Numbers[n.Name]; !n.Takes(v) {
 			return fmt.Errorf("model: preference: %s: found %v, wanted %s", n.Name, v, n.Wanted)
@@ -156,6 +171,14 @@ func (o Objective) Validate() error {
 		}
 	}
 	return nil
+}
+
+// unpacked says why a loss has a window for each completion.
+func (l Loss) unpacked() string {
+	if l.Ahead != nil {
+		return "it looks at all completions of an update ahead, each in a window of its own"
+	}
+	return "it reads no pairs, and no completions that are good or bad"
 }
 
 // One is Counts in the singular.
@@ -172,7 +195,9 @@ func (l Loss) Check(batch, evaluation int, documents bool) error {
 		return fmt.Errorf("preference: found batch %d, wanted %s: a %s has %s sequences", batch, wanted, l.One(), each)
 	case evaluation%l.Group != 0:
 		return fmt.Errorf("preference: found evaluations of %d sequences, wanted %s: a %s has %s", evaluation, wanted, l.One(), each)
-	case documents && l.Form != "":
+	case l.packed && !documents:
+		return errors.New("preference: found packed completions in sequences of one document, wanted sequences of documents")
+	case documents && l.Form != "" && !l.packed:
 		return errors.New("preference: found sequences of documents, wanted a sequence for each completion")
 	}
 	return nil
@@ -206,14 +231,25 @@ func (o Objective) check(def Definition, batch int, of Options) error {
 
 // ReadsReference tells whether graphs of def read InputReference.
 func (o Objective) ReadsReference(def Definition) bool {
-	return o.Row().Reference && len(AdapterParams(def)) == 0
+	return o.Row().Reference && len(AdapterParams(def)) == 0 && !Refers(def)
+}
+
+// WantsReference tells whether def needs a reference in its graphs (WithReference), as it reads one of completions that no text has.
+func (o Objective) WantsReference(def Definition) bool {
+	row := o.Row()
+	if row.Form == drawn {
+		return o.Numbers["beta"] != 0 && len(AdapterParams(def)) == 0 && !Refers(def)
+	}
+	return o.ReadsReference(def) && row.Ahead != nil && row.Ahead.Mismatched
 }
 
 // Inputs are those of a batch.
 func (o Objective) Inputs(rows Rows) batchInputs {
 	row := o.Row()
-	rows.group = row.Group
-	return row.inputs(o, rows)
+	rows.group, rows.perWindow = row.Group, o.PerWindow(len(rows.Tokens)/max(1, rows.Count))
+	in := row.inputs(o, rows)
+	in.Lacking = cmp.Or(rows.overfull(), in.Lacking)
+	return in
 }
 
 // Figures are by name what the means of Sums come to; nil for none.

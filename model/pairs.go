@@ -71,7 +71,7 @@ func init() {
 		l.Sums = []string{"rewards_chosen", "rewards_rejected", "accuracy", "logps_chosen", "logps_rejected"}
 		l.Shown, l.derive = []string{"margin", "accuracy"}, withMargin
 		l.Tag, l.scale = cmp.Or(l.Tag, "dpo"), cmp.Or(l.scale, beta.Name)
-		l.inputs, l.build = l.pairInputs, l.pairs
+		l.inputs, l.build, l.Packs = l.pairInputs, l.pairs, l.Ahead == nil
 		losses = append(losses, l.Loss)
 	}
 }
@@ -93,7 +93,7 @@ func withMargin(figures map[string]float64) {
 	figures["margin"] = figures["rewards_chosen"] - figures["rewards_rejected"]
 }
 
-// Inputs of graphs of pairs, beside InputLabelScale.
+// Inputs of graphs of pairs, beside InputLabelScale. Where completions are packed batch stands for how many there is room for.
 const (
 	inputWeights = "weights" // f32 [batch*seq], of each label in the log-probability of its completion
 	inputPairs   = "pairs"   // f32 [batch/2]: 1, or 0 for a pair of which a row lacks the completion
@@ -105,27 +105,31 @@ const (
 
 // pairInputs have the labels of pairs that count, for ORPO also those of the prompts of chosen rows.
 func (l pairLoss) pairInputs(_ Objective, rows Rows) batchInputs {
-	tokens, labels, seq := rows.Tokens, rows.Labels, len(rows.Tokens)/max(1, rows.Count)
-	weights, counts, shares := make([]float32, len(labels)), make([]float32, rows.Count/2), make([]float32, rows.Count)
+	tokens, labels, spans := rows.Tokens, rows.Labels, rows.spans()
+	weights, counts, shares := make([]float32, len(labels)), make([]float32, len(spans)/2), make([]float32, len(spans))
 	in := batchInputs{Tokens: tokens, Labels: slices.Clone(labels), Floats: map[string][]float32{
 		inputWeights: weights, inputPairs: counts, inputShares: shares, InputReference: rows.Beside[InputReference],
 		inputMatched: rows.Beside[inputMatched],
 	}}
+	rows.place(in.Floats)
 	ignored := func(label int32) bool { return label == graph.IgnoreLabel }
 	for pair := range counts {
 		var own [2]int // labels of the completions
 		for side := range own {
-			for _, label := range labels[(2*pair+side)*seq:][:seq] {
+			span := spans[2*pair+side]
+			for _, label := range labels[span[0]:span[1]] {
 				if !ignored(label) {
 					own[side]++
 				}
 			}
 		}
 		if own[0] == 0 || own[1] == 0 {
-			for i := 2 * pair * seq; i < 2*(pair+1)*seq; i++ {
-				in.Labels[i] = graph.IgnoreLabel
+			for _, span := range spans[2*pair : 2*pair+2] {
+				for i := span[0]; i < span[1]; i++ {
+					in.Labels[i] = graph.IgnoreLabel
+				}
 			}
-			if in.Lacking == nil {
+			if in.Lacking == nil && (rows.perWindow <= 1 || own[0]+own[1] > 0) { // else nothing is there
 				in.Lacking = fmt.Errorf("batch: pair %d: found a completion without labels, wanted some in both", pair)
 			}
 			continue
@@ -134,7 +138,7 @@ func (l pairLoss) pairInputs(_ Objective, rows Rows) batchInputs {
 		in.Counts.Of++
 		in.Counts.Labels += int64(own[0])
 		for side, n := range own {
-			from := (2*pair + side) * seq
+			span := spans[2*pair+side]
 			share := float32(1 / float64(n))
 			shares[2*pair+side] = share
 			weight := float32(1)
@@ -142,7 +146,7 @@ func (l pairLoss) pairInputs(_ Objective, rows Rows) batchInputs {
 				weight = share
 			}
 			begun := false
-			for i := from; i < from+seq; i++ {
+			for i := span[0]; i < span[1]; i++ {
 				switch {
 				case !ignored(labels[i]):
 					weights[i], begun = weight, true
@@ -159,9 +163,9 @@ func (l pairLoss) pairInputs(_ Objective, rows Rows) batchInputs {
 // logProbabilities are those of the completions, [batch/2] of chosen and of rejected ones, of the loss of each label.
 func (b *Builder) logProbabilities(losses *graph.Value) (chosen, rejected *graph.Value) {
 	weights := b.Input(inputWeights, losses.Type())
-	sums := b.Sum(b.Reshape(b.Mul(losses, weights), b.batch/2, 2, b.seq), 2)
+	sums := b.ofPairs(b.Mul(losses, weights))
 	of := func(i int) *graph.Value {
-		return b.Reshape(b.Apply("neg", b.Slice(sums, 1, i, 1)), b.batch/2)
+		return b.Reshape(b.Apply("neg", b.Slice(sums, 1, i, 1)), b.completions()/2)
 	}
 	return of(0), of(1)
 }
@@ -181,10 +185,11 @@ func (l pairLoss) pairs(b *Builder, built *Built, losses *graph.Value) error {
 	p := pair{Builder: b, numbers: b.o.Objective.Numbers, mean: l.Mean, built: built}
 	p.own[0], p.own[1] = b.logProbabilities(losses)
 	p.net = p.own
-	counts := b.Input(inputPairs, graph.F32(b.batch/2))
+	n := b.completions()
+	counts := b.Input(inputPairs, graph.F32(n/2))
 	built.Figures = []figure{{"logps_chosen", p.own[0]}, {"logps_rejected", p.own[1]}}
-	if l.Reference && b.o.adapted == nil {
-		built.Rows = b.Reshape(b.Concat(1, b.Reshape(p.own[0], b.batch/2, 1), b.Reshape(p.own[1], b.batch/2, 1)), b.batch)
+	if l.Reference && !b.refers() {
+		built.Rows = b.Reshape(b.Concat(1, b.Reshape(p.own[0], n/2, 1), b.Reshape(p.own[1], n/2, 1)), n)
 	}
 	if l.Reference {
 		reference, err := b.referencePairs()
@@ -206,8 +211,7 @@ func (l pairLoss) pairs(b *Builder, built *Built, losses *graph.Value) error {
 	of := l.of(p)
 	loss := b.Sum(b.Mul(of, counts))
 	if alpha := p.numbers[cpoAlpha]; l.prompts || alpha != 0 {
-		chosen := b.Sum(b.Slice(b.Reshape(losses, b.batch/2, 2, b.seq), 1, 0, 1))
-		nll := b.Mul(chosen, b.Input(InputLabelScale, graph.F32()))
+		nll := b.Mul(b.ofChosen(losses), b.Input(InputLabelScale, graph.F32()))
 		built.Figures = append(built.Figures, figure{"nll", nll})
 		if l.prompts {
 			loss = b.Add(nll, b.Scale(loss, p.numbers[l.scale]))
@@ -224,21 +228,21 @@ func (l pairLoss) pairs(b *Builder, built *Built, losses *graph.Value) error {
 
 // referencePairs are the log-probabilities of completions by the reference: those of the network without its adapters, or those that are given.
 func (b *Builder) referencePairs() (of [2]*graph.Value, err error) {
-	if b.o.adapted != nil {
+	if b.refers() {
 		losses, err := b.reference()
 		if err == nil {
 			of[0], of[1] = b.logProbabilities(losses)
 		}
 		return of, err
 	}
-	return b.sides(b.Input(InputReference, graph.F32(b.batch))), nil
+	return b.sides(b.Input(InputReference, graph.F32(b.completions()))), nil
 }
 
 // sides are the values of chosen and of rejected rows, of all [batch].
 func (b *Builder) sides(all *graph.Value) (of [2]*graph.Value) {
-	all = b.Reshape(all, b.batch/2, 2)
+	all = b.Reshape(all, b.completions()/2, 2)
 	for side := range of {
-		of[side] = b.Reshape(b.Slice(all, 1, side, 1), b.batch/2)
+		of[side] = b.Reshape(b.Slice(all, 1, side, 1), b.completions()/2)
 	}
 	return of
 }
@@ -258,7 +262,7 @@ func (p pair) apart() *graph.Value {
 		return p.Sub(p.net[0], p.net[1])
 	}
 	var means [2]*graph.Value
-	for side, share := range p.sides(p.Input(inputShares, graph.F32(p.batch))) {
+	for side, share := range p.sides(p.Input(inputShares, graph.F32(p.completions()))) {
 		means[side] = p.Mul(p.net[side], share)
 	}
 	return p.Sub(means[0], means[1])

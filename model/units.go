@@ -21,8 +21,18 @@ type unit struct {
 // order.
 func Units(built *Built) (units []unit, nodes []*graph.Node, place map[*graph.Node]int) {
 	nodes = forward(built)
-	units, at := group(firstUses(nodes))
+	units, at := group(slices.DeleteFunc(firstUses(nodes), refersTo))
 	nodes = append(replaced(built, units, at), nodes...)
+	for _, v := range built.Params { // a reference is computed where the network is
+		if path := paramOf(v); refersTo(path) {
+			unit := at[strings.TrimPrefix(path, referencePrefix)]
+			at[path] = unit
+			units[unit].Params = append(units[unit].Params, path)
+			if !slices.Contains(nodes, v.Node()) {
+				nodes = append([]*graph.Node{v.Node()}, nodes...)
+			}
+		}
+	}
 	place = make(map[*graph.Node]int, len(nodes))
 	for _, n := range nodes {
 		if p, ok := n.Op.(graph.Param); ok {

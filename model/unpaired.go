@@ -41,7 +41,7 @@ func init() {
 		if l.figure != "" {
 			l.Sums = append(l.Sums, l.figure)
 		}
-		l.Shown, l.derive, l.beside = []string{"margin"}, ofEachClass, goodBeside
+		l.Shown, l.derive, l.beside, l.Packs = []string{"margin"}, ofEachClass, goodBeside, l.Ahead == nil
 		l.inputs, l.build = unpairedInputs, l.rows
 		losses = append(losses, l.Loss)
 	}
@@ -74,18 +74,19 @@ func ofEachClass(figures map[string]float64) {
 
 // completionInputs have the labels of completions, one a row.
 func completionInputs(rows Rows) batchInputs {
-	weights, counted := make([]float32, len(rows.Labels)), make([]float32, rows.Count)
+	spans := rows.spans()
+	weights, counted := make([]float32, len(rows.Labels)), make([]float32, len(spans))
 	in := batchInputs{Tokens: rows.Tokens, Labels: rows.Labels, Floats: map[string][]float32{inputWeights: weights, inputCounted: counted}}
-	for i, label := range rows.Labels {
-		if label != graph.IgnoreLabel {
-			weights[i] = 1
+	rows.place(in.Floats)
+	for row, span := range spans {
+		for i := span[0]; i < span[1]; i++ {
+			if rows.Labels[i] != graph.IgnoreLabel {
+				weights[i], counted[row] = 1, 1
+			}
 		}
-	}
-	for row := range counted {
-		if _, end := completionOf(rows, row); end > 0 {
-			counted[row] = 1
+		if counted[row] == 1 {
 			in.Counts.Of++
-		} else if in.Lacking == nil {
+		} else if rows.perWindow <= 1 && in.Lacking == nil {
 			in.Lacking = fmt.Errorf("batch: row %d: found a completion without labels, wanted some", row)
 		}
 	}
@@ -108,14 +109,14 @@ func unpairedInputs(_ Objective, rows Rows) batchInputs {
 // rowLogProbabilities are those of the completions, [batch], of the loss of each label.
 func (b *Builder) rowLogProbabilities(losses *graph.Value) *graph.Value {
 	weights := b.Input(inputWeights, losses.Type())
-	return b.Apply("neg", b.Sum(b.Reshape(b.Mul(losses, weights), b.batch, b.seq), 1))
+	return b.Apply("neg", b.ofEach(b.Mul(losses, weights)))
 }
 
 // bothOf are the log-probabilities of completions by the network and by the reference.
 func (b *Builder) bothOf(losses *graph.Value) (own, reference *graph.Value, err error) {
 	own = b.rowLogProbabilities(losses)
-	if b.o.adapted == nil {
-		return own, b.Input(InputReference, graph.F32(b.batch)), nil
+	if !b.refers() {
+		return own, b.Input(InputReference, graph.F32(b.completions())), nil
 	}
 	if losses, err = b.reference(); err == nil {
 		reference = b.rowLogProbabilities(losses)
@@ -136,15 +137,16 @@ func (l unpairedLoss) rows(b *Builder, built *Built, losses *graph.Value) error 
 	if err != nil {
 		return err
 	}
-	if b.o.adapted == nil {
+	if !b.refers() {
 		built.Rows = own
 	}
-	counted, good := b.Input(inputCounted, graph.F32(b.batch)), b.Input(InputGood, graph.F32(b.batch))
+	n := b.completions()
+	counted, good := b.Input(inputCounted, graph.F32(n)), b.Input(InputGood, graph.F32(n))
 	u := unpaired{Builder: b, numbers: b.o.Objective.Numbers, sign: b.AddConst(b.Scale(good, 2), -1)}
 	u.reward = b.Scale(b.Sub(own, reference), u.numbers["beta"])
 	built.Figures = []figure{{"logps", own}, {"reference_logps", reference}, {"rewards", u.reward}, {InputGood, good}}
 	if l.Ahead != nil {
-		u.laid = b.Input(l.Ahead.lays, graph.F32(b.batch))
+		u.laid = b.Input(l.Ahead.lays, graph.F32(n))
 		built.Figures = append(built.Figures, figure{l.figure, u.laid})
 	}
 	desirable, undesirable := u.numbers["desirable_weight"], u.numbers["undesirable_weight"]

@@ -8,6 +8,7 @@ const leastWindow = 1024
 // Window is how many positions a network is made for that sees a text of so many tokens: a power of two from 1024 on, at most its context. With
 // longrope a text that is no longer than the model began with has the frequencies of that, as a network for longer ones has not.
 func Window(def Definition, tokens int) int {
+	def = Student(def)
 	if q, ok := def.(quantized); ok {
 		def = q.Definition
 	}

@@ -28,7 +28,7 @@ func FeedOf(o model.Objective, b data.Batch) Feed {
 }
 
 func rowsOf(b data.Batch) model.Rows {
-	return model.Rows{Tokens: b.Tokens, Labels: b.Labels, Count: b.Rows, Beside: b.Beside}
+	return model.Rows{Tokens: b.Tokens, Labels: b.Labels, Count: b.Rows, Beside: b.Beside, Positions: b.Positions}
 }
 
 // Write sets those inputs of a program that it has.

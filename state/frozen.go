@@ -78,21 +78,21 @@ func setOf(paths []string) map[string]bool {
 	return set
 }
 
-// saved are those of some frozen parameters that are the model's own, not its teacher's.
+// saved are those of some frozen parameters that are the model's own, not those that it consults.
 func saved(frozen []string) []string {
-	return slices.DeleteFunc(slices.Clone(frozen), model.Teaches)
+	return slices.DeleteFunc(slices.Clone(frozen), model.Consulted)
 }
 
-// All are parameters that training begins with, nil those drawn from Seed, and with them those of the teacher, in the order of the definition.
+// All are parameters that training begins with, nil those drawn from Seed, and with them those that it consults, in the order of the definition.
 func (j Job) All(params []buffers.Host) []buffers.Host {
-	if len(j.Teacher) == 0 {
+	if len(j.Consulted) == 0 {
 		return params
 	}
 	if params == nil {
 		params = model.Drawn(model.Student(j.Definition), j.Seed)
 	}
 	byPath := map[string]buffers.Host{}
-	for _, h := range slices.Concat(params, j.Teacher) {
+	for _, h := range slices.Concat(params, j.Consulted) {
 		byPath[h.Path] = h
 	}
 	var all []buffers.Host
@@ -104,7 +104,7 @@ func (j Job) All(params []buffers.Host) []buffers.Host {
 	return all
 }
 
-// frozenOf are those of params that are frozen, but for the teacher's.
+// frozenOf are those of params that are frozen, but for those that are consulted.
 func (j Job) frozenOf(params []buffers.Host) []buffers.Host {
 	frozen := setOf(saved(j.Frozen))
 	return slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !frozen[h.Path] })

@@ -159,6 +159,8 @@ var effects = []effect{
 	{key: "lora.b_rate", value: "16", over: lora, sees: losses},
 
 	{key: "preference.loss", value: "sigmoid", over: orpo, sees: losses},
+	{key: "preference.reference", value: "start", over: []string{"model.from=pretrained", "lora.from=adapters", "data.jsonl=pairs.jsonl", "preference.loss=sigmoid"}, sees: losses},
+	{key: "preference.packing", value: "true", over: []string{"model.context=64", "data.jsonl=pairs.jsonl", "preference.loss=orpo"}, sees: says(`in (\d+) windows of 64`), from: list("40"), want: list("8")},
 	{key: "preference.beta", value: "2", over: simpo, sees: losses},
 	{key: "preference.label_smoothing", value: "0.2", over: simpo, sees: losses},
 	{key: "preference.discopop_tau", value: "2", over: with(orpo, "preference.loss=discopop"), sees: losses},
@@ -249,7 +251,7 @@ var effects = []effect{
 	{key: "train.time_limit", value: "0.001s", sees: exit, from: 0, want: 3},
 	{key: "train.label_smoothing", value: "0.3", sees: losses},
 	{key: "train.z_loss", value: "0.1", sees: losses},
-	{key: "train.token_accuracy", value: "true", sees: stepsWith("pairs"), from: list(), want: list(1, 2, 3)},
+	{key: "train.token_accuracy", value: "true", sees: stepsWith("figures"), from: list(), want: list(1, 2, 3)},
 	{key: "train.seed", value: "8", sees: losses},
 	{key: "train.recompute", value: "layers", over: []string{"model.layers=2"}, sees: says(`(?m)memory planned .*workspace ([0-9.]+ .iB)`)},
 	{key: "train.storage", value: "bf16", sees: losses},

@@ -82,7 +82,7 @@ func TestTuningPage(t *testing.T) {
 	var pairs []evaluated
 	for line := range strings.Lines(read(t, page("runs", "polite", "metrics.jsonl"))) {
 		var e struct {
-			Eval evaluated `json:"eval_pairs"`
+			Eval evaluated `json:"eval_figures"`
 		}
 		require.NoError(t, json.Unmarshal([]byte(line), &e))
 		if e.Eval != (evaluated{}) {

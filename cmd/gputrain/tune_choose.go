@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -172,9 +171,6 @@ func (h *choosing) own(cfg *runfile.Config) error {
 	case tuning.Named(cfg, "data.jsonl"):
 		return fmt.Errorf("tune: %s: found %s, wanted nothing: files of conversations are arguments",
 			cfg.At("data.jsonl"), strings.Join(cfg.Data.JSONL, ", "))
-	case cfg.Objective().Row().Form != "":
-		return fmt.Errorf("tune: %s: found %s, wanted nothing: %s",
-			cfg.At("preference.loss"), cfg.Objective().Loss, preferring(h.given.Model, h.given.Rows))
 	case !cfg.LoRA.On():
 		return fmt.Errorf("tune: %s: found 0, wanted 1 or more: gputrain train --set model.from=%s trains all of a model",
 			cfg.At("lora.rank"), shellWord(h.given.Model))
@@ -182,20 +178,6 @@ func (h *choosing) own(cfg *runfile.Config) error {
 		return errors.New("tune: pipeline.stages: found more than 1, wanted 1: gputrain train takes a run file with stages")
 	}
 	return nil
-}
-
-// preferring says how a model learns from pairs.
-func preferring(model string, rows []string) string {
-	files := rows[0]
-	if len(rows) > 1 {
-		words := make([]string, len(rows))
-		for i, file := range rows {
-			words[i] = strconv.Quote(file)
-		}
-		files = "[" + strings.Join(words, ", ") + "]"
-	}
-	return fmt.Sprintf("docs/preferences.md says how pairs are learned: gputrain train --set model.from=%s --set %s --set preference.loss=sigmoid "+
-		"--set lora.rank=16 --set lora.target=all-linear", shellWord(model), shellWord("data.jsonl="+files))
 }
 
 // open opens the adapter, and says what it can give.

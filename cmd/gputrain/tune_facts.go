@@ -8,11 +8,13 @@ import (
 	"strings"
 
 	"gputrain/cmd/gputrain/tuning"
+	"gputrain/internal/formats"
 	"gputrain/internal/stranger"
 	"gputrain/model"
 	"gputrain/run/data/texts"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
+	"gputrain/run/train"
 	"gputrain/text/chat"
 	"gputrain/text/tokenizer"
 )
@@ -26,7 +28,17 @@ func (h *choosing) read(ctx context.Context) (*texts.Corpus, *runfile.Config, er
 	if err != nil {
 		return nil, nil, err
 	}
+	h.given.Method = tuning.MethodOf(cfg.Objective().Row().Form)
 	text, err := h.text(ctx, cfg, h)
+	for of, form := range map[error]string{chat.ErrOtherObjective: formats.Pairs, chat.ErrLabelled: formats.Labelled} {
+		if errors.Is(err, of) && h.given.Method.Form == "" {
+			h.given.Method = tuning.MethodOf(form)
+			if cfg, err = h.config(nil); err == nil {
+				text, err = h.text(ctx, cfg, h)
+			}
+			break
+		}
+	}
 	if errors.Is(err, chat.ErrRewritten) && cfg.IsDefault("data.learn_last") {
 		h.given.LastOnly = true
 		fmt.Fprintf(h, "gputrain: tune: %v\ngputrain: tune: so of each conversation the last answer learns alone (data.learn_last)\n", err)
@@ -38,7 +50,7 @@ func (h *choosing) read(ctx context.Context) (*texts.Corpus, *runfile.Config, er
 		return nil, nil, err
 	}
 	if all, ok := text.Train.(*texts.Documents); ok && !cfg.IsDefault("data.validation") && cfg.Data.Validation == 0 {
-		h.given.Validation, err = tuning.Share(all.Count())
+		h.given.Validation, err = tuning.Share(all.Count() / max(1, h.given.Method.Each))
 		text.Close()
 		if err != nil {
 			return nil, nil, usageError{err}
@@ -60,8 +72,8 @@ func (h *choosing) measure(text *texts.Corpus, cfg *runfile.Config) (f tuning.Fa
 		return f, err
 	}
 	if held, ok := text.Validation.(*texts.Documents); ok {
-		f.Held = held.Count()
-		shown, err := held.Show(f.Held, h.definition.Context())
+		f.Held = held.Count() / max(1, h.given.Method.Each)
+		shown, err := held.Show(held.Count(), h.definition.Context())
 		if err != nil {
 			return f, err
 		}
@@ -69,7 +81,14 @@ func (h *choosing) measure(text *texts.Corpus, cfg *runfile.Config) (f tuning.Fa
 			f.Answer = max(f.Answer, longestRun(s.Learned))
 		}
 	}
-	f.Wanted = tuning.WantedOf(cfg)
+	f.Wanted, f.Method = tuning.WantedOf(cfg), h.given.Method
+	if f.Method.Form == formats.Labelled {
+		l, err := train.LabelledOf(text.Train, h.definition.Context())
+		if err != nil {
+			return f, err
+		}
+		f.Good, f.Bad, f.Least = l.Good, l.Bad, l.Together()
+	}
 	if f.Model, err = h.facts(); err != nil {
 		return f, err
 	}
@@ -113,9 +132,6 @@ func (h *choosing) text(ctx context.Context, cfg *runfile.Config, out io.Writer)
 			"or name one with --set data.tokenizer=DIR", h.given.Model)}
 	}
 	text, _, _, err := setup.Text(ctx, cfg, out)
-	if errors.Is(err, chat.ErrOtherObjective) {
-		err = fmt.Errorf("%w; %s", err, preferring(h.given.Model, h.given.Rows))
-	}
 	return text, err
 }
 

@@ -97,8 +97,7 @@ func TestTuneRefuses(t *testing.T) {
 		{sound, filepath.Join(t.TempDir(), "none.jsonl"), nil, "none.jsonl", 2},
 		{sound, file("a.jsonl", `{"question": "a", "reply": "b"}`+"\n"), nil, "found", 2},
 		{sound, file("a.jsonl", strings.Repeat(`{"messages": [{"role": "user", "content": "a"}]}`+"\n", 9)), nil, "a.jsonl", 2},
-		{sound, file("p.jsonl", `{"prompt": "a", "chosen": "b", "rejected": "c"}`+"\n"), nil, "it is a row of preferences, of which one side is not to be learned; wanted preference.loss, " +
-			"or data.format to read the row without that key; docs/preferences.md says how pairs are learned: gputrain train --set model.from=" + sound + " --set data.jsonl=", 2},
+		{sound, file("p.jsonl", `{"prompt": "a", "chosen": [{"role": "assistant", "content": "b"}], "rejected": [{"role": "assistant", "content": "c"}]}`+"\n"), nil, "found 1, wanted 2 or more", 2},
 		{sound, chatsFile(t, 1), nil, "found 1, wanted 2 or more", 2},
 		{sound, chats, []string{"lora.target=q_prj"}, `"q_prj" matches no matrix of a linear layer`, 2},
 		{sound, chats, []string{"lora.rank=0"}, "tune: lora.rank (--set): found 0, wanted 1 or more", 2},
@@ -109,7 +108,7 @@ func TestTuneRefuses(t *testing.T) {
 		{sound, chats, []string{"train.memory_limit=10KiB"}, "found no way that fits, down to model.base ", 5},
 		{sound, chats, []string{"model.context=65"}, "model.context (--set): found 65, wanted at most 64, the context of " + sound, 2},
 		{sound, chats, []string{"lora.rank=0"}, "gputrain train --set model.from=" + sound + " trains all of a model", 2},
-		{sound, chats, []string{"preference.loss=orpo"}, " --set data.jsonl=" + chats + " --set preference.loss=sigmoid", 2},
+		{sound, chats, []string{"preference.loss=orpo"}, `found fields ["messages"], wanted ["prompt" "chosen" "rejected"]`, 2},
 		{sound, chats, []string{"pipeline.stages=2"}, "pipeline.stages: found more than 1", 2},
 	} {
 		dir := filepath.Join(t.TempDir(), "run")
@@ -119,6 +118,69 @@ func TestTuneRefuses(t *testing.T) {
 		assert.NoDirExists(t, dir)
 		assert.NotContains(t, err.Error(), "\n")
 		assert.NotContains(t, err.Error(), tuneFile, "there is none yet")
+	}
+}
+
+// Rows of a form of their own are learned by the method for it, with what is chosen for it.
+func TestTuneChoosesTheMethod(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	base := speaker(t)
+	rows := func(row func(i int) string) string {
+		var text strings.Builder
+		for i := range 40 {
+			text.WriteString(row(i) + "\n")
+		}
+		path := filepath.Join(t.TempDir(), "rows.jsonl")
+		require.NoError(t, os.WriteFile(path, []byte(text.String()), 0o666))
+		return path
+	}
+	pairs := rows(func(i int) string {
+		return fmt.Sprintf(`{"prompt": [{"role": "user", "content": "what is %c?"}], "chosen": [{"role": "assistant", "content": "it is b."}], "rejected": [{"role": "assistant", "content": "it is c."}]}`, 'a'+i%26)
+	})
+	labels := rows(func(i int) string {
+		return fmt.Sprintf(`{"prompt": [{"role": "user", "content": "what is %c?"}], "completion": [{"role": "assistant", "content": "it is b."}], "label": %v}`, 'a'+i%26, i%4 == 0)
+	})
+	for _, c := range []struct {
+		file   string
+		set    []string
+		method string
+		wanted map[string]string
+	}{
+		{chatsFile(t, 40), nil, "sft", map[string]string{"preference.loss": "none"}},
+		{pairs, nil, "dpo", map[string]string{"preference.loss": "sigmoid", "preference.beta": "0.1", "train.batch": "8"}},
+		{pairs, []string{"preference.loss=simpo", "preference.beta=2"}, "dpo", map[string]string{"preference.loss": "simpo", "preference.beta": "2"}},
+		{labels, nil, "kto", map[string]string{"preference.loss": "kto", "train.batch": "8"}},
+	} {
+		h := &choosing{card: "8GiB", set: c.set, given: tuning.Given{Model: base, Rows: []string{c.file}}}
+		r, cfg, err := h.chosen(t.Context(), "")
+		require.NoError(t, err)
+		assert.Equal(t, c.method, h.given.Method.Name)
+		found := map[string]string{}
+		for key, value := range cfg.Values() {
+			if _, asked := c.wanted[key]; asked {
+				found[key] = fmt.Sprint(value)
+			}
+		}
+		assert.Equal(t, c.wanted, found)
+		told := fmt.Sprint(r.Choices(cfg))
+		switch c.method {
+		case "kto":
+			assert.InDelta(t, 1.15*3, *cfg.Preference.Desirable, 0.5)
+			assert.Contains(t, told, "kto on rows: preference.loss kto, beta 0.1; ")
+		case "dpo":
+			assert.Contains(t, told, "dpo on pairs: preference.loss ")
+		}
+		h.device.Release()
+	}
+	gputest.Device(t)
+	for method, file := range map[string]string{"dpo": pairs, "kto": labels} {
+		dir := filepath.Join(t.TempDir(), "run")
+		require.NoError(t, (&tuneCmd{Model: base, Data: []string{file}, Set: []string{"train.steps=2"}, RunDir: dir, Progress: "none"}).Run(t.Context()), method)
+		require.NoError(t, (&tuneCmd{Model: base, Data: []string{file}, RunDir: dir, Progress: "none"}).Run(t.Context()), "the same again goes on")
+		steps, _, err := train.ReadMetrics(dir)
+		require.NoError(t, err)
+		assert.Contains(t, steps[1].Figures, "logps_chosen", method)
+		assert.FileExists(t, filepath.Join(dir, "checkpoints", "step-00000002", model.AdapterWeightsFile))
 	}
 }
 

@@ -47,15 +47,15 @@ func (b *Batch) Place(row, at, n int) {
 	}
 }
 
-// SetBeside lays a number beside a row.
-func (b *Batch) SetBeside(name string, row int, value float32) {
+// SetBeside lays numbers beside a row, as many as beside any other.
+func (b *Batch) SetBeside(name string, row int, values ...float32) {
 	if b.Beside == nil {
 		b.Beside = map[string][]float32{}
 	}
 	if b.Beside[name] == nil {
-		b.Beside[name] = make([]float32, b.Rows)
+		b.Beside[name] = make([]float32, b.Rows*len(values))
 	}
-	b.Beside[name][row] = value
+	copy(b.Beside[name][row*len(values):], values)
 }
 
 // Part is a range of the rows of b, as a Loader with that Share hands it out.

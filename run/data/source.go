@@ -14,7 +14,8 @@ type Source interface {
 // A Labelled source can lay numbers beside the tokens of its windows.
 type Labelled interface {
 	Source
-	// With is the source whose batches of windows of context tokens have a number beside each row (Batch.Beside), by the window's place in the source's Shelf.
+	// With is the source whose batches of windows of context tokens have numbers beside each row (Batch.Beside), as many of each, in the order of the
+	// windows of the source's Shelf.
 	With(context int, name string, values []float32) (Source, error)
 }
 

@@ -77,6 +77,9 @@ func Resolve(spec *runfile.Config, w World) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if def, err = p.referred(def); err != nil {
+		return nil, err
+	}
 	if err := p.train(def, w); err != nil {
 		return nil, err
 	}

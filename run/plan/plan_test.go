@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -36,6 +37,24 @@ func TestResolveIsPure(t *testing.T) {
 	assert.Equal(t, 256, p.State.Definition.Vocab())
 	assert.Equal(t, []int32{3}, p.State.Ends)
 	assert.Equal(t, 16, p.State.Sequence)
+}
+
+// A reference of completions that no text has, and one that was adapters, is a copy beside what is trained.
+func TestReferenceBeside(t *testing.T) {
+	for _, row := range []struct {
+		sets   []string
+		copied bool
+	}{
+		{[]string{"preference.loss=sigmoid"}, false},
+		{[]string{"preference.loss=bco"}, false},
+		{[]string{"preference.loss=kto"}, true},
+	} {
+		p, err := Resolve(specOf(t, append(row.sets, "data.jsonl=[a]", "train.batch=2")...), World{Tokens: Tokens{Kind: ByteTokens}})
+		require.NoError(t, err)
+		assert.Equal(t, row.copied, len(p.State.Frozen) > 0)
+		assert.Equal(t, row.copied, len(p.State.Definition.Params()) > len(model.Student(p.State.Definition).Params()))
+		assert.Equal(t, row.copied, strings.HasPrefix(p.Told[0], "kto: the reference is a copy of "), p.Told)
+	}
 }
 
 // What the text says comes late: before, a run has the steps of its run file, and after it none other than the text's.

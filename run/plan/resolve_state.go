@@ -80,6 +80,21 @@ func adapted(spec *runfile.Config, def model.Definition, read *Adapters) (model.
 	return nil, fmt.Errorf("run file: lora (%s): %w", spec.Origin("lora.rank"), err)
 }
 
+// referred is the network with its reference, where the objective needs it in the same program, or a run file asks for that of the beginning.
+func (p *Plan) referred(def model.Definition) (model.Definition, error) {
+	o := p.Spec.Objective()
+	if !o.WantsReference(def) && p.Spec.Preference.Reference != runfile.ReferenceStart {
+		return def, nil
+	}
+	both, err := model.WithReference(def)
+	if err == nil {
+		copied := model.Parameters(both) - model.Parameters(def)
+		p.Told = append(p.Told, fmt.Sprintf("%s: the reference is a copy of %d parameters as training begins, beside those that are trained, in %s (model.base)",
+			o.Loss, copied, p.Spec.Model.Base))
+	}
+	return both, err
+}
+
 // train decides how the model is trained.
 func (p *Plan) train(def model.Definition, w World) error {
 	spec := p.Spec
@@ -160,25 +175,30 @@ func (p *Plan) optimizer(def model.Definition, e *Earlier) (optim.Config, error)
 // leaveFrozen leaves what is frozen out of checkpoints, where there are adapters or a run file wants that, and the
 // directory that it begins with has it.
 func leaveFrozen(spec *runfile.Config, c *state.Config, from *Model) error {
-	saves := spec.Train.SaveFrozen
+	saves, frozen := spec.Train.SaveFrozen, ownFrozen(c)
 	switch {
 	case saves && spec.LoRA.On() && spec.Given("train.save_frozen"):
 		return errors.New("found true with adapters, wanted nothing: their checkpoints have what is trained alone")
-	case saves && !spec.LoRA.On() && len(c.Frozen) > 0 && c.FrozenDType.Format().File == "":
+	case saves && !spec.LoRA.On() && len(frozen) > 0 && c.FrozenDType.Format().File == "":
 		return fmt.Errorf("found true and model.base %v, wanted false: what nested maxima stand for is not nested to the same again, or %s, which can be saved",
 			c.FrozenDType, c.FrozenDType.Format().Load)
 	case saves && !spec.LoRA.On():
 		return nil
-	case len(c.Frozen) == 0:
+	case len(frozen) == 0:
 		return errors.New("found false and no frozen parameters, wanted some: optimizer.rates with a multiplier of 0")
 	case from == nil:
 		return errors.New("found false and weights that are drawn from the seed, wanted those of a directory, model.from, to find what is frozen again")
 	}
-	if i := slices.IndexFunc(c.Frozen, func(path string) bool { return slices.Contains(from.Lacks, path) }); i >= 0 {
-		return fmt.Errorf("found false, and %q frozen, which model.from lacks, wanted it there or trained", c.Frozen[i])
+	if i := slices.IndexFunc(frozen, func(path string) bool { return slices.Contains(from.Lacks, path) }); i >= 0 {
+		return fmt.Errorf("found false, and %q frozen, which model.from lacks, wanted it there or trained", frozen[i])
 	}
 	c.Base = from.Dir
 	return nil
+}
+
+// ownFrozen are the frozen parts of the network.
+func ownFrozen(c *state.Config) []string {
+	return slices.DeleteFunc(slices.Clone(c.Frozen), model.Consulted)
 }
 
 // saveFrozenAs is the type of what is frozen in checkpoints: one that loses nothing.
@@ -187,7 +207,7 @@ func saveFrozenAs(spec *runfile.Config, c *state.Config) (err error) {
 		return err
 	}
 	switch {
-	case len(c.Frozen) == 0:
+	case len(ownFrozen(c)) == 0:
 		return fmt.Errorf("found %v and no frozen parameters, wanted some: optimizer.rates with a multiplier of 0; what is trained is saved in f32, and gputrain export rounds it", c.SaveFrozenAs)
 	case c.Base != "":
 		return fmt.Errorf("found %v and checkpoints without frozen parameters, wanted nothing", c.SaveFrozenAs)

@@ -34,7 +34,7 @@ const DocumentsTogether = "together"
 
 // KeepsApart tells whether windows are made of documents that do not see each other.
 func (c *Config) KeepsApart() bool {
-	return c.packsDocuments() && c.Data.Documents != DocumentsTogether && c.Objective().Row().Form == ""
+	return c.packsDocuments() && c.Data.Documents != DocumentsTogether && c.Objective().Row().Form == "" || c.Objective().Packed
 }
 
 // packsDocuments tells whether windows are made of documents.

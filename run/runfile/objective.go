@@ -50,6 +50,10 @@ func (n naming) reads(c *Config, key string) bool {
 		return true
 	case loss == "":
 		return false
+	case key == packingKey:
+		return model.Objective{Loss: loss}.Row().Packs
+	case key == referenceKey:
+		return model.Objective{Loss: loss}.Row().Reference
 	default:
 		return slices.Contains(n.beside, name) || model.Objective{Loss: loss}.Row().Reads(name)
 	}
@@ -74,6 +78,7 @@ func (c *Config) Objective() (o model.Objective) {
 		return o
 	}
 	o = model.Objective{Loss: n.loss(c), Numbers: map[string]float64{}}
+	o.Packed = n.reads(c, packingKey) && c.Preference.Packing
 	for _, number := range o.Row().Numbers {
 		f, there := find(n.section + "." + number.Name)
 		if !there {
@@ -115,6 +120,8 @@ func (c *Config) validateObjective() error {
 			}
 		}
 		switch {
+		case f.key == referenceKey && c.LoRA.From == "":
+			return c.Invalid(f.key, value, referenceBase+" without lora.from: the reference is the model as training begins anyway")
 		case !named:
 		case ofTokens[f.key]:
 			return c.Invalid(f.key, value, "nothing with "+n.with(c))

@@ -211,8 +211,9 @@ func described(cfg *runfile.Config, earlier *plan.Earlier, out io.Writer, open o
 	}
 	begin.adapt(cfg, model.Student(p.State.Definition))
 	if begin.teacher != nil {
-		p.State.Teacher = begin.teacher.params
+		p.State.Consulted = begin.teacher.params
 	}
+	p.State.Consulted = append(p.State.Consulted, begin.reference(p.State)...)
 	p.State.Companions = begin.Tokens.Companions
 	tell(out, p.Told)
 	return p, w, begin, nil

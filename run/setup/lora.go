@@ -7,6 +7,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/model"
 	"gputrain/run/runfile"
+	"gputrain/state"
 )
 
 // readAdapters is def with the adapters of lora.from, whose parameters are among those that training begins with.
@@ -39,6 +40,15 @@ func (w *Weights) adapt(cfg *runfile.Config, def model.Definition) {
 	if cfg.LoRA.On() && w.LoRA.From == "" {
 		w.fresh(def, cfg.Train.Seed)
 	}
+}
+
+// reference are the parameters of a reference in the network: those that training begins with.
+func (w *Weights) reference(c state.Config) []buffers.Host {
+	from := w.Params
+	if from == nil {
+		from = model.Drawn(model.Student(c.Definition), c.Seed)
+	}
+	return model.ReferenceOf(c.Definition, from)
 }
 
 // fresh gives def, a network with adapters around that of w, the parameters of that and new ones of its adapters.

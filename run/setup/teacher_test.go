@@ -67,8 +67,8 @@ type ran struct {
 	first, last, eval struct {
 		Loss   float64
 		Eval   float64            `json:"eval_loss"`
-		Means  map[string]float64 `json:"pairs"`
-		Evaled map[string]float64 `json:"eval_pairs"`
+		Means  map[string]float64 `json:"figures"`
+		Evaled map[string]float64 `json:"eval_figures"`
 	}
 }
 

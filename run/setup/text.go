@@ -29,6 +29,9 @@ func Data(cfg *runfile.Config, tokens Tokens, def model.Definition, context int)
 	}
 	out.Layout.Together = d.Documents == runfile.DocumentsTogether
 	out.Format = cmp.Or(cfg.Objective().Row().Form, out.Format)
+	if o := cfg.Objective(); o.Packed {
+		out.PerWindow = o.PerWindow(context)
+	}
 	if tokens.Kind == plan.TokenizerTokens {
 		out.Tokenizer = tokens.Tokenizer
 	}

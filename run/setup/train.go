@@ -94,7 +94,7 @@ func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer)
 		return run, nil, &UsageError{err}
 	}
 	tell(out, p.Told[told:])
-	p.State.Companions, p.State.Teacher = c.Companions, c.Teacher
+	p.State.Companions, p.State.Consulted = c.Companions, c.Consulted
 	cfg, c = p.Spec, p.State
 	bucket, err := runfile.ParseBytes(cfg.Cluster.Bucket)
 	if err != nil {

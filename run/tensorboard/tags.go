@@ -16,6 +16,8 @@ func tagOf(key string) string {
 	stage, staged := strings.CutPrefix(key, "stage_")
 	validation, validated := strings.CutPrefix(key, "eval_")
 	switch {
+	case strings.HasPrefix(key, "figures/"), strings.HasPrefix(key, "eval_figures/"):
+		return tagOf(strings.Replace(key, "figures/", "", 1))
 	case strings.HasPrefix(key, "watched/"), strings.HasPrefix(key, "cluster/"):
 		return key
 	case strings.HasSuffix(key, "_ms"), strings.HasSuffix(key, "_per_second"), key == "mfu":

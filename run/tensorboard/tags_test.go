@@ -16,7 +16,7 @@ func TestScalars(t *testing.T) {
 	line := `{
 		"step": 7, "loss": "NaN", "grad_norm": "-Infinity", "tokens_per_second": 10, "step_ms": 2.5, "eval_ms": 3, "mfu": 0.5,
 		"device_bytes": 4096, "left_out": "not finite", "watched": {"norm/params/w/l2": 4, "norm/params/b/l2": "Infinity"},
-		"stage_busy": [0.25, 0.75], "bubble": 0.5, "transfer": 0.125, "cluster": {"passes_ms": [5], "slowest": 0, "transfer": 0.5, "hidden": 0.25, "bytes": 9}, "eval_loss": 6, "of_a_later_version": 1
+		"stage_busy": [0.25, 0.75], "bubble": 0.5, "transfer": 0.125, "cluster": {"passes_ms": [5], "slowest": 0, "transfer": 0.5, "hidden": 0.25, "bytes": 9}, "eval_loss": 6, "figures": {"margin": 1.5}, "eval_figures": {"margin": 0.5}, "of_a_later_version": 1
 	}`
 	values, err := scalars(json.RawMessage(line))
 	require.NoError(t, err)
@@ -31,7 +31,7 @@ func TestScalars(t *testing.T) {
 	assert.Equal(t, map[string]float32{
 		"train/grad_norm": float32(math.Inf(-1)), "speed/tokens_per_second": 10, "speed/step_ms": 2.5, "speed/eval_ms": 3, "speed/mfu": 0.5,
 		"memory/device_bytes": 4096, "watched/norm/params/w/l2": 4, "watched/norm/params/b/l2": float32(math.Inf(1)),
-		"stages/busy.0": 0.25, "stages/busy.1": 0.75, "stages/bubble": 0.5, "stages/transfer": 0.125, "validation/loss": 6,
+		"stages/busy.0": 0.25, "stages/busy.1": 0.75, "stages/bubble": 0.5, "stages/transfer": 0.125, "validation/loss": 6, "train/margin": 1.5, "validation/margin": 0.5,
 		"cluster/passes_ms.0": 5, "cluster/slowest": 0, "cluster/transfer": 0.5, "cluster/hidden": 0.25, "cluster/bytes": 9, "train/of_a_later_version": 1,
 	}, found)
 }

@@ -64,7 +64,7 @@ type Metrics struct {
 	Scale Number `json:"scale,omitempty"`
 
 	// Figures are those of the objective, by name, means over the step.
-	Figures map[string]Number `json:"pairs,omitempty"`
+	Figures map[string]Number `json:"figures,omitempty"`
 
 	Watched map[string]Number `json:"watched,omitempty"` // figures of Config.Watchers, "NAME/params/PATH/KEY"
 
@@ -122,7 +122,41 @@ type EvalMetrics struct {
 	Tokens int64  `json:"eval_tokens"` // model.Loss.Counts of the objective
 	MS     Number `json:"eval_ms"`
 
-	Figures map[string]Number `json:"eval_pairs,omitempty"` // as in Metrics
+	Figures map[string]Number `json:"eval_figures,omitempty"` // as in Metrics
+}
+
+// Renamed are members of lines by the names that they had when there were figures of pairs alone.
+var Renamed = map[string]string{"pairs": "figures", "eval_pairs": "eval_figures"}
+
+// UnmarshalJSON reads Renamed, too.
+func (m *Metrics) UnmarshalJSON(line []byte) error {
+	type plain Metrics
+	return unmarshalRenamed(line, (*plain)(m), &m.Figures)
+}
+
+// UnmarshalJSON reads Renamed, too.
+func (m *EvalMetrics) UnmarshalJSON(line []byte) error {
+	type plain EvalMetrics
+	return unmarshalRenamed(line, (*plain)(m), &m.Figures)
+}
+
+func unmarshalRenamed(line []byte, into any, figures *map[string]Number) error {
+	var earlier struct {
+		Pairs     map[string]Number `json:"pairs"`
+		EvalPairs map[string]Number `json:"eval_pairs"`
+	}
+	if err := json.Unmarshal(line, into); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(line, &earlier); err != nil {
+		return err
+	}
+	for _, found := range []map[string]Number{earlier.Pairs, earlier.EvalPairs} {
+		if found != nil {
+			*figures = found
+		}
+	}
+	return nil
 }
 
 // Sample is one line of samples.jsonl.

@@ -140,6 +140,23 @@ func TestMeanOfSteps(t *testing.T) {
 	assert.True(t, math.IsNaN(float64(none.TokensPerSecond)))
 }
 
+// Lines of earlier versions have figures under another name.
+func TestFiguresOfEarlierLines(t *testing.T) {
+	file := filepath.Join(t.TempDir(), metricsFile)
+	require.NoError(t, os.WriteFile(file, []byte(`{"step":1,"loss":1,"pairs":{"margin":0.5}}
+{"step":1,"eval_loss":1,"eval_pairs":{"margin":2}}
+{"step":2,"loss":1,"figures":{"margin":0.75}}
+{"step":2,"eval_loss":1,"eval_figures":{"margin":3}}
+`), 0o600))
+	steps, evals, damaged, err := readMetrics(file)
+	require.NoError(t, err)
+	assert.Empty(t, damaged)
+	for i, want := range []Number{0.5, 0.75} {
+		assert.Equal(t, map[string]Number{"margin": want}, steps[i].Figures)
+		assert.Equal(t, map[string]Number{"margin": Number(i + 2)}, evals[i].Figures)
+	}
+}
+
 // FuzzMetricsLine: a line is read as encoding/json reads it, whatever stands in it.
 func FuzzMetricsLine(f *testing.F) {
 	full := Metrics{
@@ -160,7 +177,7 @@ func FuzzMetricsLine(f *testing.F) {
 	}
 	line, err := json.Marshal(full)
 	require.NoError(f, err)
-	for _, seed := range []string{string(line), `{"step":1.5}`, `{"step":1,"loss":null}`, `{"step":1,"loss":"-Infinity","watched":null,"left_out":7}`, `[]`, `{`, `null`, `{"Step":4}`, `{"tokens":null}`, `{"step":1,"step":2}`} {
+	for _, seed := range []string{string(line), `{"step":1.5}`, `{"step":1,"loss":null}`, `{"step":1,"loss":"-Infinity","watched":null,"left_out":7}`, `[]`, `{`, `null`, `{"Step":4}`, `{"tokens":null}`, `{"step":1,"figures":{"a":1},"pairs":{"b":"NaN"}}`, `{"step":1,"step":2}`} {
 		f.Add([]byte(seed))
 	}
 	require.True(f, new(Metrics).usual(line), "what a run writes is not left to encoding/json")

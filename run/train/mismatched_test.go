@@ -21,8 +21,10 @@ func TestMismatchedRowsFit(t *testing.T) {
 	dev, base := gputest.Device(t), filepath.Join(t.TempDir(), "base")
 	kto := model.Objective{Loss: "kto", Numbers: map[string]float64{"beta": 0.5, "desirable_weight": 1, "undesirable_weight": 1}}
 	exportDrawn(t, base, tinyRun(t, "").State.Definition)
-	_, err := Run(t.Context(), dev, pairsRun(t, kto, ""))
-	require.ErrorContains(t, err, "preference.loss: found kto of a model that is trained whole, wanted adapters (lora.rank)")
+	alone := pairsRun(t, kto, "")
+	alone.State.Definition = model.Student(alone.State.Definition)
+	_, err := Run(t.Context(), dev, alone)
+	require.ErrorContains(t, err, "found kto of a network without a reference")
 	long := func(n int) string { return "[7" + strings.Repeat(", 7", n-1) + "]" }
 	for _, row := range []struct {
 		lengths [][2]int // of prompts and completions, with 17 in all at most
@@ -42,7 +44,11 @@ func TestMismatchedRowsFit(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
 		c.Train, c.Validation = corpus.Train, nil
-		if err := c.checkMismatched(); row.wanted == "" {
+		learned, err := c.checkMismatched()
+		assert.Equal(t, "", c.uneven(Labelled{Good: 4, Bad: 3}))
+		assert.Contains(t, c.uneven(Labelled{Good: 30, Bad: 10}), "warning: kto: 30 good rows of weight 1 are 3 times 10 bad ones of weight 1, wanted 1 to 1.33 times")
+		if row.wanted == "" {
+			assert.Equal(t, []int{1, 2, 13}, []int{learned.Good, learned.Bad, learned.Together()})
 			require.NoError(t, err)
 		} else {
 			require.ErrorContains(t, err, row.wanted)

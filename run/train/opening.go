@@ -125,10 +125,14 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 	for _, note := range t.notes {
 		t.note("ranks", "", note)
 	}
-	t.say("planning a %s of %s parameters", t.config.State.Definition.Kind(), grouped(model.Parameters(t.config.State.Definition)))
+	t.say("planning a %s of %s parameters", t.config.State.Definition.Kind(), grouped(model.Parameters(model.Student(t.config.State.Definition))))
 	t.config = t.config.withRows(ctx)
-	if err := t.config.checkMismatched(); err != nil {
+	labelled, err := t.config.checkMismatched()
+	if err != nil {
 		return err
+	}
+	if said := t.config.uneven(labelled); said != "" {
+		t.say("%s", said)
 	}
 	t.followEdition()
 	if err := t.fit(ctx); err != nil {
@@ -145,7 +149,6 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 	if err := t.estimate(max(reached, c.begun())); err != nil {
 		return err
 	}
-	var err error
 	t.reporter.facts.add("batch", "%d sequences x %d batches x %d tokens", c.State.Batch, c.State.Microbatches, c.State.Sequence)
 	if c.leads() {
 		err = t.openDirectory(ctx, text.Bytes())

@@ -23,8 +23,13 @@ const modelFrom = "model.from"
 
 // origin is the fingerprint of what the directory From has.
 func (c Config) origin() (string, error) {
-	others := slices.Concat(c.Drawn, model.AdapterParams(c.State.Definition))
-	found, err := state.Job{Config: c.State}.Fingerprint(slices.DeleteFunc(slices.Clone(c.Params), func(h buffers.Host) bool { return slices.Contains(others, h.Path) }))
+	adapters := model.AdapterParams(c.State.Definition)
+	others := slices.Concat(c.Drawn, adapters)
+	of := slices.DeleteFunc(slices.Clone(c.Params), func(h buffers.Host) bool { return slices.Contains(others, h.Path) })
+	if adapters != nil { // else the reference is the same again
+		of = append(of, slices.DeleteFunc(slices.Clone(c.State.Consulted), func(h buffers.Host) bool { return model.Teaches(h.Path) })...)
+	}
+	found, err := state.Job{Config: c.State}.Fingerprint(of)
 	if err != nil {
 		return "", fmt.Errorf("train: model.from %q: %w", c.From, err)
 	}

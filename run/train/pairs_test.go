@@ -37,13 +37,18 @@ func pairsRun(t *testing.T, prefer model.Objective, base string) Config {
 	}
 	file := filepath.Join(t.TempDir(), "pairs.jsonl")
 	require.NoError(t, os.WriteFile(file, []byte(rows.String()), 0o666))
-	corpus, err := texts.Open(t.Context(), texts.Config{JSONL: []string{file}, Format: format, Vocab: 256, Validation: 0.2, Context: 16})
+	corpus, err := texts.Open(t.Context(), texts.Config{JSONL: []string{file}, Format: format, PerWindow: prefer.PerWindow(16), Vocab: 256, Validation: 0.2, Context: 16})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
 	if base != "" {
 		c = upon(t, c, base)
 	}
-	c.State.Objective, c.State.Microbatches = prefer, 3
+	c.State.Objective, c.State.Microbatches, c.State.Documents = prefer, 3, prefer.Packed
+	if prefer.WantsReference(c.State.Definition) {
+		c.State.Definition, err = model.WithReference(c.State.Definition)
+		require.NoError(t, err)
+		c.State.Consulted = model.ReferenceOf(c.State.Definition, model.Drawn(model.Student(c.State.Definition), c.State.Seed))
+	}
 	c.Train, c.Validation = corpus.Train, corpus.Validation
 	c.Steps, c.EvalEvery, c.SaveEvery, c.SampleEvery, c.Sample.Tokens = 4, 2, Every(2), 0, 0
 	return c
@@ -72,10 +77,13 @@ func TestPairsOnStagesAndRanks(t *testing.T) {
 		base string
 	}{ // which look at all rows of an update before its first backward pass
 		{model.Objective{Loss: "bco", Numbers: weighed}, ""},
+		{model.Objective{Loss: "kto", Numbers: weighed}, ""},
+		{model.Objective{Loss: "apo_zero_unpaired", Numbers: weighed, Packed: true}, ""},
+		{model.Objective{Loss: "sigmoid", Numbers: map[string]float64{"beta": 0.5}, Packed: true}, base},
 		{model.Objective{Loss: "kto", Numbers: weighed}, base},
 		{model.Objective{Loss: "bco", Numbers: weighed}, base},
 		{model.Objective{Loss: "aot", Numbers: map[string]float64{"beta": 0.5}}, ""},
-	}[:map[bool]int{false: 4, true: 2}[testing.Short()]]...)
+	}[:map[bool]int{false: 7, true: 2}[testing.Short()]]...)
 	for _, of := range losses {
 		prefer, base := of.Objective, of.base
 		whole := pairsRun(t, prefer, base)
@@ -85,8 +93,12 @@ func TestPairsOnStagesAndRanks(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, evals, 2)
 		per := prefer.Row().Group
-		assert.EqualValues(t, 6/per*len(steps), steps[len(steps)-1].Tokens, "six rows a step")
-		assert.EqualValues(t, 6/per, evals[0].Tokens, "six rows of 16 are 96 of the 100 tokens of an evaluation")
+		if prefer.Packed {
+			assert.Greater(t, steps[len(steps)-1].Tokens, int64(6*len(steps)), "windows have several")
+		} else {
+			assert.EqualValues(t, 6/per*len(steps), steps[len(steps)-1].Tokens, "six rows a step")
+			assert.EqualValues(t, 6/per, evals[0].Tokens, "six rows of 16 are 96 of the 100 tokens of an evaluation")
+		}
 		assert.NotEqual(t, evals[0].Figures["margin"], evals[1].Figures["margin"])
 		for k, row := range []struct {
 			name          string
@@ -101,7 +113,7 @@ func TestPairsOnStagesAndRanks(t *testing.T) {
 			if testing.Short() && k < 3 {
 				continue // the last row is all of the others at once
 			}
-			t.Run(prefer.Loss+" "+row.name, func(t *testing.T) {
+			t.Run(fmt.Sprint(prefer.Loss, map[bool]string{true: " packed"}[prefer.Packed], " ", row.name), func(t *testing.T) {
 				c := pairsRun(t, prefer, base)
 				target := Target(oneDevice{device: dev})
 				if row.stages == 2 {
@@ -166,8 +178,18 @@ func TestReferenceOfTheStart(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(s.Dir, referenceFile)))
 	s.Params = model.Init(c.State.Definition, 6)
 	_, err = Run(t.Context(), dev, s)
-	require.ErrorContains(t, err, "reference.safetensors is missing, and model.from has other weights than the run began with")
+	require.ErrorContains(t, err, "reference.safetensors is missing, and model.from or lora.from has other weights than the run began with")
 
+	kto := pairsRun(t, model.Objective{Loss: "kto", Numbers: map[string]float64{"beta": 0.5, "desirable_weight": 1, "undesirable_weight": 1}}, "")
+	begun := c
+	kto.From, kto.Params, kto.State.Consulted = base, c.Params, model.ReferenceOf(kto.State.Definition, c.Params)
+	c = kto
+	s = stopped()
+	s.Params = model.Init(model.Student(s.State.Definition), 6)
+	_, err = Run(t.Context(), dev, s)
+	require.ErrorContains(t, err, "model.from or lora.from has other weights than the run began with, which its reference is of")
+
+	c = begun
 	s = stopped()
 	other := bytes.Replace(raw, []byte(`"context":"16"`), []byte(`"context":"17"`), 1)
 	require.NotEqual(t, raw, other)

@@ -15,7 +15,7 @@ import (
 // plan says where the run is to be, what it is to take and what it has to compute.
 func (t *opening) plan(ctx context.Context) error {
 	def, takes := t.config.State.Definition, t.reporter.takes
-	parameters := grouped(model.Parameters(def))
+	parameters := grouped(model.Parameters(model.Student(def)))
 	where := ": " + takes.Memory[0].String()
 	advice, err := t.faster()
 	if err != nil {

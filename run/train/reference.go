@@ -35,6 +35,11 @@ func (c *Config) compared() map[string]*data.Source {
 // openReference reads the file, or where there is none computes what it has by the weights that the run began with, and lays it beside the rows. begun: they are
 // those of the state, as it is new.
 func (t *opening) openReference(ctx context.Context, begun bool) error {
+	if !begun {
+		if err := t.sameReference(); err != nil {
+			return err
+		}
+	}
 	if !t.config.readsReference() {
 		return nil
 	}
@@ -63,15 +68,8 @@ func (t *opening) openReference(ctx context.Context, begun bool) error {
 func (t *opening) referenceAgain(ctx context.Context) error {
 	c := t.config
 	t.say("warning: %s is missing: it is computed again by the weights that the run began with", referenceFile)
-	if c.leads() && c.From != "" {
-		e, err := t.earlierRecord()
-		if err != nil {
-			return err
-		}
-		if found, err := c.origin(); err != nil || found != e.Origin {
-			return errors.Join(err, fmt.Errorf("train: run directory %q: %s is missing, and model.from has other weights than the run began with: "+
-				"found %s, wanted %s; bring one of the two back, or start over with --fresh", c.Dir, referenceFile, found, e.Origin))
-		}
+	if err := t.sameOrigin(referenceFile + " is missing, and "); err != nil {
+		return err
 	}
 	first, err := t.team.target.Create(ctx, c.State, c.Params)
 	if err != nil {
@@ -81,15 +79,40 @@ func (t *opening) referenceAgain(ctx context.Context) error {
 	return t.computeReference(ctx, first)
 }
 
+// sameReference refuses to go on with another reference in the network.
+func (t *opening) sameReference() error {
+	if !model.Refers(t.config.State.Definition) {
+		return nil
+	}
+	return t.sameOrigin("")
+}
+
+// sameOrigin refuses to go on where a reference would be of other weights than the run began with.
+func (t *opening) sameOrigin(because string) error {
+	c := t.config
+	if !c.leads() || c.From == "" {
+		return nil
+	}
+	e, err := t.earlierRecord()
+	if err != nil {
+		return err
+	}
+	if found, err := c.origin(); err != nil || found != e.Origin {
+		return errors.Join(err, fmt.Errorf("train: run directory %q: %smodel.from or lora.from has other weights than the run began with, which its reference is of: "+
+			"found %s, wanted %s; bring them back, or start over with --fresh", c.Dir, because, found, e.Origin))
+	}
+	return nil
+}
+
 // computeReference computes the log-probabilities of all rows by a state, writes them, and lays them beside the rows.
 func (t *opening) computeReference(ctx context.Context, by State) error {
 	c, began := &t.config, time.Now()
 	var tensors []safetensors.Tensor
-	rows := 0
+	rows, per, group := 0, int64(c.State.Objective.PerWindow(c.State.Sequence)), model.Objective{Loss: c.State.Objective.Loss}.Row().Group
 	for name, source := range c.compared() {
 		e, err := data.NewEvaluation(*source, c.State.Sequence, c.State.Evaluation, 0)
 		if err == nil { // nothing is known of the reference yet, and nothing of it is asked
-			*source, err = beside(*source, c.State.Sequence, make([]float32, e.Windows()))
+			*source, err = beside(*source, c.State.Sequence, make([]float32, per*e.Windows()))
 		}
 		if err == nil {
 			e, err = data.NewEvaluation(*source, c.State.Sequence, c.State.Evaluation, 0)
@@ -104,9 +127,9 @@ func (t *opening) computeReference(ctx context.Context, by State) error {
 		var values []float32
 		for _, l := range losses {
 			values = append(values, l.Rows...)
+			rows += l.Tokens * group
 		}
-		values = values[:e.Windows()]
-		rows += len(values)
+		values = values[:per*e.Windows()]
 		tensors = append(tensors, safetensors.Float32s(name, []int{len(values)}, values))
 	}
 	var file bytes.Buffer

@@ -25,10 +25,8 @@ type Status struct {
 	DataWait              Number        `json:"data_wait,omitempty"`      // share of the time in which the loop waited for data, mean
 	Clipped               Number        `json:"clipped,omitempty"`        // share of the last steps whose gradient was clipped
 	StageBusy             []Number      `json:"stage_busy,omitempty"`     // share of the time in which each stage computed, mean; none where the model is not cut
-	Pairs                 bool          `json:"pairs,omitempty"`          // what counts in the loss, here as tokens, is something else
+	Counts                string        `json:"counts,omitempty"`         // what counts in the loss, and in what is called tokens here; "": tokens
 	Left                  time.Duration `json:"-"`                        // negative when not known
-
-	counts string // what counts in the loss; "": tokens
 }
 
 // worthTelling is the share from which on a line has waits for data and clips: what is less is as it should be.
@@ -77,7 +75,7 @@ func (s Status) fit(width int) string {
 }
 
 // counted names what counts in the loss.
-func (s Status) counted() string { return cmp.Or(s.counts, "tokens") }
+func (s Status) counted() string { return cmp.Or(s.Counts, "tokens") }
 
 // named is the name of so many things.
 func named(n int64, things string) string {
@@ -130,8 +128,9 @@ func (s *sums) add(m Metrics) {
 }
 
 func (s *sums) mean(to *Status) {
-	to.counts = model.Telling(s.figures).Counts
-	to.Pairs = to.counts != "tokens"
+	if counts := model.Telling(s.figures).Counts; counts != "tokens" {
+		to.Counts = counts
+	}
 	to.TokensPerSecond, to.PaddedTokensPerSecond, to.MFU = Number(s.tokens/s.ms), Number(s.padded/s.ms), Number(s.mfu/s.ms)
 	to.DataWait, to.Clipped = Number(s.wait/s.ms), Number(float64(s.clipped)/float64(s.lines))
 	for _, share := range s.use().Busy {

@@ -42,6 +42,10 @@ type rule struct {
 var ErrOtherObjective = errors.New("it is a row of preferences, of which one side is not to be learned; wanted preference.loss, " +
 	"or data.format to read the row without that key")
 
+// ErrLabelled is what is said of a row with a completion that is good or bad.
+var ErrLabelled = errors.New("it tells completions that are good from those that are bad (KTO); wanted preference.loss kto, or rows that are to be learned, " +
+	"without the key")
+
 // rules are all of them. docs/chats.md has them as a table.
 var rules = []rule{
 	{
@@ -58,8 +62,7 @@ var rules = []rule{
 		keys: []string{"chosen", "rejected", "rejected_response"}, refused: inRows &^ inTokens, unless: true, is: ErrOtherObjective,
 	},
 	{
-		keys: []string{"label", "kto_tag"}, refused: inChats | inPlain, says: isBool,
-		why: "it tells completions that are good from those that are bad (KTO); wanted preference.loss kto, or rows that are to be learned, without the key",
+		keys: []string{"label", "kto_tag"}, refused: inChats | inPlain, says: isBool, is: ErrLabelled,
 	},
 	{
 		keys: []string{"image", "images", "audio", "audios", "video", "videos", "pixel_values", "input_features"}, refused: inRows | inMessage,

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gputrain/cmd/gputrain/follow"
+	"gputrain/model"
 	"gputrain/run/runfile"
 )
 
@@ -149,6 +150,7 @@ type summary struct {
 	Now        int64            `json:"now"`
 	Time       float64          `json:"time"` // in steps, in seconds
 	Series     []string         `json:"series"`
+	Counts     string           `json:"counts"` // what counts in the loss, which tokens are then
 	Last       map[string]value `json:"last"`
 	Resumes    []float64        `json:"resumes"`
 	Samples    int              `json:"samples"`
@@ -167,6 +169,7 @@ func (r *run) summary() summary {
 		Samples: len(r.samples.items), Histograms: len(r.histograms.items), Warnings: append([]string{}, r.warnings...),
 		Changed: stamp(r.changed), Report: stamp(r.reportAge), Settings: stamp(r.settingsAge),
 	}
+	figures := map[string]bool{} // of the objective
 	if r.table != nil {
 		_, s.Step = r.table.ends(0)
 		_, s.Time = r.table.ends(2)
@@ -174,8 +177,12 @@ func (r *run) summary() summary {
 		for _, name := range r.table.names {
 			values := r.table.series[name].value
 			s.Last[name] = value(values[len(values)-1])
+			if figure, is := strings.CutPrefix(name, "figures."); is {
+				figures[figure] = true
+			}
 		}
 	}
+	s.Counts = model.Telling(figures).Counts
 	for _, set := range r.settings {
 		if set.Key == "train.steps" {
 			_ = json.Unmarshal(set.Value, &s.Steps) // what is no number is not known

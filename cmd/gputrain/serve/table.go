@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"gputrain/internal/jsonline"
+	"gputrain/run/train"
 )
 
 // axes are what points stand over.
@@ -121,6 +122,9 @@ func (t *table) read(line []byte) (step, ms float64, err error) {
 		t.found = append(t.found, number{s, v})
 	}
 	valid := jsonline.Members(line, func(name, raw []byte) {
+		if now, renamed := train.Renamed[string(name)]; renamed {
+			name = []byte(now)
+		}
 		take(name, raw)
 		n := 0
 		jsonline.Members(raw, func(key, raw []byte) {

@@ -15,13 +15,16 @@ func TestTableTakesEveryNumber(t *testing.T) {
 		`{"step":2,"loss":"NaN","tokens":200,"step_ms":250,"note":"text","deep":{"x":[1]},"on":true,"none":null}`,
 		` {"step": 2, "eval_loss": 4.5, "eval_tokens": 1000}`,
 		`{"step":6,"loss":4,"tokens":600,"step_ms":1000,"new_metric":-1e-3,"watched":{"norm/params/a.b":2.5,"deep":{"x":1}}}`,
+		`{"step":7,"pairs":{"margin":0.5}}`,
+		`{"step":8,"figures":{"margin":0.75}}`,
 	} {
 		require.NoError(t, tab.add([]byte(line)))
 	}
-	assert.Equal(t, []string{"loss", "tokens", "step_ms", "stage_busy.0", "stage_busy.1", "eval_loss", "eval_tokens", "new_metric", "watched.norm/params/a.b"}, tab.names)
-	assert.Equal(t, []float64{1, 2, 2, 6}, tab.axes[0])
-	assert.Equal(t, []float64{100, 200, 200, 600}, tab.axes[1])
-	assert.Equal(t, []float64{0.5, 0.75, 0.75, 4.75}, tab.axes[2], "each of four steps took a second")
+	assert.Equal(t, []string{"loss", "tokens", "step_ms", "stage_busy.0", "stage_busy.1", "eval_loss", "eval_tokens", "new_metric", "watched.norm/params/a.b", "figures.margin"}, tab.names)
+	assert.Equal(t, []float64{0.5, 0.75}, tab.series["figures.margin"].value, "earlier versions called figures pairs")
+	assert.Equal(t, []float64{1, 2, 2, 6, 7, 8}, tab.axes[0])
+	assert.Equal(t, []float64{100, 200, 200, 600, 600, 600}, tab.axes[1])
+	assert.Equal(t, []float64{0.5, 0.75, 0.75, 4.75, 4.75, 4.75}, tab.axes[2], "each of four steps took a second")
 	assert.True(t, math.IsNaN(tab.series["loss"].value[1]))
 	assert.Equal(t, []int32{0, 1, 3}, tab.series["loss"].line)
 

@@ -29,6 +29,7 @@ var lines = []struct {
 	text func(inForce) string
 	keys []string
 }{
+	{"method", inForce.method, []string{"preference.loss", "preference.beta", "preference.desirable_weight", "preference.undesirable_weight"}},
 	{"adapters", inForce.adapters, []string{"lora.from", "lora.rank", "lora.alpha", "lora.target", "lora.layers"}},
 	{"base", inForce.base, []string{"model.base"}},
 	{"window", inForce.window, []string{"model.context", "data.long"}},
@@ -68,7 +69,9 @@ func (r Recipe) Choices(run *runfile.Config) []Choice {
 	}
 	all := []Choice{take("", unsaid...)}
 	for _, l := range lines {
-		all = append(all, take(fmt.Sprintf("%-10s %s", l.name, l.text(inForce{r, run})), l.keys...))
+		if text := l.text(inForce{r, run}); text != "" {
+			all = append(all, take(fmt.Sprintf("%-10s %s", l.name, text), l.keys...))
+		}
 	}
 	for _, k := range names {
 		if !told[k] {
@@ -97,7 +100,7 @@ func (f inForce) adapters() string {
 	if len(l.Layers) > 0 {
 		on += " of layers " + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(l.Layers)), ", "), "[]")
 	}
-	why := fmt.Sprintf("for %d conversations to learn", len(f.facts.Lengths))
+	why := fmt.Sprintf("for %d %s to learn", f.facts.learned(), f.facts.Method.Things)
 	if f.wanted("lora.rank") {
 		why = "as wanted"
 	}
@@ -128,7 +131,9 @@ func (f inForce) window() string {
 	layout := f.run.Data.Layout.WithDefaults()
 	switch {
 	case layout.Packing == data.PackStream:
-		return text + "conversations fill one after the other"
+		return text + f.facts.Method.Things + " fill one after the other"
+	case f.facts.Method.Form != "":
+		return text + fmt.Sprintf("holds the longest prompt with its completion, of %d", slices.Max(f.facts.Lengths))
 	case f.Cut == 0:
 		return text + fmt.Sprintf("holds the longest conversation, of %d", slices.Max(f.facts.Lengths))
 	}
@@ -145,14 +150,17 @@ var again = map[string]string{
 // batch says what an update has.
 func (f inForce) batch() string {
 	t := f.run.Train
-	return fmt.Sprintf("%d x %d windows, about %d conversations an update; %s",
-		t.Batch, t.Accumulate, f.conversations(t.Batch*t.Accumulate), again[t.Recompute])
+	return fmt.Sprintf("%d x %d windows, about %d %s an update; %s",
+		t.Batch, t.Accumulate, f.rows(t.Batch*t.Accumulate), f.facts.Method.Things, again[t.Recompute])
 }
 
 // rate says what the rate suits.
 func (f inForce) rate() string {
 	o := f.run.Optimizer
 	why := fmt.Sprintf("as suits adapters on a model %d wide", f.facts.Model.Width)
+	if m := f.facts.Method; m.Factor != 1 {
+		why += fmt.Sprintf(" and %s: %g x that of conversations", m.Name, m.Factor)
+	}
 	switch {
 	case f.wanted("optimizer.learning_rate"):
 		why = "as wanted"
@@ -189,9 +197,9 @@ func (f inForce) length() string {
 	case 0:
 		return fmt.Sprintf("%d: as wanted", f.steps())
 	case 1:
-		return fmt.Sprintf("%d: the conversations once", f.steps())
+		return fmt.Sprintf("%d: the %s once", f.steps(), f.facts.Method.Things)
 	default:
-		return fmt.Sprintf("%d: the conversations %d times", f.steps(), n)
+		return fmt.Sprintf("%d: the %s %d times", f.steps(), f.facts.Method.Things, n)
 	}
 }
 
@@ -213,9 +221,9 @@ func (f inForce) held() string {
 	case f.facts.Held == 0:
 		return "none, so nothing is evaluated; saved " + saved
 	case evaluated == saved:
-		return fmt.Sprintf("%d conversations, evaluated %s; the best checkpoint is kept", f.facts.Held, evaluated)
+		return fmt.Sprintf("%d %s, evaluated %s; the best checkpoint is kept", f.facts.Held, f.facts.Method.Things, evaluated)
 	}
-	return fmt.Sprintf("%d conversations, evaluated %s, saved %s; the best checkpoint is kept", f.facts.Held, evaluated, saved)
+	return fmt.Sprintf("%d %s, evaluated %s, saved %s; the best checkpoint is kept", f.facts.Held, f.facts.Method.Things, evaluated, saved)
 }
 
 // answers says what is asked of the model.

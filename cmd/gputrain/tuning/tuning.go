@@ -24,9 +24,13 @@ import (
 // Facts are what the choice is made from.
 type Facts struct {
 	Model   Model
-	Lengths []int // tokens of each conversation that is trained on
-	Held    int   // conversations that are kept for evaluation
-	Answer  int   // tokens of the longest answer among them
+	Method  Method
+	Lengths []int // tokens of each sequence that is trained on: of a conversation, of a prompt with a completion
+	Held    int   // conversations, or what else rows are, that are kept for evaluation
+	Good    int   // rows that are good, and that are bad, where they are either
+	Bad     int
+	Least   int // tokens that a window has to hold besides; 0: none
+	Answer  int // tokens of the longest answer among them
 	Machine Machine
 	Wanted  Wanted
 }
@@ -111,8 +115,11 @@ func (r Recipe) kept() uint64 {
 
 // Choose is the first recipe that fits, of those from the best to the one that takes least. Recipes whose base alone is too large are not asked about.
 func Choose(f Facts, fits func(Recipe) (bool, error)) (Recipe, error) {
+	if f.Method.Name == "" {
+		f.Method = Methods[0]
+	}
 	if len(f.Lengths) == 0 {
-		return Recipe{}, fmt.Errorf("tune: conversations: found none to train on, wanted some")
+		return Recipe{}, fmt.Errorf("tune: %s: found none to train on, wanted some", f.Method.Things)
 	}
 	var last Recipe
 	for _, last = range f.recipes() {
@@ -143,7 +150,7 @@ func (f Facts) recipes() (all []Recipe) {
 			r := Recipe{facts: f, Base: base, Context: context, Rank: f.rank(), Optimizer: f.optimizer(), Rate: f.rate(), Answer: min(f.Machine.mostAnswer(), max(16, 2*f.Answer))}
 			rows := cmp.Or(f.Wanted.Batch, r.rowsAnUpdate())
 			for _, r.Recompute = range recomputes(f.Wanted.Recompute) {
-				for _, r.Batch = range batches(rows, f.Wanted.Batch > 0, f.Machine.mostTokens()/context) {
+				for _, r.Batch = range batches(rows, max(1, f.Method.Each), f.Wanted.Batch > 0, f.Machine.mostTokens()/context) {
 					if r.Recompute != "layers" && r.Batch*context < enough && r.Batch < rows {
 						continue
 					}
@@ -165,11 +172,11 @@ func recomputes(wanted string) []string {
 }
 
 // batches are the rows that are computed at once: all of an update, or half as many, down to one.
-func batches(rows int, fixed bool, most int) (all []int) {
+func batches(rows, each int, fixed bool, most int) (all []int) {
 	if fixed {
 		return []int{rows}
 	}
-	for n := max(1, min(rows, most)); n > 0; n /= 2 {
+	for n := max(each, min(rows, most)/each*each); n > 0; n = n / 2 / each * each {
 		all = append(all, n)
 	}
 	return all
@@ -214,10 +221,14 @@ func (f Facts) contexts() (all []int) {
 	}
 	sorted := slices.Sorted(slices.Values(f.Lengths))
 	longest, most := sorted[len(sorted)-1], sorted[(len(sorted)-1)*99/100]
-	if longest > 2*most {
+	if longest > 2*most && f.Method.Form == "" {
 		longest = most
 	}
+	longest = max(longest, f.Least)
 	least := min((sorted[len(sorted)/2]+step-1)/step*step, f.Model.Context)
+	if f.Method.Form != "" { // nothing of it is cut
+		least = f.Model.Context
+	}
 	for n := min((longest+step-1)/step*step, f.Model.Context); ; n = max(least, n*3/4/step*step) {
 		all = append(all, n)
 		if n <= least {
@@ -226,13 +237,16 @@ func (f Facts) contexts() (all []int) {
 	}
 }
 
+// learned is how many conversations, pairs or rows there are to train on.
+func (f Facts) learned() int { return len(f.Lengths) / max(1, f.Method.Each) }
+
 // rank grows with what there is to learn, and is no more than the sides of the matrices.
 func (f Facts) rank() int {
 	if f.Wanted.Rank > 0 {
 		return f.Wanted.Rank
 	}
 	r := 8
-	switch n := len(f.Lengths); {
+	switch n := f.learned(); {
 	case n >= 10_000:
 		r = 32
 	case n >= 500:
@@ -259,7 +273,7 @@ func (f Facts) rate() float64 {
 	if f.Wanted.Rate > 0 {
 		return f.Wanted.Rate
 	}
-	v := 2e-4 * math.Sqrt(4096/float64(max(f.Model.Width, 1))) * ofAdamW(f.optimizer())
+	v := 2e-4 * math.Sqrt(4096/float64(max(f.Model.Width, 1))) * ofAdamW(f.optimizer()) * f.Method.Factor
 	digit := math.Pow(10, math.Floor(math.Log10(v)))
 	return math.Round(v/digit) * digit
 }
@@ -275,20 +289,25 @@ func (r Recipe) tokens() (n int) {
 // rowsAnUpdate is the number of windows in an update: those of 4 to 16 conversations, fewer where there are few.
 func (r Recipe) rowsAnUpdate() int {
 	n := len(r.facts.Lengths)
-	conversations := min(max(n/40, 4), 16)
-	return max(1, int(math.Round(float64(conversations)/r.perWindow())))
+	m := r.facts.Method
+	if m.Each > 0 {
+		return m.Each * min(max(n/m.Each/40, m.Least), m.Most)
+	}
+	return max(1, int(math.Round(float64(min(max(n/40, m.Least), m.Most))/r.perWindow())))
 }
 
 // perWindow is how many conversations share a window.
 func (r Recipe) perWindow() float64 {
-	if r.facts.Wanted.Packing == data.PackNone {
+	if r.facts.Method.Each > 0 || r.facts.Wanted.Packing == data.PackNone {
 		return 1
 	}
 	return float64(r.Context*len(r.facts.Lengths)) / float64(max(1, r.tokens()))
 }
 
-// conversations is how many so many windows have.
-func (r Recipe) conversations(windows int) int { return max(1, int(float64(windows)*r.perWindow())) }
+// rows is how many so many windows have.
+func (r Recipe) rows(windows int) int {
+	return max(1, int(float64(windows)*r.perWindow())/max(1, r.facts.Method.Each))
+}
 
 // leastSteps is what adapters need to learn at all.
 const leastSteps = 150
@@ -305,10 +324,13 @@ func (r Recipe) counted() Recipe {
 		r.Last(f.Wanted.Steps)
 		return r
 	}
-	windows := max(1, math.Ceil(float64(len(r.facts.Lengths))/r.perWindow()/0.9))
+	windows := float64(len(r.facts.Lengths))
+	if r.facts.Method.Each == 0 {
+		windows = max(1, math.Ceil(windows/r.perWindow()/0.9))
+	}
 	each := max(1, int64(windows)/int64(r.Batch*r.Accumulate))
 	n := 3
-	switch documents := len(r.facts.Lengths); {
+	switch documents := len(r.facts.Lengths) / max(1, r.facts.Method.Each); {
 	case documents >= 20_000:
 		n = 1
 	case documents >= 5_000:

@@ -187,7 +187,7 @@ func TestShare(t *testing.T) {
 }
 
 // given is what the tests of run files tune.
-var given = Given{"/models/Qwen3 #1", []string{`/a b/"chats": 1.jsonl`, "/c.parquet"}, 0.05, true}
+var given = Given{"/models/Qwen3 #1", []string{`/a b/"chats": 1.jsonl`, "/c.parquet"}, 0.05, Method{}, true}
 
 // lineOf is a line of the table of a recipe, with what is set over it.
 func lineOf(t *testing.T, r Recipe, name string, sets ...string) Choice {
@@ -290,6 +290,9 @@ func TestSetIsInForce(t *testing.T) {
 		{"pipeline.adapters=[1]", "besides", "pipeline.adapters [1]"},
 	}
 	tried := map[string]bool{"model.from": true, "data.jsonl": true} // which are arguments
+	for _, of := range []string{"loss", "beta", "desirable_weight", "undesirable_weight"} {
+		tried["preference."+of] = true // of rows of another form: see TestTuneChoosesTheMethod
+	}
 	for _, row := range rows {
 		name, _, _ := strings.Cut(row.set, "=")
 		tried[name] = true

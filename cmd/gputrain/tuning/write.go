@@ -38,7 +38,10 @@ func (r Recipe) keys() []Key {
 	if w.From == "" {
 		all = append(all, r.adapters()...)
 	}
-	if w.Packing != data.PackStream { // which cuts nothing
+	if r.facts.Method.keys != nil {
+		all = append(all, r.facts.Method.keys(r.facts)...)
+	}
+	if w.Packing != data.PackStream && r.facts.Method.Form == "" { // which cuts nothing
 		all = append(all, key("data.long", data.LongKeepStart))
 	}
 	if r.Epochs > 0 {
@@ -57,11 +60,15 @@ type Given struct {
 	Model      string   // its directory
 	Rows       []string // files of conversations
 	Validation float64  // the share of them that is held out
+	Method     Method   // Methods[0] where it is zero
 	LastOnly   bool     // of each conversation only the last answer learns
 }
 
 func (g Given) keys() []Key {
 	keys := []Key{key("model.from", g.Model), key("data.jsonl", g.Rows), key("data.validation", g.Validation)}
+	if g.Method.keys != nil {
+		keys = append(keys, g.Method.keys(Facts{})...)
+	}
 	if g.LastOnly {
 		keys = append(keys, key("data.learn_last", true))
 	}

@@ -15,8 +15,8 @@ func (d *Documents) With(size int, name string, values []float32) (data.Source, 
 	if err != nil {
 		return nil, err
 	}
-	if n := p.Windows(); n != int64(len(values)) {
-		return nil, fmt.Errorf("data: %s: found %d numbers, wanted one for each of %d windows", name, len(values), n)
+	if n := p.Windows() * int64(p.each()); n != int64(len(values)) {
+		return nil, fmt.Errorf("data: %s: found %d numbers, wanted %d for each of %d windows", name, len(values), p.each(), p.Windows())
 	}
 	own, laid := *d, *p
 	laid.beside = maps.Clone(p.beside)

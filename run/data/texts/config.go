@@ -49,7 +49,10 @@ type Config struct {
 	// Format is what the rows of JSONL are: "auto", told by the keys of each row; "fields", documents in Fields; "messages", "conversations", "prompt_completion",
 	// "alpaca" or "text"; or of the form of an objective (model.Loss.Form), "pairs". "" is "auto". Where fields are named, rows are documents in these.
 	Format string
-	Chats  Chats // of rows that are conversations
+	// PerWindow packs the documents of rows of an objective into windows of at most so many, those of a row in one (model.Objective.PerWindow). Up to 1: each is a
+	// window.
+	PerWindow int
+	Chats     Chats // of rows that are conversations
 	// Validation is the share of the tokens, or of the documents, kept for validation, in [0, 1).
 	Validation float64
 	// Context is the length of a window; both parts must hold one and a token more.

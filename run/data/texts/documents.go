@@ -20,6 +20,7 @@ type Documents struct {
 	vocab  int
 	layout data.Layout
 	group  group   // what a row makes
+	places int     // see Config.PerWindow
 	share  float64 // that is held for validation; 0: these are all
 	held   bool    // these are that share, and not the others
 	laid   *packed // into the windows that Open was asked for

@@ -24,6 +24,9 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	all := &Documents{corpus: c, config: config, layout: config.Layout, group: groups[config.Format]}
 	if all.group.windows() {
 		all.layout = data.Layout{End: config.Layout.End, Packing: data.PackNone}
+		if all.places = config.PerWindow; all.places > 1 {
+			all.layout.Packing = data.PackFirstFit
+		}
 	}
 	print := newFingerprint("documents", string(how))
 	texts, err := c.hashFiles(r, files, isRows)

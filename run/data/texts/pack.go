@@ -1,10 +1,12 @@
 package texts
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"gputrain/run/data"
 )
@@ -29,6 +31,8 @@ type packed struct {
 	figures
 	apart bool  // the documents of a window do not see each other
 	group group // of windows that stay together
+	// places is how many documents a window has at most, all of a group in one; up to 1: each is a window.
+	places int
 	// beside are numbers that lie beside tokens (data.Batch.Beside), by window.
 	beside map[string][]float32
 	along  func(b *data.Batch, row, at int, p piece, labels []int32) error // lays more beside a piece; nil: nothing
@@ -59,6 +63,9 @@ func (d *Documents) pack(r *reading, size int) (*packed, error) {
 	layout := d.layout.WithDefaults()
 	key := tokenKey{kind: windowsKind}
 	key.sum = sha256.Sum256(fmt.Appendf(nil, "gputrain windows 1\n%x %d %s %s %v %v %v", d.key.sum, size, layout.Packing, layout.Long, d.group.windows(), d.share, d.held))
+	if d.places > 1 {
+		key.sum = sha256.Sum256(fmt.Appendf(key.sum[:], " groups of at most %d", d.places))
+	}
 	d.corpus.packing.Lock()
 	defer d.corpus.packing.Unlock()
 	index, _, err := d.corpus.tokenFile(r, key, 4, func(w *tokenWriter) error {
@@ -68,7 +75,7 @@ func (d *Documents) pack(r *reading, size int) (*packed, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &packed{store: d.tokens.store, size: size, index: index, apart: layout.Packing != data.PackNone && !layout.Together, group: d.group}
+	p := &packed{store: d.tokens.store, size: size, index: index, apart: layout.Packing != data.PackNone && !layout.Together, group: d.group, places: d.places}
 	all := p.all()
 	last := make([]uint64, len(all))
 	if err := index.parts.read(last, index.parts.count-int64(len(last))); err != nil {
@@ -82,12 +89,16 @@ func (d *Documents) pack(r *reading, size int) (*packed, error) {
 
 // lay writes the windows of size tokens. In memory are the open ones.
 func (d *Documents) lay(r *reading, w *tokenWriter, layout data.Layout, size int) error {
-	p := &packer{store: d.tokens.store, size: size, open: map[string]int{data.PackGreedy: 1, data.PackFirstFit: openWindows}[layout.Packing], to: w}
+	p := &packer{store: d.tokens.store, size: size, open: map[string]int{data.PackGreedy: 1, data.PackFirstFit: openWindows}[layout.Packing], places: max(d.places, 1), to: w}
 	place := p.place
 	if layout.Packing == data.PackStream {
 		place = p.stream
 	}
 	err := d.each(r, func(i int, s span) (bool, error) {
+		if d.places > 1 {
+			p.documents, p.tokens, p.longest = p.documents+1, p.tokens+int64(s.count), max(p.longest, int64(s.count))
+			return true, cmp.Or(p.together(d.group, i, s), p.err)
+		}
 		used := p.used
 		kept := s.kept(size, layout.Long)
 		if err := place(kept); err != nil {
@@ -164,7 +175,9 @@ type packer struct {
 	size    int
 	open    int // windows that may be open
 	current []openWindow
-	used    int // pieces placed
+	used    int    // pieces placed
+	places  int    // of a window, for documents of groups
+	waiting []span // those of the group that is being read
 	to      *tokenWriter
 	err     error // of writing
 
@@ -196,6 +209,38 @@ func (p *packer) place(s span) error {
 		if p.open == 0 {
 			p.closeAll()
 		}
+	}
+	return nil
+}
+
+// together puts the documents of a group into the first open window that has room for all of them: each without its last token, which is a label alone.
+func (p *packer) together(g group, i int, s span) error {
+	if p.waiting = append(p.waiting, s); len(p.waiting) < g.size() {
+		return nil
+	}
+	all, room := p.waiting, 0
+	p.waiting = nil
+	for _, s := range all {
+		room += int(s.count) - 1
+	}
+	if room > p.size {
+		return fmt.Errorf("row %d: found %d tokens in %s, with the prompt before each, wanted at most %d: packed, they share a window (model.context)",
+			i/g.size()+1, room+len(all), strings.Join(g.keys, " and "), p.size+len(all))
+	}
+	at := slices.IndexFunc(p.current, func(w openWindow) bool { return w.room >= room && len(w.pieces)+len(all) <= p.places })
+	if at < 0 {
+		if len(p.current) >= p.open {
+			p.close(0)
+		}
+		at = len(p.current)
+		p.current = append(p.current, openWindow{room: p.size})
+	}
+	for _, s := range all {
+		next := piece{start: s.start, inputs: s.count - 1}
+		if _, err := p.counts(s, next); err != nil {
+			return err
+		}
+		p.put(at, next)
 	}
 	return nil
 }
@@ -291,7 +336,15 @@ func (p piece) read(s store) (tokens, labels []int32, err error) {
 func (p *packed) Windows() int64 { return p.index.parts.count - 1 - int64(len(p.all())) }
 
 // Group is how many windows stay together.
-func (p *packed) Group() int { return p.group.size() }
+func (p *packed) Group() int {
+	if p.places > 1 {
+		return 1
+	}
+	return p.group.size()
+}
+
+// each is how many numbers of a kind lie beside a window.
+func (p *packed) each() int { return max(1, p.places) }
 
 // pieces are those of window i.
 func (p *packed) pieces(i int64) ([]piece, error) {
@@ -318,11 +371,15 @@ func (p *packed) Fill(b *data.Batch, row int, i int64) error {
 	}
 	at := 0
 	if p.group.laid != "" {
-		first := make([]uint32, 1)
-		if err := p.store.read(first, pieces[0].start); err != nil {
-			return err
+		laid := make([]float32, p.each())
+		for i, piece := range pieces {
+			first := make([]uint32, 1)
+			if err := p.store.read(first, piece.start); err != nil {
+				return err
+			}
+			laid[i] = float32(1 - first[0]/unlabelled)
 		}
-		b.SetBeside(p.group.laid, row, float32(1-first[0]/unlabelled))
+		b.SetBeside(p.group.laid, row, laid...)
 	}
 	for _, piece := range pieces {
 		tokens, labels, err := piece.read(p.store)
@@ -341,7 +398,7 @@ func (p *packed) Fill(b *data.Batch, row int, i int64) error {
 		at += len(tokens)
 	}
 	for name, values := range p.beside {
-		b.SetBeside(name, row, values[i])
+		b.SetBeside(name, row, values[int(i)*p.each():(int(i)+1)*p.each()]...)
 	}
 	return nil
 }

@@ -175,3 +175,40 @@ func TestPairsRefused(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
+
+// TestPairsPacked lays whole pairs into windows, each completion without the token that is a label alone, with numbers beside each place of a window.
+func TestPairsPacked(t *testing.T) {
+	corpus, err := pairsOf(t, Config{Vocab: 64, Context: 10, PerWindow: 4}, fivePairs...)
+	require.NoError(t, err)
+	assert.Contains(t, corpus.Notes[0], "5 pairs (tokens) of 30 tokens in 3 windows of 10")
+	numbers := make([]float32, 3*4)
+	for i := range numbers {
+		numbers[i] = float32(i)
+	}
+	source, err := corpus.Train.(data.Labelled).With(10, "beside", numbers)
+	require.NoError(t, err)
+	e, err := data.NewEvaluation(source, 10, 3, 0)
+	require.NoError(t, err)
+	b, err := e.Batch(0)
+	require.NoError(t, err)
+	assert.Equal(t, []int32{1, 2, 3, 1, 2, 10, 10, 12, 13, 0}, b.Tokens[:10])
+	x := int32(data.Ignored)
+	assert.Equal(t, []int32{x, 3, 4, x, 5, 11, 12, 13, 14, x}, b.Labels[:10])
+	assert.Equal(t, []int32{0, 1, 2, 0, 1, 0, 0, 1, 2, 0}, b.Positions[:10])
+	assert.Equal(t, []int32{20, 21, 20, 21, 30, 30, 0, 0, 0, 0}, b.Tokens[10:20], "two pairs are all that a window has places for")
+	assert.Equal(t, []int32{40, 41, 42, 40, 41, 0, 0, 0, 0, 0}, b.Tokens[20:30])
+	assert.Equal(t, numbers, b.Beside["beside"])
+
+	labelled, err := labelledOf(t, Config{Vocab: 64, Context: 6, PerWindow: 4}, `{"prompt": [1], "completion": [2, 3], "label": true}`,
+		`{"prompt": [4], "completion": [5, 6, 7, 8], "label": true}`, `{"prompt": [9], "completion": [10], "label": false}`, `{"prompt": [11], "completion": [12], "label": true}`)
+	require.NoError(t, err)
+	e, err = data.NewEvaluation(labelled.Train, 6, 2, 0)
+	require.NoError(t, err)
+	b, err = e.Batch(0)
+	require.NoError(t, err)
+	assert.Equal(t, []int32{1, 2, 4, 5, 6, 7, 9, 11, 0, 0, 0, 0}, b.Tokens)
+	assert.Equal(t, []float32{1, 1, 0, 0, 0, 1, 0, 0}, b.Beside["good"])
+
+	_, err = pairsOf(t, Config{Vocab: 64, Context: 8, PerWindow: 4}, fivePairs[0], `{"prompt": [1, 2, 3], "chosen": [4, 5, 6], "rejected": [7]}`, `{"prompt": [1, 2, 3], "chosen": [4, 5, 6], "rejected": [7, 8]}`)
+	require.ErrorContains(t, err, "row 3: found 11 tokens in chosen and rejected, with the prompt before each, wanted at most 10: packed, they share a window (model.context)")
+}

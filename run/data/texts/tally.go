@@ -37,7 +37,7 @@ func (t *Tally) of(p *packed) {
 	t.Documents, t.Tokens, t.Longest = t.Documents+int(p.documents), t.Tokens+p.tokens, max(t.Longest, int(p.longest))
 	t.Cut, t.Divided, t.Unlearned = t.Cut+int(p.cut), t.Divided+int(p.divided), t.Unlearned+int(p.left)
 	if t.group = p.group; p.group.windows() {
-		t.Groups = t.Documents / p.Group()
+		t.Groups = t.Documents / p.group.size()
 	}
 	t.Windows, t.Room = t.Windows+p.Windows(), t.Room+p.Windows()*int64(p.size)
 	t.Filled, t.Learned = t.Filled+p.filled, t.Learned+p.learned

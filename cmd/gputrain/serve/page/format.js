@@ -77,15 +77,17 @@ const known = {
 // hidden are counts that only grow, which stand above the charts, and what is drawn elsewhere.
 const hidden = new Set(['tokens', 'epoch', 'skipped', 'spikes', 'device_peak_bytes', 'eval_tokens', 'eval_ms', 'bubble', 'transfer']);
 
-// counted is what a run counts: pairs with an objective on these.
-export const counted = (run) => run.series.some((name) => name.startsWith('pairs.')) ? 'pairs' : 'tokens';
-
 // about says how a series of a run is shown; null: not as a curve. A name that is not known says itself what it is: data_wait_ms is in ms.
 export function about(name, run) {
-  if (name === 'tokens_per_second' && run) return { key: name, ...known[name], unit: `${counted(run)} a second` };
+  if (name === 'tokens_per_second' && run) return { key: name, ...known[name], unit: `${run.counts} a second` };
   if (known[name]) return { key: name, write: number, ...known[name] };
   if (hidden.has(name) || name.startsWith('stage_busy.')) return null;
   if (name.startsWith('watched.')) return { key: name, title: name.slice(8), unit: 'watched', write: number, rank: 60, more: true };
+  const [figure, validated] = [name.replace(/^(eval_)?figures\./, ''), name.startsWith('eval_')];
+  if (figure !== name) {
+    const title = figure.replace(/_/g, ' ');
+    return { key: name, title: title[0].toUpperCase() + title.slice(1), unit: validated ? 'validation' : '', write: number, rank: 7, dots: validated, raw: validated, own: 'training', beside: { [`eval_${name}`]: 'validation' } };
+  }
   let unit = '', text = name, write = number;
   for (const [tail, meaning, how] of [['_per_second', 'a second', short], ['_ms', 'ms'], ['_seconds', 's'], ['_bytes', '', bytes]]) {
     if (name.endsWith(tail)) [text, unit, write] = [name.slice(0, -tail.length), meaning, how || number];

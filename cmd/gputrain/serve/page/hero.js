@@ -1,6 +1,6 @@
 // The chosen run in a few figures.
 
-import { counted, duration, fixed, h, number, short, whole } from './format.js';
+import { duration, fixed, h, number, short, whole } from './format.js';
 import { stateOf } from './runs.js';
 
 export function drawHero(into, run) {
@@ -15,7 +15,7 @@ export function drawHero(into, run) {
   if (l.eval_loss !== undefined) facts.push(fact('validation loss', fixed(l.eval_loss), '', best !== null && best < l.eval_loss - 5e-4 ? `best was ${fixed(best)}` : `perplexity ${number(Math.exp(l.eval_loss), 4)}`));
   if (l.tokens_per_second !== undefined) {
     const rate = run.curves?.mean.tokens_per_second?.y.at(-1) ?? l.tokens_per_second;
-    facts.push(fact('throughput', short(rate), `${counted(run)}/s`, `${short(l.tokens || 0)} ${counted(run)}${l.epoch >= 0.01 ? `, ${number(l.epoch, 3)} epochs` : ' seen'}`));
+    facts.push(fact('throughput', short(rate), `${run.counts}/s`, `${short(l.tokens || 0)} ${run.counts}${l.epoch >= 0.01 ? `, ${number(l.epoch, 3)} epochs` : ' seen'}`));
   }
   if (l.step_ms !== undefined) {
     const ms = run.curves?.mean.step_ms?.y.at(-1) ?? l.step_ms, mfu = run.curves?.mean.mfu?.y.at(-1) ?? l.mfu;
