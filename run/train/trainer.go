@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gputrain/run/data"
+	"gputrain/run/rollout"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
@@ -316,7 +317,7 @@ func (t *trainer) sample(ctx context.Context) error {
 		t.display.Busy(spanSamples, drawn, c.Sample.Tokens)
 		return true
 	})
-	if errors.Is(err, errLogits) { // whether the run has diverged is for its steps to say
+	if errors.Is(err, rollout.ErrNotFinite) { // whether the run has diverged is for its steps to say
 		t.sampled = t.state.Step()
 		t.say("step %d: no sample: %v", t.sampled, err)
 		return nil
