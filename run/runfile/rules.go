@@ -15,6 +15,7 @@ import (
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/run/data"
+	"gputrain/run/reward"
 )
 
 // A rule is what a value has to be beyond its type: what Validate holds it to, and what Schema tells editors. That of a list is for each of
@@ -47,6 +48,8 @@ var namedRanges = map[string]rule{
 	"duration":      form{durations, isDuration, durationForm},
 	"size":          form{sizes, isSize, sizeForm},
 	"pattern":       expression{},
+	"finite":        finite{},
+	"rewards":       oneOf(reward.Kinds()),
 }
 
 // rulesBelow adds the rules of the fields of a type, or of a list's items, to those there are.
@@ -153,6 +156,18 @@ func (positive) check(v reflect.Value) string {
 }
 
 func (positive) tell(s schema) { s["exclusiveMinimum"] = 0 }
+
+// finite is for all numbers but those that YAML has and JSON has not.
+type finite struct{}
+
+func (finite) check(v reflect.Value) string {
+	if f := v.Float(); math.IsNaN(f) || math.IsInf(f, 0) {
+		return "a finite number"
+	}
+	return ""
+}
+
+func (finite) tell(schema) {}
 
 // oneOf lists the texts that there are.
 type oneOf []string
@@ -275,6 +290,9 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if err := c.validateObjective(); err != nil {
+		return err
+	}
+	if err := c.validateRewards(); err != nil {
 		return err
 	}
 	if err := c.validatePipeline(); err != nil {
