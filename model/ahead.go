@@ -87,7 +87,9 @@ func (o Objective) Ahead() (of Objective, looks bool) {
 }
 
 // ReadsOld tells whether the loss reads log-probabilities of completions as they were before the first update with them: InputOld.
-func (o Objective) ReadsOld() bool { return o.Row().Form == formats.Prompts && o.Numbers[onPolicy] == 0 }
+func (o Objective) ReadsOld() bool {
+	return o.Row().Form == formats.Prompts && o.Numbers[onPolicy] == 0
+}
 
 // Rows are what the pass before an update is of. before is the row before the first in the update; nil: the last of these.
 func (a Ahead) Rows(rows Rows, before *Rows) (Rows, error) {
