@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"gputrain/model"
 	"gputrain/run/data"
@@ -17,11 +18,12 @@ import (
 
 // Config says how generations are made.
 type Config struct {
-	Samples   int             // completions of a prompt
-	Updates   int             // of a generation
-	Drawing   rollout.Config  // Seed and Generation aside
-	Rewards   reward.Rewards  // by name, with their weights
-	Rewarding model.Rewarding // Group and Weights aside
+	Samples   int                            // completions of a prompt
+	Updates   int                            // of a generation
+	Drawing   rollout.Config                 // Seed and Generation aside
+	Rewards   reward.Rewards                 // by name, with their weights; their functions too where Open is nil
+	Open      func() (reward.Rewards, error) // opens the functions of Rewards, for the process that asks them and closes them
+	Rewarding model.Rewarding                // Group and Weights aside
 	// EvalSamples are the completions of each held-out prompt of an evaluation, drawn as others are; 0: one of the likeliest tokens.
 	EvalSamples int
 	Shown       int                         // prompts of a generation that are logged with their completions
@@ -117,35 +119,44 @@ func (c Config) Reward(ctx context.Context, prompts []data.Prompt, rows []Row) e
 	return nil
 }
 
-// Advantages lays the advantage of each row beside it. group is how many rows of one prompt there are.
-func (c Config) Advantages(rows []Row, group int) (model.Advantages, error) {
+// Advantages lays the advantage of each row beside it.
+func (c Config) Advantages(rows []Row) (model.Advantages, error) {
+	a, err := c.weighed(c.Samples).Advantages(said(rows))
+	for i, advantage := range a.Of {
+		rows[i].Advantage = advantage
+	}
+	return a, err
+}
+
+// Means are what rewards of rows come to that nobody learns from: no advantages.
+func (c Config) Means(rows []Row) (model.Advantages, error) {
+	all := said(rows)
+	if len(all) == 1 { // a group has two, of which one may say nothing
+		all = append(all, slices.Repeat([]float64{math.NaN()}, len(c.Rewards)))
+	}
+	return c.weighed(len(all)).Advantages(all)
+}
+
+func (c Config) weighed(group int) model.Rewarding {
 	r := c.Rewarding
 	r.Group, r.Weights = group, nil
 	for _, one := range c.Rewards {
 		r.Weights = append(r.Weights, one.Weight)
 	}
-	all := make([][]float64, len(rows))
-	for i, row := range rows {
-		all[i] = row.said()
-	}
-	a, err := r.Advantages(all)
-	if err != nil {
-		return a, err
-	}
-	for i := range rows {
-		rows[i].Advantage = a.Of[i]
-	}
-	return a, nil
+	return r
 }
 
-// said are the rewards of a row, NaN for nothing.
-func (r Row) said() (all []float64) {
-	for _, v := range r.Rewards {
-		x := math.NaN()
-		if v != nil {
-			x = *v
+// said are the rewards of rows, NaN for nothing.
+func said(rows []Row) [][]float64 {
+	all := make([][]float64, len(rows))
+	for i, r := range rows {
+		for _, v := range r.Rewards {
+			x := math.NaN()
+			if v != nil {
+				x = *v
+			}
+			all[i] = append(all[i], x)
 		}
-		all = append(all, x)
 	}
 	return all
 }

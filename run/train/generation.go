@@ -16,6 +16,7 @@ import (
 	"gputrain/internal/ranks/mesh"
 	"gputrain/model"
 	"gputrain/run/data"
+	"gputrain/run/fit"
 	"gputrain/run/grpo"
 )
 
@@ -44,6 +45,7 @@ type rollouts struct {
 	place         data.State                  // of the first prompt of the next generation
 	figures       map[int64]map[string]Number // of generations, by the step of their first updates, until that is told
 	took          map[int64]time.Duration     // what it took to make them
+	opened        bool                        // rewards, here
 	timeouts      int64                       // of rewards, as of the last generation
 }
 
@@ -97,6 +99,13 @@ func (t *opening) openRollouts(ctx context.Context) error {
 	r.prompts = c.Train.(*data.Prompts)
 	r.held, _ = c.Validation.(*data.Prompts)
 	t.loader, t.rollouts = r, r
+	if r.Open != nil && c.leads() {
+		opened, err := r.Open()
+		if err != nil {
+			return fmt.Errorf("train: %w", err)
+		}
+		r.Rewards, r.opened = opened, true
+	}
 	step := t.state.Step()
 	if step%int64(r.Updates) == 0 || step >= c.Steps {
 		return nil
@@ -156,7 +165,11 @@ func (r *rollouts) Next(context.Context) (data.Batch, error) {
 }
 
 // Close ends what rewards have started.
-func (r *rollouts) Close() { _ = r.Rewards.Close() } // all that they said is taken
+func (r *rollouts) Close() {
+	if r.opened {
+		_ = r.Rewards.Close() // all that they said is taken
+	}
+}
 
 // drawn are the rows of a replica, as ranks tell them.
 func (r *rollouts) drawn(ctx context.Context, generation uint64, prompts []data.Prompt, samples int, old bool) ([]grpo.Row, error) {
@@ -192,9 +205,12 @@ func (t *trainer) generate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a, err := r.reward(ctx, prompts, rows, r.Samples)
-	if err != nil {
+	if err := r.reward(ctx, prompts, rows); err != nil {
 		return err
+	}
+	a, err := r.Advantages(rows)
+	if err != nil {
+		return soundError{err}
 	}
 	g := grpo.Of(r.Config, prompts, rows)
 	g.Number, g.Step, g.Place, g.Next = number, step+1, r.place, next
@@ -210,8 +226,8 @@ func (t *trainer) generate(ctx context.Context) error {
 	return t.tell(ctx, Event{Kind: Generated, Rollouts: r.Lines(g), seen: seen{rollout: figures, took: time.Since(begin)}})
 }
 
-// reward asks for the rewards of all rows on rank 0, and lays advantages beside them.
-func (r *rollouts) reward(ctx context.Context, prompts []data.Prompt, rows []grpo.Row, group int) (a model.Advantages, err error) {
+// reward asks for the rewards of all rows on rank 0.
+func (r *rollouts) reward(ctx context.Context, prompts []data.Prompt, rows []grpo.Row) (err error) {
 	r.display.Busy(spanRewards, 0, 0)
 	if r.config.leads() {
 		if err = r.Reward(ctx, prompts, rows); err != nil && stopOf(ctx, err) == nil {
@@ -224,13 +240,12 @@ func (r *rollouts) reward(ctx context.Context, prompts []data.Prompt, rows []grp
 	}
 	all, err := tellAll(ctx, r.team, own, err)
 	if err != nil {
-		return a, err
+		return err
 	}
 	for i := range rows {
 		rows[i].Rewards = all[0][i]
 	}
-	a, err = r.Advantages(rows, group)
-	return a, sound(err)
+	return nil
 }
 
 // tellRows are the rows of all replicas, in their order, where err keeps none of the ranks.
@@ -329,19 +344,24 @@ func (t *trainer) evaluateRewards(ctx context.Context) (m EvalMetrics, err error
 		of.Drawing.Temperature = 0
 	}
 	var prompts []data.Prompt
-	for i := range r.held.Len() {
-		prompts = append(prompts, r.held.At(i))
+	all := r.held.Len()
+	n := min(all, max(1, fit.EvaluationWindows(t.config.State, t.config.EvalTokens)))
+	for i := range n { // evenly spaced, as windows of texts are
+		prompts = append(prompts, r.held.At(i*all/n))
 	}
 	rows, err := of.drawn(ctx, evaluations|uint64(t.state.Step()), prompts, samples, false)
 	if err != nil {
 		return m, err
 	}
-	a, err := of.reward(ctx, prompts, rows, samples)
-	if err != nil {
+	if err := of.reward(ctx, prompts, rows); err != nil {
 		return m, err
 	}
+	a, err := of.Means(rows)
+	if err != nil {
+		return m, soundError{err}
+	}
 	figures := of.Figures(rows, a, false)
-	for _, name := range []string{"zero_std_share", "tokens"} {
+	for _, name := range []string{"zero_std_share", "unrewarded_share", "tokens"} {
 		delete(figures, name)
 	}
 	m.Step, m.Loss, m.Tokens, m.Rollout = t.state.Step(), Number(-a.Reward), int64(len(rows)), numbersOf(figures)
@@ -365,4 +385,13 @@ func numbersOf(figures map[string]float64) map[string]Number {
 		all[name] = Number(v)
 	}
 	return all
+}
+
+// rewardsText is the reward in figures of a generation, and what it came with.
+func rewardsText(figures map[string]Number) string {
+	text := fmt.Sprintf("%.4f", float64(figures["reward"]))
+	if _, there := figures["reward"]; !there {
+		text = "none"
+	}
+	return fmt.Sprintf("%s, %.0f tokens a completion, %s of them cut", text, float64(figures["mean_length"]), percent(float64(figures["truncated_share"])))
 }
