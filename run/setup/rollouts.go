@@ -51,6 +51,10 @@ func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens
 	env := reward.Env{AllowCommand: commands || cfg.CommandsTyped(), Tokens: r.Tokens, Log: func(line string) { fmt.Fprintf(out, "gputrain: rewards: %s\n", line) }}
 	c.Open = func() (reward.Rewards, error) { return reward.OpenAll(cfg.Rewards, env) }
 	run.Rollouts = c
+	if asked, are := cmp.Or(run.Validation, run.Train).(*data.Prompts); are && cfg.Train.Sample.Prompt == "" && run.Sample.Tokens > 0 {
+		run.Sample.Begin, run.Sample.Stop = asked.At(0).Tokens, stop
+		run.Sample.Prompt = Spoken(run.Tokenizer, run.Sample.Begin)
+	}
 	return nil
 }
 
