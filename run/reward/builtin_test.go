@@ -51,12 +51,14 @@ func TestBuiltIn(t *testing.T) {
 		want    []float64
 	}{
 		"equal": {
-			Spec{Kind: "equal", Column: "answer"}, Env{},
+			Spec{Kind: "equal", Column: "answer"},
+			Env{},
 			[]Sample{text(" 42\n", "42"), text("42.", "42"), text("42", 42.0), text("42", json.Number("42")), text("true", true), text("", " "), text("x", nil), text(`["a<b"]`, []any{"a<b"})},
 			[]float64{1, 0, 1, 1, 1, 1, nan, 1},
 		},
 		"number": {
-			Spec{Kind: "number", Column: "answer"}, Env{},
+			Spec{Kind: "number", Column: "answer"},
+			Env{},
 			[]Sample{
 				text("3 and 4 make 7.", 7.0), text("1,234,567", "1234567"), text("It is $1,234.50.", 1234.5), text("7", "6 + 1 = 7 #### 7"), text("so -3", -3.0), text("so −3", "-3"),
 				text("8-3", 3.0), text("8 - 3", -3.0), text("x-3", 3.0), text("(2)-3", 3.0), text("none", 7.0), text("", 0.0), text("0", 0.0), text("1e-9", 0.0), text("1e400", 1.0), text("5", nil),
@@ -66,7 +68,8 @@ func TestBuiltIn(t *testing.T) {
 			[]float64{1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 0, 0, 1, 0, 0, nan, 1, 0, 1, 1, 1, 1, 1, 1, 1, 0, 0},
 		},
 		"number, nearly": {
-			Spec{Kind: "number", Column: "answer", Tolerance: &near}, Env{},
+			Spec{Kind: "number", Column: "answer", Tolerance: &near},
+			Env{},
 			[]Sample{text("101", 100.0), text("99", 100.0), text("101.1", 100.0), text("-100", 100.0), text("-99.5", -100.0)},
 			[]float64{1, 1, 0, 0, 1},
 		},
@@ -77,7 +80,8 @@ func TestBuiltIn(t *testing.T) {
 			Spec{Kind: "regex", Pattern: `\d|\d\d`, Whole: true}, Env{}, []Sample{text(" 42\n", ""), text("4", ""), text("42.", ""), text("a42", "")}, []float64{1, 1, 0, 0},
 		},
 		"regex, a group": {
-			Spec{Kind: "regex", Pattern: `answer: (\w+)`, Column: "answer"}, Env{},
+			Spec{Kind: "regex", Pattern: `answer: (\w+)`, Column: "answer"},
+			Env{},
 			[]Sample{text("answer: no, answer: yes", "yes"), text("answer: yes, answer: no", "yes"), text("yes", "yes"), text("answer: 3", 3.0), text("answer: 3", nil)},
 			[]float64{1, 0, 0, 1, nan},
 		},
@@ -85,7 +89,8 @@ func TestBuiltIn(t *testing.T) {
 			Spec{Kind: "regex", Pattern: `(a)|(b)`, Column: "answer", Group: 2}, Env{}, []Sample{text("a b", "b"), text("b a", "b"), text("b a", "")}, []float64{1, 0, 1},
 		},
 		"tags": {
-			Spec{Kind: "tags", Tags: []string{"<t>", "</t>", "<a>", "</a>"}}, Env{},
+			Spec{Kind: "tags", Tags: []string{"<t>", "</t>", "<a>", "</a>"}},
+			Env{},
 			[]Sample{
 				text("<t>x</t><a>y</a>", ""), text("<t>x</t>y", ""), text("<a>y</a><t>x</t>", ""), text("</t><t></a><a>", ""), text("<t><t>x</t><a>y</a>", ""), text("", ""),
 				text("</t><a></a><t>", ""),
@@ -93,7 +98,8 @@ func TestBuiltIn(t *testing.T) {
 			[]float64{1, 0.5, 0.5, 0.5, 0.75, 0, 0.75},
 		},
 		"length": {
-			Spec{Kind: "length", Tokens: 10, Buffer: 4}, Env{Tokens: 99},
+			Spec{Kind: "length", Tokens: 10, Buffer: 4},
+			Env{Tokens: 99},
 			[]Sample{tokens(nil), tokens(ids(6, 1)), tokens(ids(7, 1)), tokens(ids(9, 1)), tokens(ids(10, 1)), tokens(ids(50, 1))},
 			[]float64{0, 0, -0.25, -0.75, -1, -1},
 		},
@@ -101,7 +107,8 @@ func TestBuiltIn(t *testing.T) {
 			Spec{Kind: "length", Buffer: 2}, Env{Tokens: 4}, []Sample{tokens(ids(2, 1)), tokens(ids(3, 1)), tokens(ids(4, 1))}, []float64{0, -0.5, -1},
 		},
 		"repetition": {
-			Spec{Kind: "repetition"}, Env{},
+			Spec{Kind: "repetition"},
+			Env{},
 			[]Sample{tokens(nil), tokens(ids(2, 1)), tokens(ids(3, 1)), tokens(ids(6, 1)), tokens(ids(6, 1, 2)), tokens(ids(5, 1, 2, 3, 4, 5)), tokens(ids(4, 1, 1<<24, 1<<16, 1))},
 			[]float64{0, 0, 0, -0.75, -0.5, 0, 0},
 		},

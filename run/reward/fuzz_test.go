@@ -67,8 +67,12 @@ func FuzzBuiltIn(f *testing.F) {
 	f.Add("so 1,234.5e3 is -7", "-7")
 	f.Add("<t>\u2212.5</t>", "1e999")
 	specs := []Spec{
-		{Kind: "equal", Column: "a"}, {Kind: "number", Column: "a"}, {Kind: "regex", Pattern: `(\d+)|<`, Column: "a"}, {Kind: "tags", Tags: []string{"<t>", "</t>", "1"}},
-		{Kind: "length", Tokens: 20, Buffer: 7}, {Kind: "repetition", NGram: 2},
+		{Kind: "equal", Column: "a"},
+		{Kind: "number", Column: "a"},
+		{Kind: "regex", Pattern: `(\d+)|<`, Column: "a"},
+		{Kind: "tags", Tags: []string{"<t>", "</t>", "1"}},
+		{Kind: "length", Tokens: 20, Buffer: 7},
+		{Kind: "repetition", NGram: 2},
 	}
 	f.Fuzz(func(t *testing.T, completion, wanted string) {
 		s := Sample{ID: 5, Completion: completion, Columns: map[string]any{"a": wanted}}
