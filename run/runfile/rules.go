@@ -33,6 +33,7 @@ var rules = rulesBelow("", reflect.TypeFor[Run](), map[string]rule{})
 var namedRanges = map[string]rule{
 	"formats":       oneOf(formats.Rows),
 	"preferences":   preferences,
+	"rollouts":      rolloutLosses,
 	"date":          form{dates, isDate, "a date such as 2024-07-26"},
 	"bases":         oneOf(array.Names(array.Bases)),
 	"whole":         oneOf(array.Names(slices.DeleteFunc(slices.Clone(array.Bases), array.DType.Packed))),
@@ -293,6 +294,9 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if err := c.validateRewards(); err != nil {
+		return err
+	}
+	if err := c.validateRollouts(); err != nil {
 		return err
 	}
 	if err := c.validatePipeline(); err != nil {
