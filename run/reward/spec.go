@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"gputrain/internal/suggest"
-	"gputrain/internal/terminal"
 )
 
 // Spec is a reward in a run file, an item of a list. A field that is left out has its zero value; the tags are those of package runfile.
@@ -124,8 +123,8 @@ func Open(s Spec, e Env) (Function, error) {
 	}
 	k, _ := kindOf(s.Kind)
 	if k.starts && !e.AllowCommand { // the one place that decides it
-		return nil, fmt.Errorf("reward %q: found the command %q in a file, which anybody may have written: wanted --allow-command, or the rewards by --set",
-			s.name(), terminal.Text(strings.Join(s.Command, " ")))
+		return nil, fmt.Errorf("reward %q: found the command %s in a file or in the environment, wanted it typed: --allow-command, or --set with the rewards",
+			s.name(), shown(strings.Join(s.Command, " ")))
 	}
 	f, err := k.open(s, e)
 	if err != nil {

@@ -32,8 +32,9 @@ func (o Origin) IsDefault() bool {
 // Config is a run with the origin of each of its values.
 type Config struct {
 	Run
-	Read   []Text // the files that were laid, as they were
-	origin map[string]Origin
+	Read     []Text // the files that were laid, as they were
+	origin   map[string]Origin
+	commands bool // AllowCommands
 }
 
 // Text is a file as it was read.
