@@ -116,7 +116,7 @@ func TestEvaluationsRefused(t *testing.T) {
 	_, err = plain.Evaluate(t.Context(), e)
 	require.EqualError(t, err, "state: evaluate: the configuration has no evaluation")
 	_, err = plain.Logits(t.Context(), []int32{1})
-	require.EqualError(t, err, "state: logits: the configuration has no sampling")
+	require.EqualError(t, err, "state: logits: the configuration has no sampling by prefill")
 
 	c.Evaluation, c.Sampling = c.Batch, true
 	s := create(t, devices, order(t, c, schedule.GPipe, 2))

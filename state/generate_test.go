@@ -160,7 +160,7 @@ func TestDecodeDoesWhatItMust(t *testing.T) {
 			again.Release()
 			g := s.passes.(*onDevice).generator
 			require.NotNil(t, g, "made before the first step")
-			assert.Equal(t, taken-g.prefill.run.UniformBytes()-g.decode.run.UniformBytes(), s.Memory()[0].Sampling)
+			assert.Equal(t, taken-g.programs[prefillPass].run.UniformBytes()-g.programs[decodePass].run.UniformBytes(), s.Memory()[0].Sampling)
 
 			_, err := s.Logits(t.Context(), []int32{1, 2})
 			require.NoError(t, err)
@@ -346,6 +346,6 @@ func BenchmarkToken(b *testing.B) {
 			_, err := m.Decode(b.Context(), 3)
 			require.NoError(b, err)
 		}
-		b.ReportMetric(float64(m.passes.generator.decode.run.Dispatches()), "dispatches")
+		b.ReportMetric(float64(m.passes.generator.programs[decodePass].run.Dispatches()), "dispatches")
 	})
 }

@@ -72,6 +72,8 @@ func (j Job) check() error {
 		return fmt.Errorf("state: config: sequence: %d, want 1 to the context %d", j.Sequence, j.Definition.Context())
 	case j.Evaluation < 0:
 		return fmt.Errorf("state: config: evaluation: %d sequences, want at least 0", j.Evaluation)
+	case j.Rows < 0 || j.Blocks < 0 || j.Blocks > 0 && j.Blocks < j.Paging().Entries:
+		return fmt.Errorf("state: config: rows: %d with %d blocks, want at least 0, and blocks for one row, %d", j.Rows, j.Blocks, j.Paging().Entries)
 	case j.Optimizer.Options.AccumulationSteps > 1:
 		return fmt.Errorf("state: config: optimizer: accumulation_steps: %d: use microbatches here, which weigh by tokens", j.Optimizer.Options.AccumulationSteps)
 	}
@@ -110,15 +112,30 @@ func (j Job) check() error {
 // RecomputeAuto is the first of model.Recomputes that fits a device. Where there is none to fit, everything is kept.
 const RecomputeAuto = "auto"
 
-// Choices are what a job may stand for: itself, or with RecomputeAuto one for each of model.Recomputes, in their order.
-func (j Job) Choices() []Job {
-	if j.Recompute != RecomputeAuto {
-		return []Job{j}
+// Choices are what a job may stand for: itself, or with RecomputeAuto one for each of model.Recomputes, in their order. With rows whose blocks are left open,
+// all of these with those for all rows come first, and behind them with fewer.
+func (j Job) Choices() (out []Job) {
+	blocks, recomputes := j.pools(), []string{j.Recompute}
+	if j.Recompute == RecomputeAuto {
+		recomputes = model.Recomputes
 	}
-	var out []Job
-	for _, what := range model.Recomputes {
-		j.Recompute = what
-		out = append(out, j)
+	for _, j.Blocks = range blocks {
+		for _, j.Recompute = range recomputes {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+// pools are how many blocks the rows of a job may have: those that all need, and parts of them.
+func (j Job) pools() []int {
+	p := j.Paging()
+	if j.Blocks > 0 || j.Rows == 0 {
+		return []int{j.Blocks}
+	}
+	out := []int{p.Blocks}
+	for n := p.Blocks / 2; n >= p.Entries && len(out) < 4; n /= 2 {
+		out = append(out, n)
 	}
 	return out
 }

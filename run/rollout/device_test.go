@@ -1,0 +1,126 @@
+package rollout
+
+import (
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/hub"
+	"gputrain/internal/gputest"
+	"gputrain/model"
+	"gputrain/state"
+)
+
+// families are a small model of each family.
+func families(t testing.TB) map[string]model.Definition {
+	dirs, err := filepath.Glob("../../model/testdata/models/*")
+	require.NoError(t, err)
+	require.NotEmpty(t, dirs)
+	all := map[string]model.Definition{}
+	for _, dir := range dirs {
+		all[filepath.Base(dir)], err = hub.ReadConfig(dir)
+		require.NoError(t, err)
+	}
+	return all
+}
+
+// opened is a model that continues so many texts at once; 0: one.
+func opened(t testing.TB, dev *gpu.Device, def model.Definition, rows int) *state.Model {
+	hosts := model.Init(def, 5)
+	for _, h := range hosts { // large enough that every position counts
+		for i := range h.Data {
+			if len(h.Shape) > 1 {
+				h.Data[i] *= 8
+			}
+		}
+	}
+	m, err := state.NewModel(dev, def, hosts)
+	require.NoError(t, err)
+	t.Cleanup(m.Release)
+	if rows > 0 {
+		require.NoError(t, m.Widen(rows))
+	}
+	return m
+}
+
+// text is a prompt of so many tokens.
+func text(n, from, vocab int) (out []int32) {
+	for i := range n {
+		out = append(out, int32((from+i*i*7+i*3)%vocab))
+	}
+	return out
+}
+
+// The same row comes out of many, bit by bit, alone, among others, after others have ended and of fewer rows; its log-probabilities are those of the model
+// that continues one text.
+func TestRows(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		all := families(t)
+		if testing.Short() || gputest.Again(t, dev) {
+			all = map[string]model.Definition{"gemma3": all["gemma3_small"]}
+		}
+		for name, def := range all {
+			t.Run(name, func(t *testing.T) {
+				window, vocab := def.Context(), def.Vocab()
+				c := Config{Tokens: 12, Rows: 8, Temperature: 1, Seed: 3, Stop: []int32{5, 6}}
+				prompts := []Prompt{
+					{text(min(38, window-6), 1, vocab), 0, 5}, {text(min(33, window-5), 2, vocab), 1, 3}, {text(1, 3, vocab), 2, 4}, {text(17, 3, vocab), 3, 2}, {text(16, 9, vocab), 4, 1},
+				}
+				draw := func(m Model, c Config, prompts ...Prompt) []Completion {
+					all, err := Draw(t.Context(), c, m, prompts, nil)
+					require.NoError(t, err)
+					return all
+				}
+				m := opened(t, dev, def, 8)
+				all := draw(m, c, prompts...)
+				assert.Equal(t, all, draw(m, c, prompts...), "nothing is left of what came before")
+				c.Rows = 3
+				assert.Equal(t, all, draw(m, c, prompts...), "fewer at once")
+				c.Rows = 8
+				slices.Reverse(prompts)
+				other := draw(m, c, prompts...)
+				slices.Reverse(prompts)
+				one, n := opened(t, dev, def, 0), 0
+				for i, p := range prompts {
+					own := slices.Clone(all[n:][:p.Samples])
+					n += p.Samples
+					var turned []Completion
+					for _, found := range other {
+						if found.Prompt == len(prompts)-1-i {
+							turned = append(turned, Completion{i, found.Sample, found.Tokens, found.LogProbs, found.Truncated})
+						}
+					}
+					assert.Equal(t, own, turned, "other neighbours, at other places")
+					for j := range own {
+						own[j].Prompt = 0
+					}
+					assert.Equal(t, own, draw(m, c, p), "alone")
+					for _, found := range own {
+						seen := slices.Clone(p.Tokens)
+						for at, token := range found.Tokens {
+							var logits []float32
+							var err error
+							if at == 0 {
+								logits, err = one.Logits(t.Context(), seen)
+							} else {
+								logits, err = one.Decode(t.Context(), seen[len(seen)-1])
+							}
+							require.NoError(t, err)
+							want, err := logProb(logits, token, 1)
+							require.NoError(t, err)
+							largest := float64(max(slices.Max(logits), -slices.Min(logits)))
+							require.InDelta(t, want, found.LogProbs[at], 4e-5*max(1, largest), "%d tokens", len(seen))
+							seen = append(seen, token)
+						}
+					}
+				}
+				require.False(t, math.IsNaN(float64(all[0].LogProbs[0])))
+			})
+		}
+	})
+}
