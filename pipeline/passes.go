@@ -30,9 +30,9 @@ type passes struct {
 	look                 *line            // before an update
 	continuing           map[string]*line // of passes that go on with texts
 	begin                []*gpu.Program   // of each stage, before the first microbatch of an update in sequence
-	last                 *stage         // where the loss is
-	tag                  transport.Tag  // behind those of the links between ranks
-	broken               error          // what failed half way: messages may be under way, and nobody waits for them
+	last                 *stage           // where the loss is
+	tag                  transport.Tag    // behind those of the links between ranks
+	broken               error            // what failed half way: messages may be under way, and nobody waits for them
 	notes                *notes
 }
 

@@ -25,11 +25,11 @@ const (
 	prefillPass = "prefill" // takes in a piece of a window
 	decodePass  = "decode"  // goes on with a token
 	fillPass    = "fill"    // takes in tokens of several rows
-	stepPass    = "step"    // goes on with a token of each row
+	advancePass = "advance" // goes on with a token of each row
 )
 
 // continuing are those that share what they keep, the ones of one text and of several.
-var continuing = [][]string{{prefillPass, decodePass}, {fillPass, stepPass}}
+var continuing = [][]string{{prefillPass, decodePass}, {fillPass, advancePass}}
 
 // Continuations are the names of the passes that go on with texts.
 func (j Job) Continuations() (names []string) {
@@ -86,7 +86,7 @@ func (p Piece) Pass() string { return p.pass }
 
 // Logits are how many tokens' successors are asked for.
 func (p Piece) Logits() int {
-	if p.pass == stepPass {
+	if p.pass == advancePass {
 		return len(p.tokens)
 	}
 	return 1
@@ -108,13 +108,13 @@ func Generation(def model.Definition, window int, p Paging, pass string) (*model
 		n = prefillRows(window)
 	case fillPass:
 		n = p.Fill
-	case stepPass:
+	case advancePass:
 		n = p.Rows
 	}
 	if pass == prefillPass && n > 1 || pass == fillPass {
 		o.Rows = 1
 	}
-	if pass == fillPass || pass == stepPass {
+	if pass == fillPass || pass == advancePass {
 		o.Paging = model.Paging{Rows: p.Rows, Blocks: p.Blocks, Size: p.Size}
 	}
 	return def.Build(1, n, o)

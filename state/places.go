@@ -33,7 +33,7 @@ type Places struct {
 	Table                   []int32 // [Rows, Entries], blocks
 }
 
-// Paging is how it continues several texts at once, with Fill and Step; of no rows, it does not.
+// Paging is how it continues several texts at once, with Fill and Advance; of no rows, it does not.
 func (r *Reader) Paging() Paging { return r.paging }
 
 // Fill takes in up to Paging.Fill tokens of rows. A token sees those of its row at earlier positions, be they of this pass or of ones before.
@@ -42,10 +42,10 @@ func (r *Reader) Fill(ctx context.Context, p Places) error {
 	return err
 }
 
-// Step takes in a token of each row, row i at place i, and gives the logits of what follows them, [Rows, vocab]. What it gives for a row depends on what that
+// Advance takes in a token of each row, row i at place i, and gives the logits of what follows them, [Rows, vocab]. What it gives for a row depends on what that
 // row has seen alone. After a change of parameters, rows begin anew.
-func (r *Reader) Step(ctx context.Context, p Places) ([]float32, error) {
-	return r.takePlaces(ctx, p, stepPass, r.paging.Rows)
+func (r *Reader) Advance(ctx context.Context, p Places) ([]float32, error) {
+	return r.takePlaces(ctx, p, advancePass, r.paging.Rows)
 }
 
 func (r *Reader) takePlaces(ctx context.Context, p Places, pass string, n int) ([]float32, error) {

@@ -174,7 +174,7 @@ func (b *batch) step(ctx context.Context, ready []int, done func(*row)) error {
 			p.Tokens[i] = r.Tokens[n-1]
 		}
 	}
-	logits, err := b.model.Step(ctx, p)
+	logits, err := b.model.Advance(ctx, p)
 	if err != nil {
 		return err
 	}

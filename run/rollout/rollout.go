@@ -52,9 +52,9 @@ type Model interface {
 	Decode(ctx context.Context, token int32) ([]float32, error)
 	// Paging is how it continues several texts at once; of no rows: it continues one after the other, by Logits and Decode.
 	Paging() state.Paging
-	// Fill takes in Paging.Fill tokens of any rows, Step one of each row, and gives the logits of what follows them, [rows, vocab].
+	// Fill takes in Paging.Fill tokens of any rows, Advance one of each row, and gives the logits of what follows them, [rows, vocab].
 	Fill(ctx context.Context, p state.Places) error
-	Step(ctx context.Context, p state.Places) ([]float32, error)
+	Advance(ctx context.Context, p state.Places) ([]float32, error)
 }
 
 // check refuses what nothing can be drawn for.

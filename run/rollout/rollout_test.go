@@ -58,7 +58,7 @@ func (f *fake) Fill(_ context.Context, p state.Places) error {
 	return nil
 }
 
-func (f *fake) Step(_ context.Context, p state.Places) (out []float32, _ error) {
+func (f *fake) Advance(_ context.Context, p state.Places) (out []float32, _ error) {
 	f.passes = append(f.passes, fmt.Sprintf("step %d", f.take(p)))
 	for i, row := range p.Rows {
 		logits := make([]float32, vocab)
