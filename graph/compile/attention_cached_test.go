@@ -210,6 +210,40 @@ func TestPagedAttention(t *testing.T) {
 	})
 }
 
+// Tokens in another order, with other idle ones and blocks elsewhere, have the same bits.
+func TestPagedAttentionBitsElsewhere(t *testing.T) {
+	s := pagedCase{
+		op:   graph.Attention{Heads: 4, KVHeads: 2, HeadDim: 16, Packed: true},
+		size: 16, entries: 40, shared: 1, lengths: []int{17, 40, 600, 33}, tokens: []int{1, 3, 1, 2}, idle: 2,
+	}
+	d, rng := gputest.Device(t), rand.New(rand.NewPCG(43, 44))
+	tokens, blocks := s.sizes()
+	in := func(n int) (all []int) {
+		for i := range n {
+			all = append(all, i)
+		}
+		return all
+	}
+	for _, hardware := range []bool{false, true} {
+		plain := s.twin(rng, in(tokens), in(blocks))
+		order, places := rng.Perm(tokens), rng.Perm(blocks)
+		moved := s.twin(rng, order, places)
+		width, block := 4*16+2*2*16, s.size*2*2*16
+		for i, from := range order {
+			copy(moved.feeds["qkv"].Data[i*width:(i+1)*width], plain.feeds["qkv"].Data[from*width:])
+		}
+		for b, to := range places {
+			copy(moved.feeds["cache"].Data[to*block:(to+1)*block], plain.feeds["cache"].Data[b*block:])
+		}
+		plain.hardware, moved.hardware = hardware, hardware
+		want, _ := plain.run(t, d)
+		got, _ := moved.run(t, d)
+		for i, from := range order {
+			require.Equal(t, want["v0"][from*64:(from+1)*64], got["v0"][i*64:(i+1)*64])
+		}
+	}
+}
+
 // One row whose blocks lie in their order has the bits of a cache without pages.
 func TestPagedAttentionBits(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
