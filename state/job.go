@@ -115,11 +115,11 @@ const RecomputeAuto = "auto"
 // Choices are what a job may stand for: itself, or with RecomputeAuto one for each of model.Recomputes, in their order. With rows whose blocks are left open,
 // all of these with those for all rows come first, and behind them with fewer.
 func (j Job) Choices() (out []Job) {
-	blocks, recomputes := j.pools(), []string{j.Recompute}
+	recomputes := []string{j.Recompute}
 	if j.Recompute == RecomputeAuto {
 		recomputes = model.Recomputes
 	}
-	for _, j.Blocks = range blocks {
+	for _, j := range j.Pools() {
 		for _, j.Recompute = range recomputes {
 			out = append(out, j)
 		}
@@ -127,15 +127,15 @@ func (j Job) Choices() (out []Job) {
 	return out
 }
 
-// pools are how many blocks the rows of a job may have: those that all need, and parts of them.
-func (j Job) pools() []int {
-	p := j.Paging()
+// Pools are the same job with each of the pools of blocks that its rows may have: as many as all need, and parts of them.
+func (j Job) Pools() []Job {
 	if j.Blocks > 0 || j.Rows == 0 {
-		return []int{j.Blocks}
+		return []Job{j}
 	}
-	out := []int{p.Blocks}
-	for n := p.Blocks / 2; n >= p.Entries && len(out) < 4; n /= 2 {
-		out = append(out, n)
+	var out []Job
+	p := j.Paging()
+	for j.Blocks = p.Blocks; j.Blocks >= p.Entries && len(out) < 4; j.Blocks /= 2 {
+		out = append(out, j)
 	}
 	return out
 }

@@ -27,6 +27,15 @@ func paging(rows, blocks, window int) Paging {
 // Paging is that of Config.Rows.
 func (j Job) Paging() Paging { return paging(j.Rows, j.Blocks, j.Sequence) }
 
+// ShortPool says that the pool is smaller than what all rows may need; "": it is not.
+func (j Job) ShortPool() string {
+	p, whole := j.Paging(), paging(j.Rows, 0, j.Sequence)
+	if p.Blocks >= whole.Blocks {
+		return ""
+	}
+	return fmt.Sprintf("memory has room for the keys and values of %d texts of %d tokens, of %d: fewer are continued at once where they are long", p.Blocks/p.Entries, j.Sequence, j.Rows)
+}
+
 // Places are the tokens of a pass over several texts: the row of each, -1 where a place is empty, and its position there. No two are the same.
 type Places struct {
 	Tokens, Rows, Positions []int32
