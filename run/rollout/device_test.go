@@ -14,6 +14,10 @@ import (
 	"gputrain/hub"
 	"gputrain/internal/gputest"
 	"gputrain/model"
+	"gputrain/optim"
+	"gputrain/pipeline"
+	"gputrain/pipeline/partition"
+	"gputrain/run/data"
 	"gputrain/state"
 )
 
@@ -124,6 +128,90 @@ func TestRows(t *testing.T) {
 			})
 		}
 	})
+}
+
+// scored are windows with one label each.
+type scored struct {
+	tokens [][]int32
+	at     []int // of the label, in its window
+}
+
+func (s scored) Vocab() int                          { return 1 }
+func (s scored) Walk(int, uint64) (data.Walk, error) { return nil, nil }
+func (s scored) Shelf(int) (data.Shelf, error)       { return s, nil }
+func (s scored) Windows() int64                      { return int64(len(s.tokens)) }
+func (s scored) Fill(b *data.Batch, row int, i int64) error {
+	width := len(b.Tokens) / b.Rows
+	copy(b.Tokens[row*width:(row+1)*width], s.tokens[i])
+	b.Labels[row*width+s.at[i]-1] = s.tokens[i][s.at[i]]
+	return nil
+}
+
+// Stages draw what one device does.
+func TestOnStages(t *testing.T) {
+	dev, def := gputest.Device(t), families(t)["gemma2_small"]
+	c := state.Config{Definition: def, Optimizer: optim.Config{Name: "sgd", Options: optim.Options{Schedule: optim.ScheduleConfig{LearningRate: 1, Steps: 1}}}, Batch: 1, Rows: 3, Seed: 7}
+	whole, err := state.Create(t.Context(), dev, c)
+	require.NoError(t, err)
+	t.Cleanup(whole.Release)
+	job, err := state.NewJob(c)
+	require.NoError(t, err)
+	built, err := job.Build()
+	require.NoError(t, err)
+	units, err := partition.Units(built)
+	require.NoError(t, err)
+	cut, err := partition.Auto(units, 2, 1, nil)
+	require.NoError(t, err)
+	staged, err := pipeline.Create(t.Context(), []*gpu.Device{dev, gputest.Device(t)}, pipeline.Config{State: c, Assignment: cut}, nil)
+	require.NoError(t, err)
+	t.Cleanup(staged.Release)
+	prompts := []Prompt{{text(18, 3, def.Vocab()), 0, 4}, {text(5, 3, def.Vocab()), 1, 3}}
+	for _, how := range []Config{{Tokens: 9, Rows: 3, Temperature: 1}, {Tokens: 9, Rows: 3, Temperature: 1, TopK: 9}, {Tokens: 9, Rows: 2}} {
+		want, err := Draw(t.Context(), how, whole, prompts, nil)
+		require.NoError(t, err)
+		found, err := Draw(t.Context(), how, staged, prompts, nil)
+		require.NoError(t, err)
+		assert.Equal(t, want, found)
+	}
+}
+
+// Log-probabilities of what is drawn are those that the forward pass of training has for it.
+func TestAsTrained(t *testing.T) {
+	dev := gputest.Device(t)
+	for name, def := range families(t) {
+		if testing.Short() && name != "gemma2_small" && name != "qwen3_qknorm" {
+			continue
+		}
+		const rows = 6
+		c := state.Config{Definition: def, Optimizer: optim.Config{Name: "sgd", Options: optim.Options{Schedule: optim.ScheduleConfig{LearningRate: 1, Steps: 1}}}, Batch: 1, Evaluation: 1, Rows: rows, Seed: 7}
+		s, err := state.Create(t.Context(), dev, c)
+		require.NoError(t, err, name)
+		t.Cleanup(s.Release)
+		width := s.Config().Sequence
+		prompts := []Prompt{{text(width/2, 3, def.Vocab()), 0, 4}, {text(5, 3, def.Vocab()), 1, 3}}
+		drawn, err := Draw(t.Context(), Config{Tokens: 16, Rows: rows, Temperature: 1}, s, prompts, nil)
+		require.NoError(t, err, name)
+		var with scored
+		var found []float32
+		for _, d := range drawn {
+			all := slices.Concat(prompts[d.Prompt].Tokens, d.Tokens)
+			for i, p := range d.LogProbs {
+				with.tokens, with.at, found = append(with.tokens, all), append(with.at, len(all)-len(d.Tokens)+i), append(found, p)
+			}
+		}
+		e, err := data.NewEvaluation(with, width, 1, 0)
+		require.NoError(t, err)
+		losses, err := s.BatchLosses(t.Context(), e)
+		require.NoError(t, err)
+		require.Len(t, losses, len(found))
+		largest := 0.0
+		for i, l := range losses {
+			require.Equal(t, 1, l.Tokens)
+			largest = max(largest, math.Abs(float64(-l.Sum-found[i])))
+		}
+		t.Logf("%s: %d tokens, the largest difference is %.2g", name, len(found), largest)
+		assert.Less(t, largest, 2e-6, name) // a few roundings of a loss of about log(vocabulary)
+	}
 }
 
 // tenMillion is a model of about ten million parameters.
