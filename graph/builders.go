@@ -177,11 +177,6 @@ func (g *Graph) PackedAttention(qkv *Value, heads, kvHeads, headDim int, causal 
 	return g.one(Attention{Heads: heads, KVHeads: kvHeads, HeadDim: headDim, Packed: true, Causal: causal}, qkv)
 }
 
-// CachedAttention is a, for rows at positions of sequences whose keys and values are in cache, which takes up theirs; see the operation CachedAttention.
-func (g *Graph) CachedAttention(a Attention, cache, positions *Value, operands ...*Value) *Value {
-	return g.Append(CachedAttention(a), append([]*Value{cache, positions}, operands...)...).Outputs[0]
-}
-
 // Rope turns the pairs (i, i+headDim/2) of each head of x [B,T,H headDim] by their position on axis 1.
 func (g *Graph) Rope(x *Value, headDim int, theta float64) *Value {
 	return g.one(Rope{HeadDim: headDim, Theta: theta}, x)

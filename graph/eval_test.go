@@ -108,6 +108,37 @@ func TestOperationsFromSimplerOnes(t *testing.T) {
 			rows := p.Concat(2, k, v)
 			return n.Outputs[1], p.Concat(1, p.Slice(cache, 1, 0, 1), p.Slice(rows, 1, 1, 1), p.Slice(cache, 1, 2, 1), p.Slice(rows, 1, 0, 1))
 		},
+		"paged attention": func(p *problem) (*Value, *Value) { // a prompt of two rows and what each goes on with, idle tokens between
+			op := Attention{Heads: 4, KVHeads: 2, HeadDim: 3, Causal: true, Scale: 0.4, Cap: 2, Window: 3}
+			widths := []int{12, 6, 6}
+			prompt, own := make([]*Value, 3), make([]*Value, 3)
+			for i, w := range widths {
+				prompt[i], own[i] = p.x(1, 2, w), p.x(2, 2, w) // of each row, two tokens
+			}
+			table := p.integers([]int{3, 3}, 4, 1, 0, 0, 0, 0, 4, 3, 0) // row 1 is nobody's
+			cache := p.fixed(p.random.NormFloat64, 5, 2, 12)
+			pass := func(cache, row, positions *Value, operands []*Value) *Node {
+				return p.Append(CachedAttention(op), append([]*Value{cache, table, row, positions}, operands...)...)
+			}
+			idle := make([]*Value, 3)
+			for i, x := range prompt {
+				idle[i] = p.Concat(1, x, p.x(1, 1, widths[i]))
+			}
+			first := pass(cache, p.integers([]int{1, 3}, 0, 0, -1), p.integers([]int{1, 3}, 0, 1, 0), idle)
+			flat := make([]*Value, 3)
+			for i, x := range own {
+				flat[i] = p.Reshape(x, 1, 4, widths[i])
+			}
+			rest := pass(first.Outputs[1], p.integers([]int{1, 4}, 0, 0, 2, 2), p.integers([]int{1, 4}, 2, 3, 2, 3), flat)
+			whole := make([]*Value, 3)
+			for i := range whole {
+				whole[i] = p.Concat(1, p.Concat(0, prompt[i], prompt[i]), own[i])
+			}
+			want := p.one(op, whole...)
+			nothing := p.fixed(func() float64 { return 0 }, 1, 1, 12)
+			return p.Concat(1, first.Outputs[0], rest.Outputs[0]),
+				p.Concat(1, p.Slice(p.Slice(want, 0, 0, 1), 1, 0, 2), nothing, p.Reshape(p.Slice(want, 1, 2, 2), 1, 4, 12))
+		},
 		"cross entropy": func(p *problem) (*Value, *Value) {
 			x := p.x(3, 5)
 			chosen := p.fixed(func() float64 { return 0 }, 3, 5) // one-hot rows, the second ignored

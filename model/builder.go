@@ -30,12 +30,15 @@ func NewBuilder(def Definition, batch, seq int, o Options) (*Builder, error) {
 		return nil, fmt.Errorf("model: %s: build: %w", def.Kind(), errNothing)
 	case batch < 1 || seq < 1:
 		return nil, fmt.Errorf("model: %s: build: batch %d, sequence %d: want at least 1", def.Kind(), batch, seq)
-	case seq > def.Context():
+	case seq > def.Context() && o.Paging == (Paging{}):
 		return nil, fmt.Errorf("model: %s: build: sequence %d, want at most the context %d", def.Kind(), seq, def.Context())
 	case o.Rows < 0 || o.Rows > 0 && !o.Logits:
 		return nil, fmt.Errorf("model: %s: build: rows %d: want 0 or more, with logits", def.Kind(), o.Rows)
-	case o.Window != 0 && (o.Loss || o.Training || o.Documents || o.Window < seq || o.Window > def.Context()):
+	case o.Window != 0 && (o.Loss || o.Training || o.Documents || o.Window < seq && o.Paging == (Paging{}) || o.Window > def.Context()):
 		return nil, fmt.Errorf("model: %s: build: window %d: want %d to the context %d, for logits alone", def.Kind(), o.Window, seq, def.Context())
+	}
+	if err := o.Paging.check(batch, o.Window); err != nil {
+		return nil, fmt.Errorf("model: %s: build: %w", def.Kind(), err)
 	}
 	if o.headed != nil && (o.Rows > 0 || o.Window > 0 || o.Documents || o.tokenLosses) {
 		return nil, fmt.Errorf("model: %s: build: found single rows, a window or documents, wanted whole sequences: its head gives %s", def.Kind(), headRowOf(o.headed.head.Kind).says)
@@ -117,10 +120,16 @@ func (b *Builder) attend(a graph.Attention, operands ...*graph.Value) *graph.Val
 	if b.o.Window == 0 {
 		return b.Append(a, operands...).Outputs[0]
 	}
-	name := fmt.Sprintf("cache.%d", len(b.caches))
-	cache := b.Input(name, graph.Type{Shape: []int{b.batch, b.o.Window, 2 * a.KVHeads * a.HeadDim}, DType: array.F32})
+	blocks, size, places := b.batch, b.o.Window, []*graph.Value{b.positions()}
+	if p := b.o.Paging; p != (Paging{}) {
+		blocks, size = p.Blocks, p.Size
+		table := b.Input(InputTable, graph.Type{Shape: []int{p.Rows, p.entries(b.o.Window)}, DType: array.I32})
+		row := b.Input(InputRow, graph.Type{Shape: []int{b.batch, b.seq}, DType: array.I32})
+		places = []*graph.Value{table, row, places[0]}
+	}
+	cache := b.Input(fmt.Sprintf("cache.%d", len(b.caches)), graph.Type{Shape: []int{blocks, size, 2 * a.KVHeads * a.HeadDim}, DType: array.F32})
 	b.caches = append(b.caches, cache)
-	return b.CachedAttention(a, cache, b.positions(), operands...)
+	return b.Append(graph.CachedAttention(a), slices.Concat([]*graph.Value{cache}, places, operands)...).Outputs[0]
 }
 
 // turn is the rotary embedding of x [batch, seq, heads*headDim] by r, x itself where that is nil.
@@ -131,8 +140,9 @@ func (b *Builder) turn(x *graph.Value, r *rotation, headDim int) *graph.Value {
 	case b.o.Window == 0 && !b.o.Documents:
 		return b.Append(r.op(headDim, b.seq), x).Outputs[0]
 	}
-	op := r.op(headDim, max(b.seq, b.o.Window))
-	op.Window = max(b.seq, b.o.Window)
+	window := cmp.Or(b.o.Window, b.seq)
+	op := r.op(headDim, window)
+	op.Window = window
 	return b.Append(op, x, b.positions()).Outputs[0]
 }
 

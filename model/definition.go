@@ -66,6 +66,8 @@ type Options struct {
 	// Window, for Logits alone, makes a graph that goes on with sequences: the keys and values of up to so many positions are in Built.Caches,
 	// and the tokens are those at InputPositions. 0: every sequence begins here.
 	Window int
+	// Paging, with a Window, has the tokens be of any of several rows, whose keys and values lie in blocks.
+	Paging Paging
 	// Documents makes a graph for rows of documents one behind the other: a token sees its own document, and InputPositions counts from its first token.
 	Documents bool
 	// Training applies dropout where the definition has it; evaluation and sampling leave it out.
@@ -87,6 +89,26 @@ type Options struct {
 	head   func(path string)
 }
 
+// Paging is how keys and values of several rows lie in Built.Caches. A graph of it takes one batch of seq tokens: each is at InputPositions of the row
+// that InputRow names, and InputTable has the blocks of each row (graph.CachedAttention). A token that is idle has row -1, and any token and
+// position that there are, say 0: its logits mean nothing. The logits of a token depend on its row alone, bit by bit: not on other tokens of the
+// pass, nor on where blocks are. The zero value: no rows but the one of a sequence, which is one block.
+type Paging struct {
+	Rows   int // of the table
+	Blocks int // of all rows together
+	Size   int // positions of a block, a power of two
+}
+
+// entries is how many blocks a row has at most.
+func (p Paging) entries(window int) int { return (window + p.Size - 1) / p.Size }
+
+func (p Paging) check(batch, window int) error {
+	if p != (Paging{}) && (window < 1 || batch != 1 || p.Rows < 1 || p.Blocks < 1 || p.Size < 1 || p.Size&(p.Size-1) != 0) {
+		return fmt.Errorf("paging %+v, batch %d, window %d: want rows, blocks, a size that is a power of two, a batch of 1 and a window", p, batch, window)
+	}
+	return nil
+}
+
 // Names of the inputs of a graph. Which of them there are follows from Options; an Objective may have more of its own.
 const (
 	InputTokens     = "tokens"      // i32 [batch, seq]
@@ -95,6 +117,8 @@ const (
 	InputDropoutKey = "dropout_key" // u32 [2], another for each batch; when Training and dropout > 0
 	InputRows       = "rows"        // i32 [Rows], indices into batch*seq; with Rows > 0; with scores, and vectors of last tokens, [batch], of these
 	InputPositions  = "positions"   // i32 [batch, seq], each below Window and no two of a sequence the same; with Documents from 0 on in each; with either
+	InputTable      = "blocks"      // i32 [Paging.Rows, Window/Paging.Size rounded up]: which block a row's positions are in; those that it has not reached may be any
+	InputRow        = "row"         // i32 [batch, seq], which row of InputTable a token is of; -1: none, it is idle; with Paging
 	inputFeatures   = "features"    // f32 [batch, in]; MLP, instead of tokens
 	inputTargets    = "targets"     // f32 [batch, out]; MLP with mean squared error, instead of labels
 	// InputLabelScale is f32 []: Counts.LabelScale of a whole update, for a loss that has a mean over labels in it.
@@ -113,7 +137,7 @@ type Built struct {
 	Rows *graph.Value
 	// Logits is [batch*seq, vocab], or [Rows, vocab]; of another head its scores [batch, labels] or vectors [batch, width].
 	Logits *graph.Value
-	// Caches are inputs [batch, Window, width], one for each attention: an input that the graph changes in place, so that it finds there what
+	// Caches are inputs [batch, Window, width], or of Paging [Blocks, Size, width], one for each attention: an input that the graph changes in place, so that it finds there what
 	// it left (graph.CachedAttention).
 	Caches []*graph.Value
 	// Params are the parameters, in the order of Definition.Params.

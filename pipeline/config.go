@@ -169,17 +169,13 @@ func (j job) look() (*line, error) {
 	return j.forwardLine("look", evaluated, built, output{Name: lossOutput, Value: losses})
 }
 
-// prefill is the line that takes a piece of a window in, decode the one that goes on with a token.
-func (j job) prefill() (*line, error) { return j.generation("prefill", false) }
-
-func (j job) decode() (*line, error) { return j.generation("decode", true) }
-
-func (j job) generation(label string, decode bool) (*line, error) {
-	built, err := state.Generation(j.State.Definition, j.State.Sequence, decode)
+// continuing is the line of a pass that goes on with texts.
+func (j job) continuing(pass string) (*line, error) {
+	built, err := state.Generation(j.State.Definition, j.State.Sequence, j.State.Paging(), pass)
 	if err != nil {
 		return nil, err
 	}
-	return j.forwardLine(label, 1, built, output{Name: logitsOutput, Value: built.Logits})
+	return j.forwardLine(pass, 1, built, output{Name: logitsOutput, Value: built.Logits})
 }
 
 // checkDevices compares devices with the assignment.

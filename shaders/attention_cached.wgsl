@@ -1,6 +1,7 @@
 // attention_cached: o = softmax(scale q k^T) v for rows whose keys and values are in a cache, head by head. A workgroup owns one head of one row,
 // or a part of the keys that the row sees, so that few rows occupy a device too: its invocations take the keys in turn, KEYS at a time, each
-// with an online softmax of its own, which are then joined. -3e38 stands for minus infinity. Twin: graph.CachedAttention.Eval.
+// with an online softmax of its own, which are then joined. PAGED, each looks up the block of its key. -3e38 stands for minus infinity.
+// Twin: graph.CachedAttention.Eval.
 #import "shared/attention_cached_bindings.wgsl"
 
 const HEAD_DIM = {{HEAD_DIM}}u;
@@ -26,14 +27,23 @@ var<workgroup> handed_stats: array<vec2<f32>, {{WX}}>;
 {
     let h = workgroup.x;
     let row = alternating(workgroup.y, workgroups.y); // later rows see more
+#if PAGED
+    let first = u32(max(rows[row], 0)) * p.window;
+    let sees = select(0u, u32(positions[row]) + 1u, rows[row] >= 0);
+#else
     let sees = u32(positions[row]) + 1u;
+#endif
 #if LIMITED
     let begin = sees - min(sees, p.local) + workgroup.z * p.part;
 #else
     let begin = workgroup.z * p.part;
 #endif
     let end = min(begin + p.part, sees);
+#if PAGED
+    let kat = h / p.group * p.head;
+#else
     let kat = row / p.t * p.window * p.cs + h / p.group * p.head;
+#endif
     let vat = kat + p.v0;
     let qat = row * p.qs + h * p.head;
     var m = LOWEST;
@@ -44,7 +54,11 @@ var<workgroup> handed_stats: array<vec2<f32>, {{WX}}>;
 #end
     for (var j = begin + lane; j < end; j += {{KEYS}}u * {{WX}}u) {
 #for J in 0..KEYS
+#if PAGED
+        let j_{{J}} = place(first, min(j + {{J}}u * {{WX}}u, end - 1u));
+#else
         let j_{{J}} = min(j + {{J}}u * {{WX}}u, end - 1u);
+#endif
         var s_{{J}} = 0.0;
 #for D in 0..QUADS
         s_{{J}} += dot(q_{{D}}, load(kat + j_{{J}} * p.cs, {{D}}u * 4u));
@@ -101,7 +115,7 @@ var<workgroup> handed_stats: array<vec2<f32>, {{WX}}>;
 #end
 #else
         let oat = row * p.os + h * p.head;
-        let scale = 1.0 / l;
+        let scale = 1.0 / max(l, 1.0e-30); // of an idle token 0
 #for D in 0..QUADS
         store_o(oat, {{D}}u * 4u, o_{{D}} * scale);
 #end

@@ -1,7 +1,8 @@
 // attention_cached_tiled: attention_cached for GPUs. A workgroup takes the keys of one head of one row, or of a part of them, 64 at a time: first an
 // invocation a key, for the scores, then a few quads of the head an invocation, for the sum of the values. So no invocation holds a whole head, and
 // neighbours read a row of values side by side. The softmax is online: m is the largest score so far, and sums are of exp(score - m).
-// Params and parts as in attention_cached. -3e38 stands for minus infinity. Twin: graph.CachedAttention.Eval.
+// PAGED, the block of a key is looked up once, and where it lies is kept for its value. Params and parts as in attention_cached. -3e38 stands for
+// minus infinity. Twin: graph.CachedAttention.Eval.
 #import "shared/attention_cached_bindings.wgsl"
 
 const HEAD_DIM = {{HEAD_DIM}}u;
@@ -17,6 +18,9 @@ var<workgroup> query: array<vec4<f32>, {{QUADS}}>;
 var<workgroup> scores: array<f32, 64>;
 var<workgroup> shares: array<f32, 64>; // exp(score - m)
 var<workgroup> handed: array<vec4<f32>, {{HANDED}}>; // each team's sums
+#if PAGED
+var<workgroup> lines: array<u32, 64>; // where the keys are
+#endif
 
 #import "shared/attention_load.wgsl" FN=load_q FROM=q
 #import "shared/attention_load.wgsl" FN=load FROM=cache
@@ -31,14 +35,23 @@ var<workgroup> handed: array<vec4<f32>, {{HANDED}}>; // each team's sums
 {
     let h = workgroup.x;
     let row = alternating(workgroup.y, workgroups.y); // later rows see more
+#if PAGED
+    let first = u32(max(rows[row], 0)) * p.window;
+    let sees = select(0u, u32(positions[row]) + 1u, rows[row] >= 0);
+#else
     let sees = u32(positions[row]) + 1u;
+#endif
 #if LIMITED
     let begin = sees - min(sees, p.local) + workgroup.z * p.part;
 #else
     let begin = workgroup.z * p.part;
 #endif
     let end = min(begin + p.part, sees);
+#if PAGED
+    let kat = h / p.group * p.head;
+#else
     let kat = row / p.t * p.window * p.cs + h / p.group * p.head;
+#endif
     let vat = kat + p.v0;
     let team = lane / LANES;
     let quad = lane % LANES * {{OWN}}u;
@@ -52,7 +65,11 @@ var<workgroup> handed: array<vec4<f32>, {{HANDED}}>; // each team's sums
     var o_{{I}} = vec4<f32>();
 #end
     for (var j = begin; j < end; j += 64u) {
+#if PAGED
+        let kline = kat + place(first, min(j + lane, end - 1u)) * p.cs;
+#else
         let kline = kat + min(j + lane, end - 1u) * p.cs;
+#endif
         var products = vec4<f32>();
         // The bound is no constant: unrolled, all loads of a wide head come first, and Adreno's registers do not hold them.
         for (var d = 0u; d < min(QUADS - QUADS % 4u, p.head); d += 4u) {
@@ -81,6 +98,9 @@ var<workgroup> handed: array<vec4<f32>, {{HANDED}}>; // each team's sums
         let share = select(0.0, exp(score - m), j + lane < end);
         l = l * shrink + share;
         shares[lane] = share;
+#if PAGED
+        lines[lane] = kline;
+#endif
         workgroupBarrier();
 #for I in 0..OWN
         o_{{I}} *= shrink;
@@ -88,7 +108,11 @@ var<workgroup> handed: array<vec4<f32>, {{HANDED}}>; // each team's sums
         if (team < TEAMS) {
             for (var i = team; i < 64u; i += 4u * TEAMS) {
 #for J in 0..4
+#if PAGED
+                let vline_{{J}} = lines[min(i + {{J}}u * TEAMS, 63u)] + p.v0;
+#else
                 let vline_{{J}} = vat + min(j + i + {{J}}u * TEAMS, end - 1u) * p.cs;
+#endif
 #for I in 0..OWN
                 let v_{{J}}_{{I}} = load(vline_{{J}}, min(quad + {{I}}u, QUADS - 1u) * 4u);
 #end
@@ -129,7 +153,7 @@ var<workgroup> handed: array<vec4<f32>, {{HANDED}}>; // each team's sums
 #if PARTS
         sums[at * QUADS + d] = sum;
 #else
-        store_o(row * p.os + h * p.head, d * 4u, sum * (1.0 / total));
+        store_o(row * p.os + h * p.head, d * 4u, sum * (1.0 / max(total, 1.0e-30))); // of an idle token 0
 #endif
     }
 }

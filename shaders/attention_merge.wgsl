@@ -29,7 +29,7 @@ struct Params {
             l += share * stats[at].y;
             sum += share * sums[at * p.quads + d];
         }
-        let r = sum / l;
+        let r = sum / max(l, 1.0e-30); // of an idle token 0
         let to = head * p.dim + d * 4u;
         o[to] = r.x;
         if (d * 4u + 1u < p.dim) {

@@ -144,8 +144,10 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 			return err
 		}
 	}
-	if c.Sampling {
-		return d.prepareSampling(ctx)
+	for _, name := range c.Continuations() {
+		if err := d.generate(ctx, name); err != nil {
+			return err
+		}
 	}
 	return nil
 }

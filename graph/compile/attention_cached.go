@@ -46,7 +46,37 @@ var cachedAttentionChecks = []Check{
 		parted := one("parted", graph.Attention{Heads: 4, KVHeads: 2, HeadDim: 8}, 3, 1030)
 		return append(parted, one("odd", graph.Attention{Heads: 3, KVHeads: 3, HeadDim: 6, Packed: true}, 100, 1030)...)
 	}},
+	// Two rows of one prompt, whose last token is taken in beside their first own ones, a row of another length, and an idle token between. Blocks
+	// are in no order. Of 1040 positions, keys are parted.
+	{Name: "attention with pages", Tolerance: 256, Given: checkedPages, Build: func(g *graph.Graph) (outputs []*graph.Value) {
+		for i, op := range []graph.Attention{
+			{Heads: 4, KVHeads: 2, HeadDim: 8}, {Heads: 3, KVHeads: 3, HeadDim: 6, Packed: true}, {Heads: 4, KVHeads: 2, HeadDim: 8, Window: 9, Cap: 2},
+		} {
+			name := fmt.Sprint(i)
+			q, kv, packed := op.Widths()
+			op.Causal = true
+			in := []*graph.Value{checkedInput(g, "q"+name, 1, 5, q), checkedInput(g, "k"+name, 1, 5, kv), checkedInput(g, "v"+name, 1, 5, kv)}
+			if op.Packed {
+				in = []*graph.Value{checkedInput(g, "qkv"+name, 1, 5, packed)}
+			}
+			places := []*graph.Value{checkedInput(g, "cache"+name, 70, 16, 2*kv), checkedInts(g, "table", 3, 65), checkedInts(g, "row", 1, 5), checkedInts(g, "positions", 1, 5)}
+			outputs = append(outputs, g.Append(graph.CachedAttention(op), append(places, in...)...).Outputs...)
+		}
+		return outputs
+	}},
 }
+
+// checkedPages has rows 0 and 2 share 64 blocks.
+var checkedPages = func() map[string][]float64 {
+	table := make([]float64, 3*65)
+	for i := range 64 {
+		table[i] = float64(27 * i % 67)
+		table[2*65+i] = table[i]
+		table[65+i] = 69
+	}
+	table[64], table[65], table[2*65+64] = 67, 68, 69
+	return map[string][]float64{"table": table, "row": {0, 2, -1, 0, 1}, "positions": {1023, 1024, 0, 1024, 6}}
+}()
 
 // mergeParams is Params of attention_merge.wgsl.
 type mergeParams struct{ Count, Quads, Parts, Dim uint32 }
@@ -54,7 +84,9 @@ type mergeParams struct{ Count, Quads, Parts, Dim uint32 }
 // cachedKernel says how the kernels of one CachedAttention are made and called.
 type cachedKernel struct {
 	attentionKernel
-	window int
+	window  int // positions of a row
+	entries int // Params.Window
+	size    int // of a block; 0: a row's are one behind the other
 }
 
 // kernel is the shader of the adapter, with the constants that its division of the work asks for. On a software adapter the invocations of a
@@ -91,11 +123,25 @@ func (a cachedKernel) local() int {
 }
 
 func lowerCachedAttention(c *Compiler, n *graph.Node) {
-	op, cache, positions := graph.Attention(n.Op.(graph.CachedAttention)), n.Inputs[0], n.Inputs[1]
+	cached, cache, places := n.Op.(graph.CachedAttention), n.Inputs[0], n.Inputs[1:2]
+	op, paged, window := graph.Attention(cached), cached.Paged(len(n.Inputs)), cached.Span(n)
+	if paged {
+		places = n.Inputs[1:4]
+	}
+	positions, operands := places[len(places)-1], n.Inputs[1+len(places):]
 	shape := positions.Shape()
-	a := cachedKernel{attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.limits.Software, registers: c.limits.Registers, memory: c.limits.WorkgroupBytes}, cache.Shape()[1]}
+	a := cachedKernel{
+		attentionKernel: attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.limits.Software, registers: c.limits.Registers, memory: c.limits.WorkgroupBytes},
+		window:          window, entries: window,
+	}
 	checkIDs(c, positions, "position", a.window, false)
-	c.check(positions, fmt.Sprintf("distinct of %d", a.t), func(src []int32) error { return distinct(src, a.t) })
+	if paged {
+		a.entries, a.size = places[0].Shape()[1], cache.Shape()[1]
+		checkIDs(c, places[0], "block", cache.Shape()[0], false)
+		c.check(places[1], fmt.Sprintf("row below %d", places[0].Shape()[0]), func(src []int32) error { return knownRows(src, places[0].Shape()[0]) })
+	} else {
+		c.check(positions, fmt.Sprintf("distinct of %d", a.t), func(src []int32) error { return distinct(src, a.t) })
+	}
 	if c.inputOf(cache) == nil || len(c.readers[cache]) != 1 {
 		c.fail("cache: want an Input that nothing else reads: it is changed in place")
 		return
@@ -103,20 +149,29 @@ func lowerCachedAttention(c *Compiler, n *graph.Node) {
 	if n.Outputs[0].Type().Elements() == 0 {
 		return
 	}
-	at, in, operands := c.One(c.In(positions), "positions"), c.One(c.In(cache), "cache"), c.spans(n.Inputs[2:])
-	c.appendToCache(a, at, operands, in)
+	at, in, read := c.One(c.In(positions), "positions"), c.One(c.In(cache), "cache"), c.spans(operands)
+	var pages []Span
+	for i, v := range places[:len(places)-1] {
+		pages = append(pages, c.One(c.In(v), []string{"blocks", "rows"}[i]))
+	}
+	c.appendToCache(a, at, read, pages, in)
 
 	limited := a.local() < a.window || op.Cap > 0
-	flags := map[string]bool{"SCALAR": a.scalar(), "PARTS": a.parts() > 1, "LIMITED": limited, "CAPPED": op.Cap > 0}
+	flags := map[string]bool{"SCALAR": a.scalar(), "PARTS": a.parts() > 1, "LIMITED": limited, "CAPPED": op.Cap > 0, "PAGED": paged}
 	quads := a.quads()
 	constants := map[string]string{"ELEMENT": a.element(), "HEAD_DIM": strconv.Itoa(op.HeadDim), "QUADS": strconv.Itoa(quads)}
+	bind, suffix := append([]Span{at, read[0], in}, pages...), fmt.Sprintf("_%d", op.HeadDim)
+	if paged {
+		constants["SIZE"] = strconv.Itoa(a.size)
+		suffix += "_paged"
+	}
 	name, divided := a.kernel()
 	for constant, n := range divided {
 		constants[constant] = strconv.Itoa(n)
 	}
 	p, grid := a.params(), gpu.Grid{X: uint32(op.Heads), Y: uint32(a.batch * a.t), Z: uint32(a.parts())}
 	plain := cachedParams{
-		T: p.T, Window: uint32(a.window), Heads: p.Heads, Group: p.Group, QS: p.QS, OS: p.OS, CS: 2 * a.rowOfKeys(), V0: a.rowOfKeys(),
+		T: p.T, Window: uint32(a.entries), Heads: p.Heads, Group: p.Group, QS: p.QS, OS: p.OS, CS: 2 * a.rowOfKeys(), V0: a.rowOfKeys(),
 		Head: p.Head, Part: uint32((a.local() + a.parts() - 1) / a.parts()), Scale: p.Scale,
 	}
 	params := any(plain)
@@ -125,16 +180,16 @@ func lowerCachedAttention(c *Compiler, n *graph.Node) {
 	}
 	out := c.One(c.Out(n.Outputs[0]), "o")
 	if a.parts() == 1 {
-		k := c.kernel(name, fmt.Sprintf("_%d", op.HeadDim), shaders.Variant{Flags: flags, Constants: constants})
-		c.Dispatch(k, grid, params, at, operands[0], in, out)
+		k := c.kernel(name, suffix, shaders.Variant{Flags: flags, Constants: constants})
+		c.Dispatch(k, grid, params, append(bind, out)...)
 		return
 	}
 	constants["PARTS_COUNT"] = strconv.Itoa(a.parts())
-	k := c.kernel(name, fmt.Sprintf("_%d_parts", op.HeadDim), shaders.Variant{Flags: flags, Constants: constants})
+	k := c.kernel(name, suffix+"_parts", shaders.Variant{Flags: flags, Constants: constants})
 	joined := a.batch * a.t * op.Heads
 	sums := c.One(c.workspace("sums", joined, a.parts(), 4*quads), "sums")
 	stats := c.One(c.workspace("stats", joined, a.parts(), 2), "stats")
-	c.Dispatch(k, grid, params, at, operands[0], in, sums, stats)
+	c.Dispatch(k, grid, params, append(bind, sums, stats)...)
 	k = c.kernel("attention_merge", "", shaders.Variant{})
 	c.Dispatch(k, c.Linear(joined*quads), mergeParams{uint32(joined * quads), uint32(quads), uint32(a.parts()), uint32(op.HeadDim)}, sums, stats, out)
 }
@@ -153,21 +208,33 @@ func distinct(positions []int32, t int) error {
 	return nil
 }
 
+// knownRows refuses what is no row, and not -1, of an idle token.
+func knownRows(src []int32, rows int) error {
+	for i, r := range src {
+		if r < -1 || int(r) >= rows {
+			return fmt.Errorf("row of token %d: %d, want -1 to %d", i, r, rows-1)
+		}
+	}
+	return nil
+}
+
 // appendToCache puts the keys and values of the rows into the cache.
-func (c *Compiler) appendToCache(a cachedKernel, positions Span, operands []Span, cache Span) {
+func (c *Compiler) appendToCache(a cachedKernel, positions Span, operands, pages []Span, cache Span) {
 	p := a.params()
 	names := arrays(a.op.Packed)
-	k := c.kernel("attention_append", "", shaders.Variant{
-		Flags: map[string]bool{"PACKED": a.op.Packed}, Constants: map[string]string{"ELEMENT": a.element(), "K": names["K"], "V": names["V"]},
-	})
+	constants, suffix := map[string]string{"ELEMENT": a.element(), "K": names["K"], "V": names["V"]}, ""
+	if a.size > 0 {
+		constants["SIZE"], suffix = strconv.Itoa(a.size), "_paged"
+	}
+	k := c.kernel("attention_append", suffix, shaders.Variant{Flags: map[string]bool{"PACKED": a.op.Packed, "PAGED": a.size > 0}, Constants: constants})
 	count := a.batch * a.t * 2 * int(a.rowOfKeys())
 	bind := append([]Span{positions}, operands...)
 	if !a.op.Packed {
 		bind = append([]Span{positions}, operands[1:]...)
 	}
 	c.Dispatch(k, c.Linear(count), appendParams{
-		Count: uint32(count), T: p.T, Window: uint32(a.window), Width: a.rowOfKeys(), KS: p.KS, VS: p.VS, K0: p.K0, V0: p.V0,
-	}, append(bind, cache)...)
+		Count: uint32(count), T: p.T, Window: uint32(a.entries), Width: a.rowOfKeys(), KS: p.KS, VS: p.VS, K0: p.K0, V0: p.V0,
+	}, append(append(bind, pages...), cache)...)
 }
 
 // rowOfKeys is the width of the keys of a position in the unit of the arrays.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -100,6 +101,176 @@ func TestCachedAttentionLargeScores(t *testing.T) {
 			w.feeds["q"].Data[i] *= 64
 		}
 		w.check(t, d, 64*attentionTolerance)
+	})
+}
+
+// pagedCase is a pass of tokens of some rows, the first of which share the blocks of their first positions.
+type pagedCase struct {
+	op            graph.Attention
+	size, entries int
+	shared        int   // blocks of the first rows
+	lengths       []int // tokens of each row, those of this pass included
+	tokens        []int // of each row, in this pass
+	idle          int
+}
+
+func (s pagedCase) String() string {
+	return fmt.Sprintf("size%d_%v_%v_h%d_d%d_local%d", s.size, s.lengths, s.tokens, s.op.Heads, s.op.HeadDim, s.op.Window)
+}
+
+// twin has the output and the changed cache. Tokens are in the order of an index, and blocks where places says.
+func (s pagedCase) twin(rng *rand.Rand, order, places []int) *twin {
+	g := graph.New()
+	s.op.Causal = true
+	q, kv, packed := s.op.Widths()
+	n := len(order)
+	ints := func(name string, shape ...int) *graph.Value {
+		return g.Input(name, graph.Type{Shape: shape, DType: buffers.I32})
+	}
+	in := []*graph.Value{g.Input("cache", graph.F32(len(places), s.size, 2*kv)), ints("table", len(s.lengths), s.entries), ints("row", 1, n), ints("positions", 1, n)}
+	if s.op.Packed {
+		in = append(in, g.Input("qkv", graph.F32(1, n, packed)))
+	} else {
+		in = append(in, g.Input("q", graph.F32(1, n, q)), g.Input("k", graph.F32(1, n, kv)), g.Input("v", graph.F32(1, n, kv)))
+	}
+	node := g.Append(graph.CachedAttention(s.op), in...)
+	w := &twin{graph: g, values: node.Outputs, feeds: map[string]*graph.Array{}}
+	for _, v := range in[1:4] {
+		w.feeds[v.Node().Op.(graph.Input).Name] = graph.NewArray(v.Shape())
+	}
+	next := s.shared
+	for r, length := range s.lengths {
+		for e := range s.entries {
+			at := &w.feeds["table"].Data[r*s.entries+e]
+			switch {
+			case e < s.shared:
+				*at = float64(places[e])
+			case e*s.size < length:
+				*at = float64(places[next])
+				next++
+			default:
+				*at = float64(rng.IntN(len(places)))
+			}
+		}
+	}
+	w.feed(rng)
+	listed := 0
+	put := func(row, position int) {
+		i := slices.Index(order, listed)
+		listed++
+		w.feeds["row"].Data[i], w.feeds["positions"].Data[i] = float64(row), float64(position)
+	}
+	for r, count := range s.tokens {
+		for i := range count {
+			put(r, s.lengths[r]-count+i)
+		}
+	}
+	for range s.idle {
+		put(-1, rng.IntN(s.entries*s.size))
+	}
+	return w
+}
+
+func (s pagedCase) sizes() (tokens, blocks int) {
+	tokens = s.idle
+	for _, n := range s.tokens {
+		tokens += n
+	}
+	return tokens, s.shared + len(s.lengths)*s.entries + 1
+}
+
+func TestPagedAttention(t *testing.T) {
+	heads := func(heads, kvHeads, dim int, packed bool) graph.Attention {
+		return graph.Attention{Heads: heads, KVHeads: kvHeads, HeadDim: dim, Packed: packed}
+	}
+	near := func(a graph.Attention, window int) graph.Attention {
+		a.Window, a.Cap = window, 2
+		return a
+	}
+	cases := []pagedCase{
+		{op: heads(4, 2, 8, false), size: 16, entries: 5, shared: 1, lengths: []int{17, 40, 80, 33}, tokens: []int{1, 3, 1, 2}, idle: 2},
+		{op: heads(2, 1, 64, true), size: 32, entries: 5, shared: 3, lengths: []int{129, 97}, tokens: []int{1, 1}},
+		{op: heads(3, 3, 6, true), size: 1, entries: 9, lengths: []int{9, 1, 4}, tokens: []int{9, 1, 0}, idle: 1},
+		{op: heads(2, 1, 5, false), size: 64, entries: 1, lengths: []int{64, 30}, tokens: []int{5, 30}},
+		{op: near(heads(4, 2, 8, false), 21), size: 8, entries: 12, shared: 2, lengths: []int{17, 90}, tokens: []int{1, 30}, idle: 3},
+		{op: heads(1, 1, 128, false), size: 16, entries: 40, shared: 30, lengths: []int{481, 640}, tokens: []int{1, 1}},
+		{op: heads(2, 1, 4, false), size: 16, entries: 80, shared: 30, lengths: []int{481, 1270}, tokens: []int{1, 1}, idle: 1},
+		{op: near(heads(2, 1, 4, false), 1100), size: 16, entries: 80, lengths: []int{481, 1270}, tokens: []int{1, 1}, idle: 1},
+	}
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, s := range gputest.Rows(cases, 2) {
+			t.Run(s.String(), func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(37, 38))
+				tokens, blocks := s.sizes()
+				w := s.twin(rng, rng.Perm(tokens), rng.Perm(blocks))
+				w.checkAs(t, d, false, attentionTolerance)
+				w.checkTwice(t, d, attentionTolerance)
+			})
+		}
+	})
+}
+
+// Tokens in another order, with other idle ones and blocks elsewhere, have the same bits.
+func TestPagedAttentionBitsElsewhere(t *testing.T) {
+	s := pagedCase{
+		op:   graph.Attention{Heads: 4, KVHeads: 2, HeadDim: 16, Packed: true},
+		size: 16, entries: 40, shared: 1, lengths: []int{17, 40, 600, 33}, tokens: []int{1, 3, 1, 2}, idle: 2,
+	}
+	d, rng := gputest.Device(t), rand.New(rand.NewPCG(43, 44))
+	tokens, blocks := s.sizes()
+	in := func(n int) (all []int) {
+		for i := range n {
+			all = append(all, i)
+		}
+		return all
+	}
+	for _, hardware := range []bool{false, true} {
+		plain := s.twin(rng, in(tokens), in(blocks))
+		order, places := rng.Perm(tokens), rng.Perm(blocks)
+		moved := s.twin(rng, order, places)
+		width, block := 4*16+2*2*16, s.size*2*2*16
+		for i, from := range order {
+			copy(moved.feeds["qkv"].Data[i*width:(i+1)*width], plain.feeds["qkv"].Data[from*width:])
+		}
+		for b, to := range places {
+			copy(moved.feeds["cache"].Data[to*block:(to+1)*block], plain.feeds["cache"].Data[b*block:])
+		}
+		plain.hardware, moved.hardware = hardware, hardware
+		want, _ := plain.run(t, d)
+		got, _ := moved.run(t, d)
+		for i, from := range order {
+			require.Equal(t, want["v0"][from*64:(from+1)*64], got["v0"][i*64:(i+1)*64])
+		}
+	}
+}
+
+// One row whose blocks lie in their order has the bits of a cache without pages.
+func TestPagedAttentionBits(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, s := range gputest.Rows([]cachedCase{
+			{op: graph.Attention{Heads: 4, KVHeads: 2, HeadDim: 8}, b: 1, t: 3, window: 128, at: 90},
+			{op: graph.Attention{Heads: 2, KVHeads: 2, HeadDim: 6, Packed: true, Window: 600, Cap: 2}, b: 1, t: 1, window: 2048, at: 1500},
+		}, 1) {
+			for _, hardware := range []bool{false, true} {
+				plain := s.twin(rand.New(rand.NewPCG(39, 40)))
+				p := pagedCase{op: s.op, size: 16, entries: s.window / 16, lengths: []int{s.at + s.t}, tokens: []int{s.t}}
+				order, places := make([]int, s.t), make([]int, s.window/16)
+				for i := range places {
+					places[i] = i
+				}
+				for i := range order {
+					order[i] = i
+				}
+				paged := p.twin(rand.New(rand.NewPCG(41, 42)), order, places)
+				for name, a := range plain.feeds {
+					paged.feeds[name].Data = a.Data
+				}
+				plain.hardware, paged.hardware = hardware, hardware
+				want, _ := plain.run(t, d)
+				got, _ := paged.run(t, d)
+				require.Equal(t, want, got)
+			}
+		}
 	})
 }
 

@@ -4,12 +4,12 @@ package rollout
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 
 	"gputrain/buffers/prng"
+	"gputrain/state"
 )
 
 // Config says how completions are drawn.
@@ -50,6 +50,11 @@ type Model interface {
 	Logits(ctx context.Context, window []int32) ([]float32, error)
 	// Decode appends a token to that window and gives the logits of the next one, until the window is full.
 	Decode(ctx context.Context, token int32) ([]float32, error)
+	// Paging is how it continues several texts at once; of no rows: it continues one after the other, by Logits and Decode.
+	Paging() state.Paging
+	// Fill takes in Paging.Fill tokens of any rows, Advance one of each row, and gives the logits of what follows them, [rows, vocab].
+	Fill(ctx context.Context, p state.Places) error
+	Advance(ctx context.Context, p state.Places) ([]float32, error)
 }
 
 // check refuses what nothing can be drawn for.
@@ -75,22 +80,42 @@ func (c Config) check(window int, prompts []Prompt) error {
 // ctx is over.
 func Draw(ctx context.Context, c Config, m Model, prompts []Prompt, done func(Completion)) ([]Completion, error) {
 	all, err := draw(ctx, c, m, prompts, done)
-	if err != nil {
+	if err != nil { // some have not ended
 		return nil, fmt.Errorf("rollout: %w", err)
 	}
 	return all, nil
 }
 
-func draw(ctx context.Context, c Config, m Model, prompts []Prompt, done func(Completion)) (all []Completion, err error) {
+func draw(ctx context.Context, c Config, m Model, prompts []Prompt, done func(Completion)) ([]Completion, error) {
 	if err := c.check(m.Window(), prompts); err != nil {
 		return nil, err
 	}
+	first, n := make([]int, len(prompts)), 0 // of the completions of each prompt
+	for i, p := range prompts {
+		first[i], n = n, n+p.Samples
+	}
+	all := make([]Completion, n)
+	end := func(r *row) {
+		if all[first[r.Prompt]+r.Sample] = r.Completion; done != nil {
+			done(r.Completion)
+		}
+	}
+	if m.Paging().Rows > 0 {
+		return all, newBatch(c, m, prompts).draw(ctx, end)
+	}
+	return all, oneByOne(ctx, c, m, prompts, end)
+}
+
+// oneByOne draws a row after the other.
+func oneByOne(ctx context.Context, c Config, m Model, prompts []Prompt, done func(*row)) error {
+	chooser := c.chooser()
 	for i, p := range prompts {
 		for sample := range p.Samples {
 			r := c.row(p, i, sample, m.Window())
 			for ended := false; !ended; {
-				if err := context.Cause(ctx); err != nil {
-					return nil, err
+				err := context.Cause(ctx)
+				if err != nil {
+					return err
 				}
 				var logits []float32
 				if n := len(r.Tokens); n == 0 {
@@ -98,28 +123,28 @@ func draw(ctx context.Context, c Config, m Model, prompts []Prompt, done func(Co
 				} else {
 					logits, err = m.Decode(ctx, r.Tokens[n-1])
 				}
-				if err == nil {
-					ended, err = r.next(logits)
-				}
 				if err != nil {
-					return nil, r.failed(err)
+					return err
+				}
+				if ended, err = r.next(&chooser, logits); err != nil {
+					return r.failed(err)
 				}
 			}
-			if all = append(all, r.Completion); done != nil {
-				done(r.Completion)
-			}
+			done(r)
 		}
 	}
-	return all, nil
+	return nil
 }
 
 // A row is a completion under way.
 type row struct {
 	Completion
-	of      Config
-	most    int // tokens
-	key     prng.Key
-	chooser Chooser
+	of   Config
+	most int // tokens
+	key  prng.Key
+
+	blocks []int32 // its own, in a batch
+	after  int     // so many tokens taken in, its prompt's the last of them, it goes on
 }
 
 // stream keeps the random numbers of rollouts apart from all others of a run.
@@ -130,19 +155,20 @@ func (c Config) row(p Prompt, prompt, sample, window int) *row {
 	for _, number := range []uint64{c.Seed >> 32, c.Generation, p.Number, uint64(sample)} {
 		key = key.FoldIn(uint32(number)).FoldIn(uint32(number >> 32))
 	}
-	return &row{
-		Completion: Completion{Prompt: prompt, Sample: sample}, of: c, most: min(c.Tokens, window-len(p.Tokens)), key: key,
-		chooser: Chooser{Temperature: c.Temperature, TopK: c.TopK, TopP: c.TopP, MinP: c.MinP},
-	}
+	return &row{Completion: Completion{Prompt: prompt, Sample: sample}, of: c, most: min(c.Tokens, window-len(p.Tokens)), key: key}
+}
+
+func (c Config) chooser() Chooser {
+	return Chooser{Temperature: c.Temperature, TopK: c.TopK, TopP: c.TopP, MinP: c.MinP}
 }
 
 // next draws a token, and tells whether it is the last one.
-func (r *row) next(logits []float32) (ended bool, err error) {
+func (r *row) next(by *Chooser, logits []float32) (ended bool, err error) {
 	drawn := logits
 	if r.of.Vocab > 0 {
 		drawn = logits[:min(r.of.Vocab, len(logits))]
 	}
-	token, err := r.chooser.Choose(drawn, r.uniform())
+	token, err := by.Choose(drawn, r.uniform())
 	if err != nil {
 		return false, err
 	}
@@ -168,9 +194,6 @@ func (r *row) take(token int32, logProb float32) (ended bool) {
 
 // failed names the row.
 func (r *row) failed(err error) error {
-	if errors.Is(err, context.Canceled) {
-		return err
-	}
 	return fmt.Errorf("prompt %d, sample %d, token %d: %w", r.Prompt, r.Sample, len(r.Tokens), err)
 }
 

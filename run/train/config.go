@@ -157,7 +157,10 @@ func (c Config) withDefaults() Config {
 		c.Title = c.State.Definition.Kind()
 	}
 	c.State.MeasureUpdates = c.Spikes.UpdateNorm > 0
-	c.State.Sampling = c.Sample.Tokens > 0 || c.learnsRollouts()
+	c.State.Sampling = c.Sample.Tokens > 0
+	if c.learnsRollouts() {
+		c.State.Rows = c.rowsAtOnce()
+	}
 	if !c.evaluates() {
 		c.State.Evaluation = 0
 	}

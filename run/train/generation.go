@@ -55,6 +55,11 @@ func (c Config) learnsRollouts() bool { return c.Rollouts != nil }
 // rowsAnUpdate are the rows of an update, of all ranks.
 func (c Config) rowsAnUpdate() int { return c.State.Batch * c.State.Microbatches }
 
+// rowsAtOnce are the completions that a device has under way at once.
+func (c Config) rowsAtOnce() int {
+	return min(c.Rollouts.Drawing.Rows, max(1, c.rowsAnUpdate()*c.Rollouts.Updates))
+}
+
 // validateRollouts refuses what no generation can be made of.
 func (c Config) validateRollouts() error {
 	prompts, are := c.Train.(*data.Prompts)

@@ -17,6 +17,7 @@ import (
 	"gputrain/pipeline/partition"
 	"gputrain/run/data"
 	"gputrain/run/fit"
+	"gputrain/run/rollout"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
@@ -40,7 +41,7 @@ type State interface {
 	Evaluations(ctx context.Context, e *data.Evaluation) iter.Seq2[state.EvalResult, error]
 	BatchLosses(ctx context.Context, e *data.Evaluation) ([]state.BatchLoss, error)
 	LogProbs(ctx context.Context, b data.Batch) ([]float32, error)
-	Decoder
+	rollout.Model
 	CopyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error)
 	Stream(ctx context.Context, run checkpoint.Run, write func(checkpoint.HostCopy)) error
 	CheckSpace(ctx context.Context, dir string, count int) (each, free uint64, err error)

@@ -10,6 +10,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/array"
 	"gputrain/gpu"
+	"gputrain/graph/compile"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/state"
@@ -210,5 +211,23 @@ func (u use) kernels(ctx context.Context, a gpu.Adapter) ([]*gpu.Kernel, error) 
 		return nil, err
 	}
 	defer s.Release()
+	if u.config.Sampling && u.base == buffers.F32 {
+		for _, rows := range []int{64, 2} { // drawn at once; the keys of two are parted
+			built, err := def.Build(1, rows, model.Options{Logits: true, Window: longest, Paging: model.Paging{Rows: rows, Blocks: 2 * rows, Size: 16}})
+			if err != nil {
+				return nil, err
+			}
+			p, err := compile.New(ctx, dev, built.Graph, compile.Options{Params: f.Params, Targets: []compile.Target{{Name: "logits", Value: built.Logits}}})
+			if err != nil {
+				return nil, err
+			}
+			defer p.Release()
+			rec := dev.Record("paged")
+			p.Record(rec)
+			if _, err := rec.Program(ctx); err != nil {
+				return nil, err
+			}
+		}
+	}
 	return dev.Kernels(), nil
 }

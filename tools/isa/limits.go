@@ -28,6 +28,8 @@ var amdLimits = []limit{
 	// delta, and on packed documents where they begin and end. Shares differ by how many sums of a width an invocation keeps.
 	{kernel: `graph\.attention_(d\w+_)?tiled_.*`, waves: [2]int{2, 1}, narrow: 20, share: 84},
 	// The keys of 64 positions are read, not multiplied with much: what counts is waves.
+	// With pages, the block of a key is one number.
+	{kernel: `graph\.attention_cached_tiled_\d+_paged.*`, waves: [2]int{10, 5}, narrow: 1},
 	{kernel: `graph\.attention_cached_tiled_.*`, waves: [2]int{10, 5}},
 	// A quad of B is 8 bytes of bf16, or half a word of nf4 and the maximum of its block; the levels of nf4 are read once. The first step's loads
 	// and the next one's stand apart.
