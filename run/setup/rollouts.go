@@ -24,8 +24,8 @@ import (
 // drawsRollouts tells whether the run of a run file draws what it learns from.
 func drawsRollouts(cfg *runfile.Config) bool { return cfg.Objective().Row().Form == formats.Prompts }
 
-// rollouts makes the run draw what it learns from, as its run file says. commands: those of rewards may start, typed or not.
-func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens Tokens, from *hub.Bundle, commands bool, out io.Writer) error {
+// rollouts makes the run draw what it learns from, as its run file says.
+func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens Tokens, from *hub.Bundle, out io.Writer) error {
 	if run.Tokenizer == nil {
 		return fmt.Errorf("rollout: found no tokenizer, wanted one (data.tokenizer): rewards read texts")
 	}
@@ -48,7 +48,7 @@ func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens
 			return fmt.Errorf("rewards[%d]: column: %w", i, err)
 		}
 	}
-	env := reward.Env{AllowCommand: commands || cfg.CommandsTyped(), Tokens: r.Tokens, Log: func(line string) { fmt.Fprintf(out, "gputrain: rewards: %s\n", line) }}
+	env := reward.Env{AllowCommand: cfg.CommandsTyped(), Tokens: r.Tokens, Log: func(line string) { fmt.Fprintf(out, "gputrain: rewards: %s\n", line) }}
 	c.Open = func() (reward.Rewards, error) { return reward.OpenAll(cfg.Rewards, env) }
 	run.Rollouts = c
 	if asked, are := cmp.Or(run.Validation, run.Train).(*data.Prompts); are && cfg.Train.Sample.Prompt == "" && run.Sample.Tokens > 0 {

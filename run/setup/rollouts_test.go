@@ -22,8 +22,8 @@ func TestRolloutsOfARunFile(t *testing.T) {
 	rows := filepath.Join(t.TempDir(), "rows.jsonl")
 	require.NoError(t, os.WriteFile(rows, []byte(strings.Repeat(`{"prompt": [{"role": "user", "content": "1+1"}], "answer": "2"}`+"\n", 8)), 0o666))
 	sets := []string{
-		"model.from=" + dir, "data.jsonl=" + rows, "model.context=64", "data.validation=0.25", "train.batch=4", "data.epochs=3", "rollout.loss=dr_grpo", "rollout.samples=4",
-		"rollout.updates=2", "rollout.tokens=16", "rollout.top_k=5", "rewards=[{kind: equal, column: answer, weight: 2}, {kind: length, buffer: 4}]",
+		"data.tokenizer=" + dir, "data.jsonl=" + rows, "model.context=16", "data.validation=0.25", "train.batch=4", "data.epochs=3", "rollout.loss=dr_grpo", "rollout.samples=4",
+		"rollout.updates=2", "rollout.tokens=8", "rollout.top_k=5", "rewards=[{kind: equal, column: answer, weight: 2}, {kind: length, buffer: 4}]",
 	}
 	with := func(more ...string) []string { return append(append([]string(nil), sets...), more...) }
 	run, release, err := Train(t.Context(), configOf(t, sets...), io.Discard)
@@ -31,9 +31,9 @@ func TestRolloutsOfARunFile(t *testing.T) {
 	defer release()
 	r := run.Rollouts
 	require.NotNil(t, r)
-	assert.Equal(t, []any{4, 2, 16, 5, 640, model.ScaleNone}, []any{r.Samples, r.Updates, r.Drawing.Tokens, r.Drawing.TopK, r.Drawing.Vocab, r.Rewarding.Scale})
+	assert.Equal(t, []any{4, 2, 8, 5, run.Tokenizer.Size(), model.ScaleNone}, []any{r.Samples, r.Updates, r.Drawing.Tokens, r.Drawing.TopK, r.Drawing.Vocab, r.Rewarding.Scale})
 	assert.Contains(t, r.Drawing.Stop, int32(622), "the template's end")
-	assert.Contains(t, r.Drawing.Stop, int32(2), "that of generation_config.json")
+	assert.Contains(t, r.Drawing.Stop, int32(2), "the tokenizer's")
 	assert.EqualValues(t, 18, run.Steps, "three times six prompts, two in a generation of two updates")
 	assert.Equal(t, "equal", r.Rewards[0].Name)
 	assert.InDelta(t, 2, r.Rewards[0].Weight, 0)
@@ -73,7 +73,10 @@ func TestCommandsOfRewards(t *testing.T) {
 		var out bytes.Buffer
 		cfg := configOf(t)
 		require.NoError(t, cfg.Parse(file, []byte(text)))
-		run, release, err := Resume(t.Context(), cfg, Resumed{AllowCommand: allowed}, &out)
+		if allowed {
+			cfg.AllowCommands()
+		}
+		run, release, err := Train(t.Context(), cfg, &out)
 		require.NoError(t, err, "what is only looked at starts nothing")
 		opened, err := run.Rollouts.Open()
 		if want != "" {

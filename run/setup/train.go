@@ -22,8 +22,6 @@ import (
 type Resumed struct {
 	Earlier                    *plan.Earlier // nil: the run begins
 	Model, Adapters, Tokenizer string
-	// AllowCommand lets commands of rewards start that nobody typed.
-	AllowCommand bool
 }
 
 // over puts places into a run file, and gives back what it said.
@@ -117,7 +115,7 @@ func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer)
 		return run, nil, err
 	}
 	if drawsRollouts(cfg) {
-		if err := rollouts(&run, cfg, text, begin.Tokens, begin.from(), r.AllowCommand, out); err != nil {
+		if err := rollouts(&run, cfg, text, begin.Tokens, begin.from(), out); err != nil {
 			return run, nil, &UsageError{err}
 		}
 	}

@@ -1,6 +1,7 @@
 package texts
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -47,7 +48,7 @@ func TestPromptsAreParted(t *testing.T) {
 		rows = append(rows, `{"prompt": "ab"}`)
 	}
 	config := Config{Format: formats.Prompts, Context: 8, Validation: 0.2}
-	corpus, err := lines(t, config, rows...)
+	corpus, err := lines(t, config, strings.Join(rows, "\n"))
 	require.NoError(t, err)
 	train, held := corpus.Train.(*data.Prompts), corpus.Validation.(*data.Prompts)
 	assert.Equal(t, "by prompt", corpus.Split)
@@ -74,7 +75,7 @@ func TestPromptsAreParted(t *testing.T) {
 	steps, err := data.Steps(train, 8, 3, 1, 2)
 	require.NoError(t, err)
 	assert.EqualValues(t, 6, steps, "sixteen prompts, three a time")
-	changed, err := lines(t, config, append(rows[1:], `{"prompt": "ac"}`)...)
+	changed, err := lines(t, config, strings.Join(append(rows[1:], `{"prompt": "ac"}`), "\n"))
 	require.NoError(t, err)
 	assert.NotEqual(t, corpus.Fingerprint, changed.Fingerprint)
 }
@@ -90,7 +91,7 @@ func TestBadPrompts(t *testing.T) {
 		"found 2 keys, 1 of them different":                                 `{"prompt": "a", "prompt": "b"}`,
 		"validation 0.9 of 1 prompts leaves 1 for training and 0 for valid": "",
 	} {
-		_, err := lines(t, Config{Format: formats.Prompts, Context: 8, Validation: map[bool]float64{true: 0.9}[row == ""]}, `{"prompt": "a"}`, row)
+		_, err := lines(t, Config{Format: formats.Prompts, Context: 8, Validation: map[bool]float64{true: 0.9}[row == ""]}, `{"prompt": "a"}`+"\n"+row)
 		assert.ErrorContains(t, err, want)
 	}
 }
