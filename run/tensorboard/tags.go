@@ -16,7 +16,7 @@ func tagOf(key string) string {
 	stage, staged := strings.CutPrefix(key, "stage_")
 	validation, validated := strings.CutPrefix(key, "eval_")
 	switch {
-	case strings.HasPrefix(key, "watched/"), strings.HasPrefix(key, "cluster/"):
+	case strings.HasPrefix(key, "watched/"), strings.HasPrefix(key, "cluster/"), strings.HasPrefix(key, "rollout/"):
 		return key
 	case strings.HasSuffix(key, "_ms"), strings.HasSuffix(key, "_per_second"), key == "mfu":
 		return "speed/" + key

@@ -77,8 +77,8 @@ func short(_ context.Context, samples []reward.Sample) (all []float64, err error
 	return all, nil
 }
 
-// rolledOut are the files of a run, but for what was cut off from logs.
-func rolledOut(t *testing.T, dir string) map[string]string {
+// filesLeft are the files of a run, but for what was cut off from logs.
+func filesLeft(t *testing.T, dir string) map[string]string {
 	files := leftBy(t, dir)
 	delete(files, rolloutsFile+cutSuffix)
 	delete(files, metricsFile+cutSuffix)
@@ -104,7 +104,11 @@ func TestRewardRises(t *testing.T) {
 				assert.LessOrEqual(t, float64(m.Rollout["sampler_difference_max"]), 2e-4)
 			}
 		}
-		t.Log(rewards, evals)
+		report, err := os.ReadFile(filepath.Join(c.Dir, reportFile))
+		require.NoError(t, err)
+		for _, part := range []string{"## Rollouts", "| step | reward | deviation | short | small | tokens a completion |", "; advantage ", "of the text:", "| step | reward | tokens a completion |", "reward.svg"} {
+			assert.Contains(t, string(report), part)
+		}
 		require.Len(t, rewards, 16/updates)
 		n := len(rewards) / 4
 		assert.Greater(t, mean(rewards[3*n:]), mean(rewards[:n])+0.1)
@@ -142,7 +146,7 @@ func TestRolloutsOnStagesAndRanks(t *testing.T) {
 		}
 		whole := made()
 		ran(t, dev, whole)
-		want := rolledOut(t, whole.Dir)
+		want := filesLeft(t, whole.Dir)
 		require.Contains(t, want, rolloutsFile)
 		for k, row := range []struct {
 			name          string
@@ -178,7 +182,7 @@ func TestRolloutsOnStagesAndRanks(t *testing.T) {
 						}
 					}
 				}
-				requireSame(t, want, rolledOut(t, c.Dir))
+				requireSame(t, want, filesLeft(t, c.Dir))
 			})
 		}
 	}
@@ -190,7 +194,7 @@ func TestStoppedInAGeneration(t *testing.T) {
 	dev := gputest.Device(t)
 	whole := lettersRun(t, "dr_grpo", 2)
 	ran(t, dev, whole)
-	want := rolledOut(t, whole.Dir)
+	want := filesLeft(t, whole.Dir)
 	broken := errors.New("broken")
 	for name, spoil := range map[string]func(c *Config) (context.Context, error){
 		"drawing": func(c *Config) (context.Context, error) {
@@ -234,7 +238,7 @@ func TestStoppedInAGeneration(t *testing.T) {
 			_, err := Run(ctx, dev, first)
 			require.ErrorIs(t, err, wanted)
 			ran(t, dev, c)
-			requireSame(t, want, rolledOut(t, c.Dir))
+			requireSame(t, want, filesLeft(t, c.Dir))
 		})
 	}
 }

@@ -30,7 +30,7 @@ const oldIndex = "metrics.columns"
 // comes first: a fresh start removes it last.
 var written = []string{
 	runFile, metricsFile, oldIndex, samplesFile, histogramsFile, sessionsFile, referenceFile, metricsFile + cutSuffix, samplesFile + cutSuffix, histogramsFile + cutSuffix,
-	rolloutsFile, rolloutsFile + cutSuffix, reportFile, lossPicture, gradientPicture, speedPicture, usePicture, profileFile,
+	rolloutsFile, rolloutsFile + cutSuffix, reportFile, lossPicture, gradientPicture, rolloutsPicture, speedPicture, usePicture, profileFile,
 }
 
 // contents is what lies in a directory under names that a run writes: paths in it.
