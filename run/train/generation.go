@@ -158,7 +158,7 @@ func (r *rollouts) Next(context.Context) (data.Batch, error) {
 	if r.current == nil || r.current.Number != r.number(step) {
 		return data.Batch{}, fmt.Errorf("train: rollouts: step %d: found no generation %d, wanted one", step, r.number(step))
 	}
-	b := grpo.Batch(r.current.Prompts(), r.current.Rows()[part*rows:(part+1)*rows], r.config.State.Sequence)
+	b := grpo.Lay(r.current.Prompts(), r.current.Rows()[part*rows:(part+1)*rows], r.config.State.Sequence)
 	if b.State = r.current.Place; part == r.Updates-1 {
 		b.State = r.current.Next
 	}
@@ -189,7 +189,7 @@ func (r *rollouts) drawn(ctx context.Context, generation uint64, prompts []data.
 	if err == nil && old && len(rows) > 0 {
 		window := r.config.State.Sequence
 		var logps []float32
-		if logps, err = r.state.LogProbs(ctx, grpo.Batch(prompts, rows, window)); err == nil {
+		if logps, err = r.state.LogProbs(ctx, grpo.Lay(prompts, rows, window)); err == nil {
 			grpo.TakeOld(prompts, rows, window, logps)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"gputrain/run/data"
 )
 
-// Batch lays rows into windows, each behind its prompt, with what the loss reads beside them.
-func Batch(prompts []data.Prompt, rows []Row, window int) data.Batch {
+// Lay lays rows into windows, each behind its prompt, with what the loss reads beside them.
+func Lay(prompts []data.Prompt, rows []Row, window int) data.Batch {
 	n := len(rows)
 	b := data.Batch{Rows: n, Tokens: make([]int32, n*window), Labels: slices.Repeat([]int32{data.Ignored}, n*window)}
 	old := make([]float32, n*window)
@@ -32,7 +32,7 @@ func Batch(prompts []data.Prompt, rows []Row, window int) data.Batch {
 	return b
 }
 
-// TakeOld lays log-probabilities of all labels of Batch of the same rows beside these.
+// TakeOld lays log-probabilities of all labels that Lay makes of the same rows beside these.
 func TakeOld(prompts []data.Prompt, rows []Row, window int, logps []float32) {
 	for i, r := range rows {
 		begin := i*window + len(prompts[r.Prompt].Tokens) - 1
