@@ -18,6 +18,7 @@ import (
 	"gputrain/run/data"
 	"gputrain/run/fit"
 	"gputrain/run/grpo"
+	"gputrain/state"
 )
 
 // generationsDir is the directory of generations in a run directory, a file each: an update within one reads it when a run goes on.
@@ -341,12 +342,12 @@ func (r *rollouts) write(g *grpo.Generation) error {
 }
 
 // evaluateRewards draws completions of held-out prompts, and tells what they are worth.
-func (t *trainer) evaluateRewards(ctx context.Context) (m EvalMetrics, err error) {
+func (t *trainer) evaluateRewards(ctx context.Context) (of state.EvalResult, figures map[string]Number, err error) {
 	r := t.rollouts
 	defer r.team.patient()()
-	samples, of := max(1, r.EvalSamples), *r
+	samples, drawing := max(1, r.EvalSamples), *r
 	if r.EvalSamples == 0 {
-		of.Drawing.Temperature = 0
+		drawing.Drawing.Temperature = 0
 	}
 	var prompts []data.Prompt
 	all := r.held.Len()
@@ -354,23 +355,23 @@ func (t *trainer) evaluateRewards(ctx context.Context) (m EvalMetrics, err error
 	for i := range n { // evenly spaced, as windows of texts are
 		prompts = append(prompts, r.held.At(i*all/n))
 	}
-	rows, err := of.drawn(ctx, evaluations|uint64(t.state.Step()), prompts, samples, false)
+	rows, err := drawing.drawn(ctx, evaluations|uint64(t.state.Step()), prompts, samples, false)
 	if err != nil {
-		return m, err
+		return of, nil, err
 	}
-	if err := of.reward(ctx, prompts, rows); err != nil {
-		return m, err
+	if err := drawing.reward(ctx, prompts, rows); err != nil {
+		return of, nil, err
 	}
-	a, err := of.Means(rows)
+	a, err := drawing.Means(rows)
 	if err != nil {
-		return m, soundError{err}
+		return of, nil, soundError{err}
 	}
-	figures := of.Figures(rows, a, false)
+	said := drawing.Figures(rows, a, false)
 	for _, name := range []string{"zero_std_share", "unrewarded_share", "tokens"} {
-		delete(figures, name)
+		delete(said, name)
 	}
-	m.Step, m.Loss, m.Tokens, m.Rollout = t.state.Step(), Number(-a.Reward), int64(len(rows)), numbersOf(figures)
-	return m, nil
+	of.Loss, of.Tokens = 0-a.Reward, int64(len(rows))
+	return of, numbersOf(said), nil
 }
 
 // evaluations keeps the random numbers of evaluations apart from those of generations.

@@ -294,23 +294,15 @@ func (t *trainer) evaluate(ctx context.Context) error {
 	}
 	defer t.times.span(spanEvaluation)()
 	begin, step := time.Now(), t.state.Step()
-	var r state.EvalResult
-	var m EvalMetrics
-	var err error
-	if t.rollouts != nil {
-		m, err = t.evaluateRewards(ctx)
-		r.Loss, r.Tokens = float64(m.Loss), m.Tokens
-	} else {
-		show := func(done, all int) { t.display.Busy(spanEvaluation, done, all) }
-		show(0, t.validation.Batches())
-		r, err = t.team.evaluate(ctx, t.state, t.validation, show)
-		m = EvalMetrics{Step: step, Loss: Number(r.Loss), Tokens: r.Tokens, Figures: t.config.figures(r.Means)}
-	}
+	r, figures, err := t.measure(ctx)
 	if err != nil {
 		return err
 	}
 	took := time.Since(begin)
-	m.MS = Number(milliseconds(took))
+	m := EvalMetrics{Step: step, Loss: Number(r.Loss), Tokens: r.Tokens, MS: Number(milliseconds(took)), Rollout: figures}
+	if figures == nil {
+		m.Figures = t.config.figures(r.Means)
+	}
 	hooks := t.tell(ctx, Event{Kind: Evaluated, Eval: &m, seen: seen{eval: r, took: took}})
 	if hooks != nil && !isSound(hooks) {
 		return hooks
@@ -324,6 +316,17 @@ func (t *trainer) evaluate(ctx context.Context) error {
 	}
 	t.saves.forget(step) // what was saved before a stop does not know of this evaluation
 	return hooks
+}
+
+// measure evaluates the loss, or rewards of what the model draws, which then have figures.
+func (t *trainer) measure(ctx context.Context) (r state.EvalResult, figures map[string]Number, err error) {
+	if t.rollouts != nil {
+		return t.evaluateRewards(ctx)
+	}
+	show := func(done, all int) { t.display.Busy(spanEvaluation, done, all) }
+	show(0, t.validation.Batches())
+	r, err = t.team.evaluate(ctx, t.state, t.validation, show)
+	return r, nil, err
 }
 
 func (t *trainer) sample(ctx context.Context) error {
