@@ -19,7 +19,6 @@ var apart = map[string]string{
 	"cluster.timeout":         "TestRanksThatAreLost",
 	"cluster.wire":            "TestSumInHalfTheBytes",
 	"data.prefetch":           "TestPrefetchReadsAhead",
-	"rollout.rows":            "rollout.TestAnyNumberOfRows",
 	"train.save_async":        "train.TestStepsGoOnWhileACheckpointIsWritten",
 	"train.save_frozen":       "TestCheckpointsWithoutWhatIsFrozen",
 	"train.save_frozen_as":    "TestCheckpointsOfWhatIsFrozenInBF16",
@@ -187,6 +186,7 @@ var effects = []effect{
 	{key: "rollout.mask_truncated_completions", value: "true", over: drawing, sees: first(norms)},
 	{key: "rollout.scale", value: "batch", over: drawing, sees: norms},
 	{key: "rollout.aggregation", value: "apart", over: drawing, sees: norms},
+	{key: "rollout.rows", value: "2", over: drawing, sees: says(`(?m)memory planned .*sampling ([0-9.]+ .iB)`)},
 	{key: "rollout.eval_samples", value: "3", over: with(drawing, "data.validation=0.1"), sees: column("metrics.jsonl", "eval_tokens"), from: list(2), want: list(6)},
 	{key: "rollout.shown", value: "1", over: drawing, sees: count(rolledOut("text")), from: 2 * 2 * 4, want: 2 * 1 * 4},
 

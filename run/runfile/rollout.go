@@ -77,6 +77,9 @@ var draws = naming{
 	},
 }
 
+// DrawsRollouts tells whether the run draws what it learns from.
+func (c *Config) DrawsRollouts() bool { return c.Objective().Row().Form == formats.Prompts }
+
 // Rewarding says how rewards become advantages.
 func (c *Config) Rewarding() model.Rewarding {
 	r := model.Rewarding{Scale: c.Rollout.Scale, Apart: c.Rollout.Aggregation == "apart"}

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"gputrain/hub"
-	"gputrain/internal/formats"
 	"gputrain/internal/stranger"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
@@ -20,9 +19,6 @@ import (
 	"gputrain/run/train"
 	"gputrain/state/checkpoint"
 )
-
-// drawsRollouts tells whether the run of a run file draws what it learns from.
-func drawsRollouts(cfg *runfile.Config) bool { return cfg.Objective().Row().Form == formats.Prompts }
 
 // rollouts makes the run draw what it learns from, as its run file says.
 func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens Tokens, from *hub.Bundle, out io.Writer) error {

@@ -81,7 +81,7 @@ func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer)
 	w.Text = &plan.Text{Ends: c.Ends}
 	if cfg.Data.Epochs > 0 {
 		rows, each := c.Batch*c.Microbatches, int64(1) // windows of so many updates
-		if drawsRollouts(cfg) {
+		if cfg.DrawsRollouts() {
 			each = int64(cfg.Rollout.Updates)
 			rows = max(1, rows*cfg.Rollout.Updates/cfg.Rollout.Samples)
 		}
@@ -114,7 +114,7 @@ func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer)
 	if err := ask(&run, cfg, text, begin.Tokens); err != nil {
 		return run, nil, err
 	}
-	if drawsRollouts(cfg) {
+	if cfg.DrawsRollouts() {
 		if err := rollouts(&run, cfg, text, begin.Tokens, begin.from(), out); err != nil {
 			return run, nil, &UsageError{err}
 		}
