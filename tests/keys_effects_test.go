@@ -45,6 +45,7 @@ func newRuns(t *testing.T) *runs {
 	p.write(t, "labelled.jsonl", strings.Repeat(`{"prompt": "2 + 2 =", "completion": " 4", "label": true}`+"\n"+`{"prompt": "2 + 2 =", "completion": " five", "label": 0}`+"\n", 10))
 	p.write(t, "pairs.jsonl", strings.Repeat(`{"prompt": "2 + 2 =", "chosen": " 4", "rejected": " five"}`+"\n", 20))
 	p.write(t, "prompts.jsonl", strings.Repeat(`{"prompt": "2 + 2 =", "answer": "4"}`+"\n"+`{"prompt": "3 + 4 =", "answer": "7"}`+"\n", 10))
+	p.write(t, "lists.jsonl", strings.Repeat(`{"ids": [[48, 32], [48, 32], [48, 32], [48, 32], [48, 32]], "logprobs": [[-1, -2], [-1, -2], [-1, -2], [-1, -2], [-1, -2]]}`+"\n", 40))
 	p.write(t, "others.jsonl", others.String())
 	p.write(t, "chats.jsonl", strings.Repeat(chatRow+"\n", 20))
 	require.NoError(t, os.CopyFS(p.path("speaker"), os.DirFS(filepath.Join(tokenizers, "qwen2"))))
@@ -100,6 +101,8 @@ var (
 		"data.jsonl=prompts.jsonl", "rollout.loss=dapo", "rollout.samples=4", "rollout.updates=2", "rollout.tokens=4", "train.batch=4",
 		"rewards=[{kind: regex, pattern: '[a-z]'}, {kind: regex, name: b, pattern: '[0-9A-Z]', weight: 0.5}, {kind: regex, name: c, pattern: '[!-/]', weight: 0.3}]",
 	}
+	taught  = []string{"distil.teacher=pretrained"}
+	listed  = []string{"data.jsonl=documents.jsonl", "distil.teacher=lists.jsonl"}
 	stages  = []string{"pipeline.stages=2", "model.layers=4", "train.batch=4", "pipeline.microbatches=4"}
 	profile = []string{"--profile"}
 )
@@ -191,6 +194,12 @@ var effects = []effect{
 	{key: "rollout.shown", value: "1", over: drawing, sees: count(rolledOut("text")), from: 2 * 2 * 4, want: 2 * 1 * 4},
 
 	{key: "rewards", value: "[{kind: regex, pattern: '[b-y]'}]", over: drawing, sees: rolledOut("rewards")},
+
+	{key: "distil.teacher", value: "pretrained", sees: losses},
+	{key: "distil.fingerprint", value: "00aa", over: taught, sees: exit, from: 0, want: 2},
+	{key: "distil.beta", value: "1", over: taught, sees: losses},
+	{key: "distil.temperature", value: "2", over: taught, sees: losses},
+	{key: "distil.tail", value: "ignore", over: listed, sees: losses},
 
 	{key: "data.text", value: "other.txt", over: []string{"data.validation=0.1"}, sees: losses, like: []string{"data.text=[other.txt]", "data.validation=0.1"}},
 	{key: "data.jsonl", value: "others.jsonl", over: jsonl, sees: losses},

@@ -28,6 +28,12 @@ var namings = []naming{
 		return c.Preference.Loss
 	}},
 	draws,
+	{section: "distil", key: "distil.teacher", none: `""`, beside: []string{"fingerprint", "tail"}, loss: func(c *Config) string {
+		if c.Distil.Teacher == "" {
+			return ""
+		}
+		return model.Distill
+	}},
 }
 
 // with says what a section names, for a sentence.
@@ -72,10 +78,9 @@ func (c *Config) Objective() (o model.Objective) {
 	}
 	o = model.Objective{Loss: n.loss(c), Numbers: map[string]float64{}}
 	for _, number := range o.Row().Numbers {
-		f, is := find(n.section + "." + number.Name)
-		if !is { // it follows from others
-			o.Numbers[number.Name] = 0
-			continue
+		f, there := find(n.section + "." + number.Name)
+		if !there {
+			continue // what is opened says it
 		}
 		switch v := c.value(f).(type) {
 		case int:
@@ -128,6 +133,9 @@ func (c *Config) validateObjective() error {
 	}
 	if !named {
 		return nil
+	}
+	if err := c.validateDistil(); err != nil {
+		return err
 	}
 	for _, number := range loss.Numbers {
 		if v := o.Numbers[number.Name]; !number.Takes(v) {

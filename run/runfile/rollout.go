@@ -66,13 +66,16 @@ var draws = naming{
 				high = *r.Epsilon
 			}
 		}
-		for name, v := range map[string]float64{"epsilon": *cmp.Or(r.Epsilon, &low), "epsilon_high": *cmp.Or(r.EpsilonHigh, &high), "on_policy": 0, "max_completion_length": float64(r.Tokens)} {
-			if _, reads := numbers[name]; reads {
-				numbers[name] = v
-			}
+		all := map[string]float64{
+			"epsilon": *cmp.Or(r.Epsilon, &low), "epsilon_high": *cmp.Or(r.EpsilonHigh, &high), "on_policy": 0, "max_completion_length": float64(r.Tokens),
 		}
 		if r.Updates == 1 {
-			numbers["on_policy"] = 1
+			all["on_policy"] = 1
+		}
+		for name, v := range all {
+			if (model.Objective{Loss: r.Loss}).Row().Reads(name) {
+				numbers[name] = v
+			}
 		}
 	},
 }

@@ -29,6 +29,7 @@ type Run struct {
 	Rollout    rollout    `yaml:"rollout" doc:"learning from completions that the model draws, and rewards for them"`
 	// Rewards stand beside the section, as a model may also be evaluated by them.
 	Rewards   []reward.Spec `yaml:"rewards" doc:"how good completions are: a list of functions, such as [{kind: equal, column: answer}, {kind: length, weight: 0.1, buffer: 128}], whose weighted sum is the reward; docs/rollouts.md has all kinds"`
+	Distil    distil        `yaml:"distil" doc:"learning from what another model says of each token"`
 	Optimizer optimizer     `yaml:"optimizer" doc:"how the model learns"`
 	Train     train         `yaml:"train" doc:"how long to train, how often to report and save"`
 	Pipeline  pipeline      `yaml:"pipeline" doc:"stages and adapters"`
