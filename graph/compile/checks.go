@@ -20,7 +20,9 @@ type Check struct {
 	Tolerance float64              // of |got - want| / (1 + |want|), in rounding errors of f32: a multiple of 2^-23
 	Below     int                  // I32 inputs hold numbers from 0 to below-1
 	Given     map[string][]float64 // what these inputs hold
-	Build     func(g *graph.Graph) []*graph.Value
+	// Judge is the error of an element of a value, in place of |got - want| / (1 + |want|), where several results are right; nil: none are.
+	Judge func(feeds map[string]*graph.Array, value, element int, got []float32) float64
+	Build func(g *graph.Graph) []*graph.Value
 }
 
 // Checks are the self-checks of all kernels of operations on one device: each against the float64 definition of its operation.
@@ -48,16 +50,16 @@ func (k Check) run(ctx context.Context, d *gpu.Device) (gpu.Result, error) {
 	}
 	defer p.Release()
 	result := gpu.Result{Tolerance: k.Tolerance / (1 << 23)}
-	err = p.compare(ctx, g, feeds, values, &result, func(i, j int, got float32, want float64) string {
+	err = p.compare(ctx, g, feeds, values, &result, k.Judge, func(i, j int, got float32, want float64) string {
 		return fmt.Sprintf("output %d element %d: %g, want %g", i, j, float64(got), want)
 	})
 	return result, err
 }
 
 // compare runs a program and compares its targets, "0", "1" and so on, with what Eval makes of values. The error of what is no number
-// is NaN, and stays; say words the worst.
+// is NaN, and stays; judge, where it is not nil, gives errors, and say words the worst.
 func (p *Program) compare(ctx context.Context, g *graph.Graph, feeds map[string]*graph.Array, values []*graph.Value, result *gpu.Result,
-	say func(i, j int, got float32, want float64) string,
+	judge func(feeds map[string]*graph.Array, value, element int, got []float32) float64, say func(i, j int, got float32, want float64) string,
 ) error {
 	for name, typ := range p.Inputs() {
 		if err := p.writeArray(name, typ.DType, feeds[name]); err != nil {
@@ -81,7 +83,11 @@ func (p *Program) compare(ctx context.Context, g *graph.Graph, feeds map[string]
 		}
 		got := array.Decoded(buffers.F32, raw)
 		for j, w := range want[i].Data {
-			if e := math.Abs(float64(got[j])-w) / (1 + math.Abs(w)); !(e <= result.MaxError) && !math.IsNaN(result.MaxError) {
+			e := math.Abs(float64(got[j])-w) / (1 + math.Abs(w))
+			if judge != nil {
+				e = judge(feeds, i, j, got)
+			}
+			if !(e <= result.MaxError) && !math.IsNaN(result.MaxError) {
 				result.MaxError, result.Worst = e, say(i, j, got[j], w)
 			}
 		}

@@ -70,7 +70,7 @@ func checkKept(ctx context.Context, d *gpu.Device, kept buffers.DType, s [3]int,
 	for i, v := range numbers {
 		feeds[path].Data[i] = float64(v)
 	}
-	return p.compare(ctx, g, feeds, values, result, func(i, j int, got float32, want float64) string {
+	return p.compare(ctx, g, feeds, values, result, nil, func(i, j int, got float32, want float64) string {
 		return fmt.Sprintf("%v, output %d element %d: %g, want %g", s, i, j, got, want)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/array"
 	"gputrain/gpu"
+	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/model"
 	"gputrain/optim"
@@ -212,12 +213,14 @@ func (u use) kernels(ctx context.Context, a gpu.Adapter) ([]*gpu.Kernel, error) 
 	}
 	defer s.Release()
 	if u.config.Sampling && u.base == buffers.F32 {
-		for _, rows := range []int{64, 2} { // drawn at once; the keys of two are parted
+		for _, rows := range []int{64, 2} { // drawn at once, on the device; the keys of two are parted
 			built, err := def.Build(1, rows, model.Options{Logits: true, Window: longest, Paging: model.Paging{Rows: rows, Blocks: 2 * rows, Size: 16}})
 			if err != nil {
 				return nil, err
 			}
-			p, err := compile.New(ctx, dev, built.Graph, compile.Options{Params: f.Params, Targets: []compile.Target{{Name: "logits", Value: built.Logits}}})
+			in := []*graph.Value{built.Logits, built.Graph.Input("uniforms", graph.F32(rows)), built.Graph.Input("temperature", graph.F32())}
+			targets := []compile.Target{{Name: "drawn", Value: built.Graph.Append(graph.Sample{}, in...).Outputs[0]}}
+			p, err := compile.New(ctx, dev, built.Graph, compile.Options{Params: f.Params, Targets: targets})
 			if err != nil {
 				return nil, err
 			}

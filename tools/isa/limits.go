@@ -49,6 +49,7 @@ var amdLimits = []limit{
 	// What waits for memory wants as many waves as there are, and loads of 16 bytes.
 	{kernel: `graph\.(elementwise|matmul_slices|norm|rope_inverse).*|graph\.rope`, waves: [2]int{16, 9}},
 	{kernel: `optim\.muon_(gather|scatter)|kron\.(carry|diagonal)_gather|kron\.carry_scatter`, waves: [2]int{16, 9}},
+	{kernel: `graph\.sample_sums`, waves: [2]int{16, 8}},
 	{kernel: `graph\.reduce_group_.*`, waves: [2]int{12, 6}, narrow: 1}, // of four items that are under way at once
 	{kernel: `graph\.reduce_.*`, waves: [2]int{14, 7}, narrow: 1},
 	{kernel: `optim\.update`, waves: [2]int{16, 9}, narrow: 7}, // of which up to seven are numbers of a leaf
