@@ -87,6 +87,11 @@ func TestRows(t *testing.T) {
 				c.Rows = 3
 				assert.Equal(t, all, draw(m, c, prompts...), "fewer at once")
 				c.Rows = 8
+				few := c
+				few.TopK = 20 // drawn by the host
+				chosen := draw(m, few, prompts...)
+				assert.NotEqual(t, all, chosen)
+				assert.Equal(t, chosen[:prompts[0].Samples], draw(m, few, prompts[0]))
 				slices.Reverse(prompts)
 				other := draw(m, c, prompts...)
 				slices.Reverse(prompts)
