@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"fmt"
 	"math"
 	"path/filepath"
 	"slices"
@@ -217,83 +216,4 @@ func TestAsTrained(t *testing.T) {
 		t.Logf("%s: %d tokens, the largest difference is %.2g", name, len(found), largest)
 		assert.Less(t, largest, 2e-6, name) // a few roundings of a loss of about log(vocabulary)
 	}
-}
-
-// tenMillion is a model of about ten million parameters.
-func tenMillion(t testing.TB) model.Definition {
-	def, err := model.NewLlama(model.LlamaConfig{Layers: 6, Heads: 8, KVHeads: 4, HeadDim: 40, Width: 320, Vocab: 4096, Context: 256})
-	require.NoError(t, err)
-	return def
-}
-
-// BenchmarkDraw draws 64 completions of 8 prompts, all at once, and a few of them one after the other.
-func BenchmarkDraw(b *testing.B) {
-	dev, def := gputest.Device(b), tenMillion(b)
-	var prompts []Prompt
-	for i := range 8 {
-		prompts = append(prompts, Prompt{text(40, i, def.Vocab()), uint64(i), 8})
-	}
-	for name, c := range map[string]Config{"one": {Rows: 0}, "rows": {Rows: 64}} {
-		b.Run(name, func(b *testing.B) {
-			m, drawn := opened(b, dev, def, c.Rows), 0
-			c.Tokens, c.Temperature, c.Rows = 48, 1, max(1, c.Rows)
-			some := prompts
-			if name == "one" {
-				some = []Prompt{{prompts[0].Tokens, 0, 1}}
-			}
-			for b.Loop() {
-				all, err := Draw(b.Context(), c, m, some, nil)
-				require.NoError(b, err)
-				for _, one := range all {
-					drawn += len(one.Tokens)
-				}
-			}
-			b.ReportMetric(float64(drawn)/b.Elapsed().Seconds(), "tokens/s")
-		})
-	}
-}
-
-// BenchmarkPass is a pass over a token of each of 64 rows, with what they have seen, and over 64 tokens of a prompt.
-func BenchmarkPass(b *testing.B) {
-	m := opened(b, gputest.Device(b), tenMillion(b), 64)
-	p := m.Paging()
-	at := state.Places{Tokens: make([]int32, 64), Rows: make([]int32, 64), Positions: make([]int32, 64), Table: make([]int32, 64*p.Entries)}
-	for i := range at.Table {
-		at.Table[i] = int32(i)
-	}
-	b.Run("fill", func(b *testing.B) {
-		for i := range at.Rows {
-			at.Rows[i], at.Positions[i] = 0, int32(i)
-		}
-		for b.Loop() {
-			require.NoError(b, m.Fill(b.Context(), at))
-		}
-	})
-	b.Run("prefill", func(b *testing.B) {
-		for b.Loop() {
-			_, err := m.Logits(b.Context(), at.Tokens)
-			require.NoError(b, err)
-		}
-	})
-	for _, position := range []int32{31, 63, 255} {
-		b.Run(fmt.Sprint("advance behind ", position), func(b *testing.B) {
-			for i := range at.Rows {
-				at.Rows[i], at.Positions[i] = int32(i), position
-			}
-			for b.Loop() {
-				_, err := m.Advance(b.Context(), at)
-				require.NoError(b, err)
-			}
-		})
-	}
-	b.Run("decode", func(b *testing.B) {
-		for n := 0; b.Loop(); n++ {
-			if n%192 == 0 {
-				_, err := m.Logits(b.Context(), at.Tokens)
-				require.NoError(b, err)
-			}
-			_, err := m.Decode(b.Context(), 3)
-			require.NoError(b, err)
-		}
-	})
 }
