@@ -148,6 +148,7 @@ type passes struct {
 	looked    evaluatorShape
 	documents bool // batches are made of documents
 	generator *generator
+	each      *generator // of EachLogits
 }
 
 // pass is a program without gradients and the ring that its result is read back through.
@@ -193,5 +194,6 @@ func (m *passes) release() {
 	m.evaluator.release()
 	m.looker.release()
 	m.generator.release()
-	m.evaluator, m.looker, m.generator = nil, nil, nil
+	m.each.release()
+	m.evaluator, m.looker, m.generator, m.each = nil, nil, nil, nil
 }

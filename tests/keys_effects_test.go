@@ -44,6 +44,7 @@ func newRuns(t *testing.T) *runs {
 	p.write(t, "documents.jsonl", documents.String())
 	p.write(t, "labelled.jsonl", strings.Repeat(`{"prompt": "2 + 2 =", "completion": " 4", "label": true}`+"\n"+`{"prompt": "2 + 2 =", "completion": " five", "label": 0}`+"\n", 10))
 	p.write(t, "pairs.jsonl", strings.Repeat(`{"prompt": "2 + 2 =", "chosen": " 4", "rejected": " five"}`+"\n", 20))
+	p.write(t, "lists.jsonl", strings.Repeat(`{"ids": [[48, 32], [48, 32], [48, 32], [48, 32], [48, 32]], "logprobs": [[-1, -2], [-1, -2], [-1, -2], [-1, -2], [-1, -2]]}`+"\n", 40))
 	p.write(t, "others.jsonl", others.String())
 	p.write(t, "chats.jsonl", strings.Repeat(chatRow+"\n", 20))
 	require.NoError(t, os.CopyFS(p.path("speaker"), os.DirFS(filepath.Join(tokenizers, "qwen2"))))
@@ -95,6 +96,8 @@ var (
 	orpo      = []string{"model.from=pretrained", "lora.rank=2", "data.jsonl=pairs.jsonl", "preference.loss=orpo"}
 	kto       = []string{"model.from=pretrained", "lora.rank=2", "data.jsonl=labelled.jsonl", "preference.loss=kto"}
 	simpo     = []string{"model.from=pretrained", "lora.rank=2", "data.jsonl=pairs.jsonl", "preference.loss=simpo"}
+	taught    = []string{"distil.teacher=pretrained"}
+	listed    = []string{"data.jsonl=documents.jsonl", "distil.teacher=lists.jsonl"}
 	stages    = []string{"pipeline.stages=2", "model.layers=4", "train.batch=4", "pipeline.microbatches=4"}
 	profile   = []string{"--profile"}
 )
@@ -165,6 +168,12 @@ var effects = []effect{
 	{key: "preference.undesirable_weight", value: "2", over: kto, sees: losses},
 	{key: "preference.simpo_gamma", value: "2", over: simpo, sees: losses},
 	{key: "preference.simpo_alpha", value: "2", over: simpo, sees: losses},
+
+	{key: "distil.teacher", value: "pretrained", sees: losses},
+	{key: "distil.fingerprint", value: "00aa", over: taught, sees: exit, from: 0, want: 2},
+	{key: "distil.beta", value: "1", over: taught, sees: losses},
+	{key: "distil.temperature", value: "2", over: taught, sees: losses},
+	{key: "distil.tail", value: "ignore", over: listed, sees: losses},
 
 	{key: "data.text", value: "other.txt", over: []string{"data.validation=0.1"}, sees: losses, like: []string{"data.text=[other.txt]", "data.validation=0.1"}},
 	{key: "data.jsonl", value: "others.jsonl", over: jsonl, sees: losses},

@@ -161,6 +161,9 @@ func (c *Compiler) unitWorks() []unitWork {
 		switch root.Op.(type) {
 		case graph.Embedding:
 			out[i].rows = valueBytes(root.Outputs[0])
+		case graph.CachedAttention: // what is put into a cache, or, where that is more, the result
+			tokens := uint64(root.Outputs[0].Type().Elements() / root.Outputs[0].Shape()[2])
+			out[i].rows, out[i].adds = max(valueBytes(root.Outputs[0]), tokens*4*uint64(root.Outputs[1].Shape()[2])), true
 		case graph.EmbeddingGrad:
 			if c.Out(root.Outputs[0]).Accumulate {
 				out[i].rows, out[i].adds = valueBytes(root.Inputs[0]), true

@@ -132,3 +132,19 @@ func TestWorkOfAFrozenHead(t *testing.T) {
 	}
 	assert.InDelta(t, 2*n*vocab*width, work(loss, grads[0], grads[1])-work(loss, grads[0]), 1)
 }
+
+// What is put into a cache moves its rows, not the cache, which those that attend move.
+func TestWorkOfACache(t *testing.T) {
+	const tokens, blocks, size, heads, kv, dim, word = 8, 100, 16, 8, 4, 8, 4
+	g := graph.New()
+	ints := func(name string, shape ...int) *graph.Value {
+		return g.Input(name, graph.Type{Shape: shape, DType: buffers.I32})
+	}
+	in := []*graph.Value{g.Input("cache", graph.F32(blocks, size, 2*kv*dim)), ints("table", 4, 20), ints("row", 1, tokens), ints("positions", 1, tokens), x(g, "qkv", 1, tokens, (heads+2*kv)*dim)}
+	o := g.Append(graph.CachedAttention{Heads: heads, KVHeads: kv, HeadDim: dim, Packed: true, Causal: true}, in...).Outputs[0]
+	p, err := New(t.Context(), gpu.Dry(gpu.DefaultLimits()), g, Options{Targets: []Target{{Name: "o", Value: o}}})
+	require.NoError(t, err)
+	defer p.Release()
+	places, qkv, put, out := 4*20+2*tokens, tokens*(heads+2*kv)*dim, tokens*2*kv*dim, tokens*heads*dim
+	assert.EqualValues(t, word*(places+qkv+put+places+qkv+blocks*size*2*kv*dim+out), p.Work()[0].Bytes)
+}

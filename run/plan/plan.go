@@ -19,6 +19,7 @@ import (
 type World struct {
 	Model    *Model    // of model.from; nil: a new one is made
 	Adapters *Adapters // of lora.from; nil: new ones, or none
+	Teacher  *Teacher  // of distil.teacher; nil: none
 	Tokens   Tokens
 	Text     *Text    // nil: it is not read yet
 	Earlier  *Earlier // nil: the run begins
@@ -35,6 +36,14 @@ type Model struct {
 type Adapters struct {
 	Dir        string
 	Definition model.Definition
+}
+
+// Teacher is what a run learns the distribution of.
+type Teacher struct {
+	Definition  model.Definition // nil: it is a file of lists
+	Fingerprint string           // "": nobody has asked
+	TopK        int              // of a file: tokens a list
+	Temperature float64          // of a file; 0: it does not say
 }
 
 // Text is what is known of a text once it is read.
@@ -56,6 +65,9 @@ func Resolve(spec *runfile.Config, w World) (*Plan, error) {
 	p := &Plan{Spec: spec.Clone()}
 	p.layEarlier(w.Earlier)
 	p.layTokens(w.Tokens)
+	if err := p.layTeacher(w.Teacher); err != nil {
+		return nil, err
+	}
 	if w.Text != nil {
 		if err := p.laySteps(w.Text.Steps); err != nil {
 			return nil, err

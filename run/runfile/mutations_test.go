@@ -31,6 +31,10 @@ var unknowable = []string{
 	"nothing beside lora.from",            // likewise
 	"with preference.loss",                // its other keys, and those that say nothing of pairs
 	"without data.jsonl, the rows",        // preference.loss
+	"with distil.teacher",                 // its other keys, and those that say nothing of a teacher
+	"nothing without a teacher that is a", // distil.tail
+	"0 with distil.tail ignore",           // distil.beta
+	"a model without data.jsonl",          // distil.teacher
 	"model.quantize (",                    // bits and group of model.quantize.mode
 	"without data.mixture",                // data.mixture_end
 	"with data.packing stream",            // data.long
@@ -107,7 +111,9 @@ null|""|text|"1"|-2|-1|0|1|2|3|5|1.5|0.5|1.0|1e3|1e7|3000000000|3000000000000000
 		"train: {batch: 4}\npipeline: {microbatches: 3}", "model: {from: a}\nlora: {from: b, rank: 1}", "model: {from: a}\nlora: {rank: 2, rank_pattern: {q_proj: 3}, layers: [0, 2]}",
 		"model: {from: a}\nlora: {rank: 2, rank_pattern: {q_proj: 0.5}}",
 		"data: {jsonl: a}\npreference: {loss: simpo, beta: 2, simpo_gamma: 1}", "data: {jsonl: a}\npreference: {loss: sigmoid}", "data: {jsonl: a}\npreference: {loss: orpo, beta: 2}",
-		"data: {jsonl: a}\npreference: {loss: orpo}\ntrain: {batch: 3}", "data: {jsonl: a, packing: none}\npreference: {loss: orpo}")
+		"data: {jsonl: a}\npreference: {loss: orpo}\ntrain: {batch: 3}", "data: {jsonl: a, packing: none}\npreference: {loss: orpo}",
+		"distil: {teacher: a, beta: 0.5, temperature: 2, fingerprint: b}", "distil: {teacher: a, tail: ignore}", "distil: {teacher: a.jsonl}", "data: {jsonl: a}\ndistil: {teacher: a.jsonl, tail: ignore}",
+		"data: {jsonl: a}\ndistil: {teacher: a.jsonl, tail: ignore, beta: 1}", "data: {jsonl: a}\ndistil: {teacher: a}\npreference: {loss: orpo}", "distil: {teacher: a}\ntrain: {z_loss: 1}")
 }
 
 // A file that the program takes is one of the schema, and one that it refuses is none but for what a schema cannot know.

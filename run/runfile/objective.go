@@ -25,6 +25,12 @@ var namings = []naming{
 		}
 		return c.Preference.Loss
 	}},
+	{section: "distil", key: "distil.teacher", none: `""`, beside: []string{"fingerprint", "tail"}, loss: func(c *Config) string {
+		if c.Distil.Teacher == "" {
+			return ""
+		}
+		return model.Distill
+	}},
 }
 
 // with says what a section names, for a sentence.
@@ -69,7 +75,10 @@ func (c *Config) Objective() (o model.Objective) {
 	}
 	o = model.Objective{Loss: n.loss(c), Numbers: map[string]float64{}}
 	for _, number := range o.Row().Numbers {
-		f, _ := find(n.section + "." + number.Name)
+		f, there := find(n.section + "." + number.Name)
+		if !there {
+			continue // what is opened says it
+		}
 		switch v := c.value(f).(type) {
 		case int:
 			o.Numbers[number.Name] = float64(v)
@@ -118,6 +127,9 @@ func (c *Config) validateObjective() error {
 	}
 	if !named {
 		return nil
+	}
+	if err := c.validateDistil(); err != nil {
+		return err
 	}
 	for _, number := range loss.Numbers {
 		if v := o.Numbers[number.Name]; !number.Takes(v) {

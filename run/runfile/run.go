@@ -25,6 +25,7 @@ type Run struct {
 	LoRA       loRA       `yaml:"lora" doc:"adapters, which are trained in place of the model"`
 	Data       Data       `yaml:"data" doc:"the text to learn from"`
 	Preference preference `yaml:"preference" doc:"learning from completions that are preferred to others, or good and bad"`
+	Distil     distil     `yaml:"distil" doc:"learning from what another model says of each token"`
 	Optimizer  optimizer  `yaml:"optimizer" doc:"how the model learns"`
 	Train      train      `yaml:"train" doc:"how long to train, how often to report and save"`
 	Pipeline   pipeline   `yaml:"pipeline" doc:"stages and adapters"`

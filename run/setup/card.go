@@ -187,6 +187,9 @@ func describeRun(c *modelcard.Card, s *train.Summary) {
 		values[r.Key] = r
 	}
 	c.Add("data", dataText(s, values))
+	if teacher := teacherOf(values); teacher != "" {
+		c.Add("teacher", modelName(teacher))
+	}
 	c.Add("steps", fmt.Sprintf("%d of %d", s.Step, s.Steps))
 	if s.Last != nil {
 		c.Add(lossOf(values).Counts+" in the loss", strconv.FormatInt(s.Last.Tokens, 10))
@@ -214,7 +217,16 @@ func describeRun(c *modelcard.Card, s *train.Summary) {
 func lossOf(values map[string]runfile.Recorded) model.Loss {
 	var o model.Objective
 	_ = json.Unmarshal(values["preference.loss"].Value, &o.Loss) // a record without it is of next tokens
+	if teacherOf(values) != "" {
+		o.Loss = model.Distill
+	}
 	return o.Row()
+}
+
+// teacherOf is what the run of a record has learned from; "": no teacher.
+func teacherOf(values map[string]runfile.Recorded) (path string) {
+	_ = json.Unmarshal(values["distil.teacher"].Value, &path) // a record without it has none
+	return path
 }
 
 func loss(n train.Number) string { return strconv.FormatFloat(float64(n), 'f', 4, 64) }

@@ -78,6 +78,11 @@ func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer)
 	if err := begin.Tokens.sayEnds(&c, text, begin.from()); err != nil {
 		return run, nil, err
 	}
+	if begin.teacher != nil {
+		if err = begin.teacher.ready(spec, text, c.Sequence, c.Definition.Vocab()); err != nil {
+			return run, nil, &UsageError{err}
+		}
+	}
 	w.Text = &plan.Text{Ends: c.Ends}
 	if cfg.Data.Epochs > 0 {
 		if w.Text.Steps, err = data.Steps(text.Train, c.Sequence, c.Batch*c.Microbatches, c.Seed, cfg.Data.Epochs); err != nil {
@@ -89,7 +94,7 @@ func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer)
 		return run, nil, &UsageError{err}
 	}
 	tell(out, p.Told[told:])
-	p.State.Companions = c.Companions
+	p.State.Companions, p.State.Teacher = c.Companions, c.Teacher
 	cfg, c = p.Spec, p.State
 	bucket, err := runfile.ParseBytes(cfg.Cluster.Bucket)
 	if err != nil {
@@ -98,7 +103,7 @@ func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer)
 	run = train.Config{
 		Options: cfg.Train.Loop,
 		Sums:    cluster.Sums{Wire: cluster.Wire(cfg.Cluster.Wire), Bucket: int(bucket)},
-		State:   c, Params: begin.Params, From: begin.Dir, Loaded: begin.Release, Drawn: begin.Drawn, LoRA: begin.LoRA, Reads: reads(cfg, text),
+		State:   c, Params: begin.Params, From: begin.Dir, Loaded: begin.loaded, Drawn: begin.Drawn, LoRA: begin.LoRA, Reads: reads(cfg, text),
 		Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Earlier: text.Earlier, Prefetch: cfg.Data.Prefetch,
 		Before:      []train.Span{{Name: "read the model's description", Spent: described.Sub(begun)}, {Name: "read the text", Spent: read.Sub(described)}},
 		DataTimeout: from.Timeout, Data: amounts(cfg, text), Notes: append([]string{provenance(text, begin.Tokens)}, text.Notes...),
@@ -121,6 +126,9 @@ func reads(cfg *runfile.Config, text *texts.Corpus) (all []train.Read) {
 	}
 	if d.Tokenizer != "" {
 		all = append(all, train.Read{Key: "data.tokenizer", Path: d.Tokenizer})
+	}
+	if cfg.Distil.Teacher != "" {
+		all = append(all, train.Read{Key: "distil.teacher", Path: cfg.Distil.Teacher})
 	}
 	if strings.HasSuffix(d.Template, ".jinja") {
 		all = append(all, train.Read{Key: "data.template", Path: d.Template})
