@@ -27,10 +27,11 @@ const (
 	fillPass    = "fill"    // takes in tokens of several rows
 	advancePass = "advance" // goes on with a token of each row
 	drawPass    = "draw"    // likewise, and draws the next one
+	eachPass    = "each"    // takes in a piece of a window for the logits behind each token
 )
 
-// continuing are those that share what they keep, the ones of one text and of several.
-var continuing = [][]string{{prefillPass, decodePass}, {fillPass, advancePass, drawPass}}
+// continuing are those that share what they keep: the ones of one text, of several, and one that nothing goes on behind.
+var continuing = [][]string{{prefillPass, decodePass}, {fillPass, advancePass, drawPass}, {eachPass}}
 
 // Continuations are the names of the passes that go on with texts.
 func (j Job) Continuations() (names []string) {
@@ -88,7 +89,7 @@ func (p Piece) Pass() string { return p.pass }
 // Results are how many numbers its pass leaves for a vocabulary: the logits of a token, or what each row has.
 func (p Piece) Results(vocab int) int {
 	switch p.pass {
-	case advancePass:
+	case advancePass, eachPass:
 		return len(p.tokens) * vocab
 	case drawPass:
 		return len(p.tokens) * 2
@@ -115,7 +116,7 @@ const (
 func Generation(def model.Definition, window int, p Paging, pass string) (*model.Built, *graph.Value, error) {
 	o, n := model.Options{Logits: true, Window: window}, 1
 	switch pass {
-	case prefillPass:
+	case prefillPass, eachPass:
 		n = prefillRows(window)
 	case fillPass:
 		n = p.Fill
@@ -142,11 +143,12 @@ func Generation(def model.Definition, window int, p Paging, pass string) (*model
 
 // CacheName is the name of what a pass keeps in a cache of its graph.
 func CacheName(pass string, cache *graph.Value) string {
-	name := CacheInput(cache)
-	if slices.Contains(continuing[1], pass) {
-		name = "rows." + name
-	}
-	return name
+	return continuing[sharing(pass)][0] + "." + CacheInput(cache)
+}
+
+// sharing is which of continuing a pass is of.
+func sharing(pass string) int {
+	return slices.IndexFunc(continuing, func(all []string) bool { return slices.Contains(all, pass) })
 }
 
 // CacheInput is the name of the input that a cache of a graph is.
@@ -167,8 +169,7 @@ func (m *passes) generate(ctx context.Context, name string) (err error) {
 			m.generator = nil
 		}
 	}()
-	names := continuing[slices.IndexFunc(continuing, func(all []string) bool { return slices.Contains(all, name) })]
-	for _, name := range names {
+	for _, name := range continuing[sharing(name)] {
 		built, wanted, err := Generation(m.def, m.window, m.paging, name)
 		if err != nil {
 			return err
