@@ -134,6 +134,32 @@ func TestRows(t *testing.T) {
 	})
 }
 
+// Of 64 rows, by the kernels of processors and of graphics cards, each is as it is alone, where 63 places are empty.
+func TestAmongMany(t *testing.T) {
+	software := gputest.Device(t)
+	l := software.Limits()
+	l.Software = false
+	for name, dev := range map[string]*gpu.Device{"processor": software, "card": gputest.Device(t, gputest.WithLimits(l))} {
+		def := families(t)["qwen3_qknorm"]
+		m := opened(t, dev, def, 64)
+		prompt := text(19, 1, def.Vocab())
+		for _, c := range []Config{{Temperature: 1}, {Temperature: 1, TopP: .9}} {
+			c.Tokens, c.Rows = 8, 64
+			all, err := Draw(t.Context(), c, m, []Prompt{{prompt, 0, 40}, {prompt[:7], 1, 30}}, nil)
+			require.NoError(t, err, name)
+			alone, err := Draw(t.Context(), c, m, []Prompt{{prompt, 0, 1}}, nil)
+			require.NoError(t, err, name)
+			assert.Equal(t, alone, all[:1], name)
+			alone, err = Draw(t.Context(), c, m, []Prompt{{prompt[:7], 1, 30}}, nil)
+			require.NoError(t, err, name)
+			for i := range alone {
+				alone[i].Prompt = 1
+			}
+			assert.Equal(t, alone, all[40:], name)
+		}
+	}
+}
+
 // scored are windows with one label each.
 type scored struct {
 	tokens [][]int32
