@@ -208,8 +208,16 @@ func TestOnStages(t *testing.T) {
 // Log-probabilities of what is drawn are those that the forward pass of training has for it.
 func TestAsTrained(t *testing.T) {
 	dev := gputest.Device(t)
-	for name, def := range families(t) {
-		if testing.Short() && name != "gemma2_small" && name != "qwen3_qknorm" {
+	all := families(t)
+	var err error
+	all["adapters"], err = model.WithLoRA(all["qwen3_qknorm"], model.LoRA{Rank: 3, Alpha: 6, DoRA: true})
+	require.NoError(t, err)
+	all["quantized"], err = model.WithQuantization(all["gemma3_small"], model.Quantization{Mode: "affine", Bits: 4, Group: 32})
+	require.NoError(t, err)
+	all["gpt2"], err = model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 16, Vocab: 60, Context: 48})
+	require.NoError(t, err)
+	for name, def := range all {
+		if testing.Short() && name != "gemma2_small" && name != "adapters" {
 			continue
 		}
 		const rows = 6
