@@ -171,11 +171,11 @@ func (j job) look() (*line, error) {
 
 // continuing is the line of a pass that goes on with texts.
 func (j job) continuing(pass string) (*line, error) {
-	built, err := state.Generation(j.State.Definition, j.State.Sequence, j.State.Paging(), pass)
+	built, wanted, err := state.Generation(j.State.Definition, j.State.Sequence, j.State.Paging(), pass)
 	if err != nil {
 		return nil, err
 	}
-	return j.forwardLine(pass, 1, built, output{Name: logitsOutput, Value: built.Logits})
+	return j.forwardLine(pass, 1, built, output{Name: logitsOutput, Value: wanted})
 }
 
 // checkDevices compares devices with the assignment.

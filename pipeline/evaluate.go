@@ -103,7 +103,7 @@ func (p *passes) Take(ctx context.Context, piece state.Piece) ([]float32, error)
 	if err != nil {
 		return nil, err
 	}
-	return array.Decoded(buffers.F32, raw[:4*p.job.State.Definition.Vocab()*piece.Logits()]), nil
+	return array.Decoded(buffers.F32, raw[:4*piece.Results(p.job.State.Definition.Vocab())]), nil
 }
 
 // result runs a line without gradients and reads what it has made.

@@ -26,10 +26,12 @@ const (
 	decodePass  = "decode"  // goes on with a token
 	fillPass    = "fill"    // takes in tokens of several rows
 	advancePass = "advance" // goes on with a token of each row
+	drawPass    = "draw"    // likewise, and draws the next one
+	eachPass    = "each"    // takes in a piece of a window for the logits behind each token
 )
 
-// continuing are those that share what they keep, the ones of one text and of several.
-var continuing = [][]string{{prefillPass, decodePass}, {fillPass, advancePass}}
+// continuing are those that share what they keep: the ones of one text, of several, and one that nothing goes on behind.
+var continuing = [][]string{{prefillPass, decodePass}, {fillPass, advancePass, drawPass}, {eachPass}}
 
 // Continuations are the names of the passes that go on with texts.
 func (j Job) Continuations() (names []string) {
@@ -84,49 +86,69 @@ func oneToken(token int32, position int) Piece {
 // Pass is the name of the pass that takes it, one of Job.Continuations.
 func (p Piece) Pass() string { return p.pass }
 
-// Logits are how many tokens' successors are asked for.
-func (p Piece) Logits() int {
-	if p.pass == advancePass {
-		return len(p.tokens)
+// Results are how many numbers its pass leaves for a vocabulary: the logits of a token, or what each row has.
+func (p Piece) Results(vocab int) int {
+	switch p.pass {
+	case advancePass, eachPass:
+		return len(p.tokens) * vocab
+	case drawPass:
+		return len(p.tokens) * 2
 	}
-	return 1
+	return vocab
 }
 
 // Feed is what it writes to a program.
 func (p Piece) Feed() Feed {
 	return Feed{
 		Batch: data.Batch{Rows: 1, Tokens: p.tokens, Positions: p.positions}, Rows: []int32{int32(p.row)},
-		Ints: map[string][]int32{model.InputRow: p.places.Rows, model.InputTable: p.places.Table},
+		Ints:   map[string][]int32{model.InputRow: p.places.Rows, model.InputTable: p.places.Table},
+		Floats: map[string][]float32{inputUniforms: p.places.Uniforms, inputTemperature: {p.places.Temperature}},
 	}
 }
 
-// Generation is the graph of a pass that goes on with texts, for the logits of the tokens that follow.
-func Generation(def model.Definition, window int, p Paging, pass string) (*model.Built, error) {
+// Inputs of a graph that draws.
+const (
+	inputUniforms    = "uniforms"    // f32 [rows]
+	inputTemperature = "temperature" // f32 []
+)
+
+// Generation is the graph of a pass that goes on with texts, and what is wanted of it: the logits of the tokens that follow, or what is drawn of these.
+func Generation(def model.Definition, window int, p Paging, pass string) (*model.Built, *graph.Value, error) {
 	o, n := model.Options{Logits: true, Window: window}, 1
 	switch pass {
-	case prefillPass:
+	case prefillPass, eachPass:
 		n = prefillRows(window)
 	case fillPass:
 		n = p.Fill
-	case advancePass:
+	case advancePass, drawPass:
 		n = p.Rows
 	}
 	if pass == prefillPass && n > 1 || pass == fillPass {
 		o.Rows = 1
 	}
-	if pass == fillPass || pass == advancePass {
+	if slices.Contains(continuing[1], pass) {
 		o.Paging = model.Paging{Rows: p.Rows, Blocks: p.Blocks, Size: p.Size}
 	}
-	return def.Build(1, n, o)
+	built, err := def.Build(1, n, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if pass != drawPass {
+		return built, built.Logits, nil
+	}
+	g := built.Graph
+	drawn := g.Append(graph.Sample{}, built.Logits, g.Input(inputUniforms, graph.F32(n)), g.Input(inputTemperature, graph.F32())).Outputs[0]
+	return built, drawn, g.Err()
 }
 
 // CacheName is the name of what a pass keeps in a cache of its graph.
 func CacheName(pass string, cache *graph.Value) string {
-	name := CacheInput(cache)
-	if slices.Contains(continuing[1], pass) {
-		name = "rows." + name
-	}
-	return name
+	return continuing[sharing(pass)][0] + "." + CacheInput(cache)
+}
+
+// sharing is which of continuing a pass is of.
+func sharing(pass string) int {
+	return slices.IndexFunc(continuing, func(all []string) bool { return slices.Contains(all, pass) })
 }
 
 // CacheInput is the name of the input that a cache of a graph is.
@@ -147,9 +169,8 @@ func (m *passes) generate(ctx context.Context, name string) (err error) {
 			m.generator = nil
 		}
 	}()
-	names := continuing[slices.IndexFunc(continuing, func(all []string) bool { return slices.Contains(all, name) })]
-	for _, name := range names {
-		built, err := Generation(m.def, m.window, m.paging, name)
+	for _, name := range continuing[sharing(name)] {
+		built, wanted, err := Generation(m.def, m.window, m.paging, name)
 		if err != nil {
 			return err
 		}
@@ -163,7 +184,7 @@ func (m *passes) generate(ctx context.Context, name string) (err error) {
 			}
 			bind[CacheInput(c)] = g.caches[key].All()
 		}
-		targets := []compile.Target{{Name: logitsTarget, Value: built.Logits}}
+		targets := []compile.Target{{Name: logitsTarget, Value: wanted}}
 		if g.programs[name], err = m.compile(ctx, logitsTarget, 1, built.Graph, compile.Options{Label: name, Targets: targets, Bind: bind}); err != nil {
 			delete(g.programs, name)
 			return err
@@ -216,5 +237,5 @@ func (f *pass) logits(ctx context.Context, p Piece, vocab int) ([]float32, error
 	if err != nil {
 		return nil, err
 	}
-	return array.Decoded(buffers.F32, raw[:4*vocab*p.Logits()]), nil
+	return array.Decoded(buffers.F32, raw[:4*p.Results(vocab)]), nil
 }

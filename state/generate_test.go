@@ -204,7 +204,10 @@ func TestStepDoesWhatItMust(t *testing.T) {
 	taken -= dev.Counters().LiveBytes - begin
 	again.Release()
 	g := s.passes.(*onDevice).generator
-	assert.Equal(t, taken-g.programs[fillPass].run.UniformBytes()-g.programs[advancePass].run.UniformBytes(), s.Memory()[0].Sampling)
+	for _, name := range continuing[1] {
+		taken -= g.programs[name].run.UniformBytes()
+	}
+	assert.Equal(t, taken, s.Memory()[0].Sampling)
 	require.Equal(t, Paging{Rows: 5, Blocks: 15, Size: 16, Entries: 3, Fill: 64}, s.Paging())
 	places := func(n int) Places {
 		return Places{Tokens: make([]int32, n), Rows: slices.Repeat([]int32{-1}, n), Positions: make([]int32, n), Table: make([]int32, 15)}
@@ -223,10 +226,18 @@ func TestStepDoesWhatItMust(t *testing.T) {
 		logits, err := s.Advance(t.Context(), step)
 		require.NoError(t, err)
 		require.Len(t, logits, 5*testV)
+		step.Uniforms = []float32{0, .2, .4, .6, .8}
+		tokens, logProbs, err := s.Draw(t.Context(), step) // with a temperature of 0
+		require.NoError(t, err)
+		require.Len(t, logProbs, 5)
+		for row, token := range tokens {
+			require.Equal(t, likeliest(logits[row*testV:][:testV]), token)
+			require.Less(t, logProbs[row], float32(0))
+		}
 		after := dev.Counters()
-		assert.Equal(t, []uint64{before.Pipelines, before.BindGroups, before.Buffers, before.LiveBytes, before.Submits + 2, before.Readbacks + 2},
+		assert.Equal(t, []uint64{before.Pipelines, before.BindGroups, before.Buffers, before.LiveBytes, before.Submits + 3, before.Readbacks + 3},
 			[]uint64{after.Pipelines, after.BindGroups, after.Buffers, after.LiveBytes, after.Submits, after.Readbacks})
-		assert.EqualValues(t, 4*testV*(1+5), after.ReadBytes-before.ReadBytes)
+		assert.EqualValues(t, 4*testV*(1+5)+4*2*5, after.ReadBytes-before.ReadBytes, "of each row a token and its log-probability")
 	}
 	_, err := s.Advance(t.Context(), fill)
 	require.ErrorContains(t, err, "state: advance: 64 tokens")

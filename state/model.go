@@ -148,7 +148,6 @@ type passes struct {
 	looked    evaluatorShape
 	documents bool // batches are made of documents
 	generator *generator
-	each      *generator // of EachLogits
 }
 
 // pass is a program without gradients and the ring that its result is read back through.
@@ -194,6 +193,5 @@ func (m *passes) release() {
 	m.evaluator.release()
 	m.looker.release()
 	m.generator.release()
-	m.each.release()
-	m.evaluator, m.looker, m.generator, m.each = nil, nil, nil, nil
+	m.evaluator, m.looker, m.generator = nil, nil, nil
 }

@@ -40,6 +40,9 @@ func (j Job) ShortPool() string {
 type Places struct {
 	Tokens, Rows, Positions []int32
 	Table                   []int32 // [Rows, Entries], blocks
+	// Uniforms are random numbers in [0, 1) by which Draw draws a token of each row, at a temperature. Of a Temperature of 0 it is the likeliest token.
+	Uniforms    []float32
+	Temperature float32
 }
 
 // Paging is how it continues several texts at once, with Fill and Advance; of no rows, it does not.
@@ -55,6 +58,16 @@ func (r *Reader) Fill(ctx context.Context, p Places) error {
 // row has seen alone. After a change of parameters, rows begin anew.
 func (r *Reader) Advance(ctx context.Context, p Places) ([]float32, error) {
 	return r.takePlaces(ctx, p, advancePass, r.paging.Rows)
+}
+
+// Draw is Advance that draws a token of each row, as graph.Sample does. A log-probability is that of softmax(logits/Temperature), of softmax(logits) where
+// that is 0; it is not finite where logits are not.
+func (r *Reader) Draw(ctx context.Context, p Places) (tokens []int32, logProbs []float32, err error) {
+	drawn, err := r.takePlaces(ctx, p, drawPass, r.paging.Rows)
+	for i := 0; i < len(drawn); i += 2 {
+		tokens, logProbs = append(tokens, int32(drawn[i])), append(logProbs, drawn[i+1])
+	}
+	return tokens, logProbs, err
 }
 
 func (r *Reader) takePlaces(ctx context.Context, p Places, pass string, n int) ([]float32, error) {

@@ -16,14 +16,14 @@ func plannedConfig(t *testing.T) Config {
 	t.Helper()
 	def, err := model.NewGPT2(model.GPT2Config{Layers: 3, Heads: 4, Width: 64, Vocab: 256, Context: 64})
 	require.NoError(t, err)
-	return Config{Definition: def, Optimizer: tinyOptimizer(), Batch: 4, Seed: 1, Evaluation: 4, Sampling: true, Rows: 3}
+	return Config{Definition: def, Optimizer: tinyOptimizer(), Batch: 4, Seed: 1, Evaluation: 4, Sampling: true}
 }
 
 func TestPlanIsWhatIsTaken(t *testing.T) {
 	for _, accumulate := range []int{1, 2} {
 		dev := gputest.Device(t)
 		c := plannedConfig(t)
-		c.Microbatches, c.Recompute = accumulate, model.Recomputes[accumulate]
+		c.Microbatches, c.Rows, c.Recompute = accumulate, 3, model.Recomputes[accumulate]
 		plan, err := Plan(t.Context(), jobOf(t, c), dev.Limits())
 		require.NoError(t, err)
 		before := dev.Counters().LiveBytes
@@ -41,7 +41,7 @@ func TestPlanIsWhatIsTaken(t *testing.T) {
 
 func TestWhatDoesNotFitIsRefused(t *testing.T) {
 	c := plannedConfig(t)
-	c.Batch, c.Rows, c.Recompute = 8, 0, model.RecomputeLayers // so that nothing is left but to be smaller
+	c.Batch, c.Recompute = 8, model.RecomputeLayers // so that nothing is left but to be smaller
 	whole, err := Plan(t.Context(), jobOf(t, c), gpu.DefaultLimits())
 	require.NoError(t, err)
 	for _, test := range []struct {

@@ -174,21 +174,14 @@ func (b *batch) step(ctx context.Context, ready []int, done func(*row)) error {
 			p.Tokens[i] = r.Tokens[n-1]
 		}
 	}
-	logits, err := b.model.Advance(ctx, p)
-	if err != nil {
+	ended, failed := make([]bool, len(ready)), make([]error, len(ready))
+	draw := b.byHost
+	if b.byModel() {
+		draw = b.onModel
+	}
+	if err := draw(ctx, p, ready, ended, failed); err != nil {
 		return err
 	}
-	vocab, ended, failed := len(logits)/b.paging.Rows, make([]bool, len(ready)), make([]error, len(ready))
-	var all sync.WaitGroup
-	for worker := range b.workers {
-		all.Go(func() {
-			for at := worker; at < len(ready); at += len(b.workers) {
-				i := ready[at]
-				ended[at], failed[at] = b.rows[i].next(&b.workers[worker], logits[i*vocab:][:vocab])
-			}
-		})
-	}
-	all.Wait()
 	for at, i := range ready {
 		r := b.rows[i]
 		if failed[at] != nil {
@@ -199,6 +192,42 @@ func (b *batch) step(ctx context.Context, ready []int, done func(*row)) error {
 			done(r)
 		}
 	}
+	return nil
+}
+
+// onModel has the model draw a token of each row that is ready.
+func (b *batch) onModel(ctx context.Context, p state.Places, ready []int, ended []bool, failed []error) error {
+	p.Uniforms, p.Temperature = make([]float32, b.paging.Rows), float32(b.Temperature)
+	for _, i := range ready {
+		p.Uniforms[i] = b.rows[i].uniform()
+	}
+	tokens, logProbs, err := b.model.Draw(ctx, p)
+	if err != nil {
+		return err
+	}
+	for at, i := range ready {
+		ended[at], failed[at] = b.rows[i].drawn(tokens[i], logProbs[i])
+	}
+	return nil
+}
+
+// byHost draws it of the logits, several rows at a time.
+func (b *batch) byHost(ctx context.Context, p state.Places, ready []int, ended []bool, failed []error) error {
+	logits, err := b.model.Advance(ctx, p)
+	if err != nil {
+		return err
+	}
+	vocab := len(logits) / b.paging.Rows
+	var all sync.WaitGroup
+	for worker := range b.workers {
+		all.Go(func() {
+			for at := worker; at < len(ready); at += len(b.workers) {
+				i := ready[at]
+				ended[at], failed[at] = b.rows[i].next(&b.workers[worker], logits[i*vocab:][:vocab])
+			}
+		})
+	}
+	all.Wait()
 	return nil
 }
 

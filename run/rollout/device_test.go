@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"fmt"
 	"math"
 	"path/filepath"
 	"slices"
@@ -87,6 +86,11 @@ func TestRows(t *testing.T) {
 				c.Rows = 3
 				assert.Equal(t, all, draw(m, c, prompts...), "fewer at once")
 				c.Rows = 8
+				few := c
+				few.TopK = 20 // drawn by the host
+				chosen := draw(m, few, prompts...)
+				assert.NotEqual(t, all, chosen)
+				assert.Equal(t, chosen[:prompts[0].Samples], draw(m, few, prompts[0]))
 				slices.Reverse(prompts)
 				other := draw(m, c, prompts...)
 				slices.Reverse(prompts)
@@ -128,6 +132,32 @@ func TestRows(t *testing.T) {
 			})
 		}
 	})
+}
+
+// Of 64 rows, by the kernels of processors and of graphics cards, each is as it is alone, where 63 places are empty.
+func TestAmongMany(t *testing.T) {
+	software := gputest.Device(t)
+	l := software.Limits()
+	l.Software = false
+	for name, dev := range map[string]*gpu.Device{"processor": software, "card": gputest.Device(t, gputest.WithLimits(l))} {
+		def := families(t)["qwen3_qknorm"]
+		m := opened(t, dev, def, 64)
+		prompt := text(19, 1, def.Vocab())
+		for _, c := range []Config{{Temperature: 1}, {Temperature: 1, TopP: .9}} {
+			c.Tokens, c.Rows = 8, 64
+			all, err := Draw(t.Context(), c, m, []Prompt{{prompt, 0, 40}, {prompt[:7], 1, 30}}, nil)
+			require.NoError(t, err, name)
+			alone, err := Draw(t.Context(), c, m, []Prompt{{prompt, 0, 1}}, nil)
+			require.NoError(t, err, name)
+			assert.Equal(t, alone, all[:1], name)
+			alone, err = Draw(t.Context(), c, m, []Prompt{{prompt[:7], 1, 30}}, nil)
+			require.NoError(t, err, name)
+			for i := range alone {
+				alone[i].Prompt = 1
+			}
+			assert.Equal(t, alone, all[40:], name)
+		}
+	}
 }
 
 // scored are windows with one label each.
@@ -178,8 +208,16 @@ func TestOnStages(t *testing.T) {
 // Log-probabilities of what is drawn are those that the forward pass of training has for it.
 func TestAsTrained(t *testing.T) {
 	dev := gputest.Device(t)
-	for name, def := range families(t) {
-		if testing.Short() && name != "gemma2_small" && name != "qwen3_qknorm" {
+	all := families(t)
+	var err error
+	all["adapters"], err = model.WithLoRA(all["qwen3_qknorm"], model.LoRA{Rank: 3, Alpha: 6, DoRA: true})
+	require.NoError(t, err)
+	all["quantized"], err = model.WithQuantization(all["gemma3_small"], model.Quantization{Mode: "affine", Bits: 4, Group: 32})
+	require.NoError(t, err)
+	all["gpt2"], err = model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 16, Vocab: 60, Context: 48})
+	require.NoError(t, err)
+	for name, def := range all {
+		if testing.Short() && name != "gemma2_small" && name != "adapters" {
 			continue
 		}
 		const rows = 6
@@ -212,83 +250,4 @@ func TestAsTrained(t *testing.T) {
 		t.Logf("%s: %d tokens, the largest difference is %.2g", name, len(found), largest)
 		assert.Less(t, largest, 2e-6, name) // a few roundings of a loss of about log(vocabulary)
 	}
-}
-
-// tenMillion is a model of about ten million parameters.
-func tenMillion(t testing.TB) model.Definition {
-	def, err := model.NewLlama(model.LlamaConfig{Layers: 6, Heads: 8, KVHeads: 4, HeadDim: 40, Width: 320, Vocab: 4096, Context: 256})
-	require.NoError(t, err)
-	return def
-}
-
-// BenchmarkDraw draws 64 completions of 8 prompts, all at once, and a few of them one after the other.
-func BenchmarkDraw(b *testing.B) {
-	dev, def := gputest.Device(b), tenMillion(b)
-	var prompts []Prompt
-	for i := range 8 {
-		prompts = append(prompts, Prompt{text(40, i, def.Vocab()), uint64(i), 8})
-	}
-	for name, c := range map[string]Config{"one": {Rows: 0}, "rows": {Rows: 64}} {
-		b.Run(name, func(b *testing.B) {
-			m, drawn := opened(b, dev, def, c.Rows), 0
-			c.Tokens, c.Temperature, c.Rows = 48, 1, max(1, c.Rows)
-			some := prompts
-			if name == "one" {
-				some = []Prompt{{prompts[0].Tokens, 0, 1}}
-			}
-			for b.Loop() {
-				all, err := Draw(b.Context(), c, m, some, nil)
-				require.NoError(b, err)
-				for _, one := range all {
-					drawn += len(one.Tokens)
-				}
-			}
-			b.ReportMetric(float64(drawn)/b.Elapsed().Seconds(), "tokens/s")
-		})
-	}
-}
-
-// BenchmarkPass is a pass over a token of each of 64 rows, with what they have seen, and over 64 tokens of a prompt.
-func BenchmarkPass(b *testing.B) {
-	m := opened(b, gputest.Device(b), tenMillion(b), 64)
-	p := m.Paging()
-	at := state.Places{Tokens: make([]int32, 64), Rows: make([]int32, 64), Positions: make([]int32, 64), Table: make([]int32, 64*p.Entries)}
-	for i := range at.Table {
-		at.Table[i] = int32(i)
-	}
-	b.Run("fill", func(b *testing.B) {
-		for i := range at.Rows {
-			at.Rows[i], at.Positions[i] = 0, int32(i)
-		}
-		for b.Loop() {
-			require.NoError(b, m.Fill(b.Context(), at))
-		}
-	})
-	b.Run("prefill", func(b *testing.B) {
-		for b.Loop() {
-			_, err := m.Logits(b.Context(), at.Tokens)
-			require.NoError(b, err)
-		}
-	})
-	for _, position := range []int32{31, 63, 255} {
-		b.Run(fmt.Sprint("advance behind ", position), func(b *testing.B) {
-			for i := range at.Rows {
-				at.Rows[i], at.Positions[i] = int32(i), position
-			}
-			for b.Loop() {
-				_, err := m.Advance(b.Context(), at)
-				require.NoError(b, err)
-			}
-		})
-	}
-	b.Run("decode", func(b *testing.B) {
-		for n := 0; b.Loop(); n++ {
-			if n%192 == 0 {
-				_, err := m.Logits(b.Context(), at.Tokens)
-				require.NoError(b, err)
-			}
-			_, err := m.Decode(b.Context(), 3)
-			require.NoError(b, err)
-		}
-	})
 }

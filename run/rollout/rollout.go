@@ -55,6 +55,8 @@ type Model interface {
 	// Fill takes in Paging.Fill tokens of any rows, Advance one of each row, and gives the logits of what follows them, [rows, vocab].
 	Fill(ctx context.Context, p state.Places) error
 	Advance(ctx context.Context, p state.Places) ([]float32, error)
+	// Draw is Advance that draws a token of each row.
+	Draw(ctx context.Context, p state.Places) (tokens []int32, logProbs []float32, err error)
 }
 
 // check refuses what nothing can be drawn for.
@@ -144,6 +146,7 @@ type row struct {
 	key  prng.Key
 
 	blocks []int32 // its own, in a batch
+	again  int     // how often the next token has been drawn in vain
 	after  int     // so many tokens taken in, its prompt's the last of them, it goes on
 }
 
@@ -180,7 +183,36 @@ func (r *row) next(by *Chooser, logits []float32) (ended bool, err error) {
 }
 
 // uniform is the random number of the next token.
-func (r *row) uniform() float32 { return r.key.Uniform(uint64(len(r.Tokens))) }
+func (r *row) uniform() float32 {
+	key := r.key
+	if r.again > 0 {
+		key = key.FoldIn(uint32(r.again))
+	}
+	return key.Uniform(uint64(len(r.Tokens)))
+}
+
+// inVain is how often a token may be drawn that must not be.
+const inVain = 100
+
+// drawn is next of a token that the model has drawn of all that it has. One that must not be is drawn again, which leaves the others their shares.
+func (r *row) drawn(token int32, logProb float32) (ended bool, err error) {
+	switch {
+	case logProb-logProb != 0:
+		return false, fmt.Errorf("log-probability %v: %w", logProb, ErrNotFinite)
+	case r.of.Vocab == 0 || int(token) < r.of.Vocab:
+		r.again = 0
+		return r.take(token, logProb), nil
+	case r.again == inVain:
+		return false, fmt.Errorf("token %d and others drawn %d times, wanted one below %d", token, inVain, r.of.Vocab)
+	}
+	r.again++
+	return false, nil
+}
+
+// byModel tells whether the model draws: of all tokens, by their shares alone.
+func (c Config) byModel() bool {
+	return c.TopK == 0 && (c.TopP == 0 || c.TopP == 1) && c.MinP == 0 && (c.Temperature >= 1e-3 || c.Temperature == 0 && c.Vocab == 0)
+}
 
 // take appends a token, and tells whether it is the last one.
 func (r *row) take(token int32, logProb float32) (ended bool) {

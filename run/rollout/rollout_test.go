@@ -25,6 +25,7 @@ type fake struct {
 	last   cell
 	pool   []cell // by block and position in it
 	passes []string
+	drawn  int // by itself
 }
 
 // cell is what a model keeps of a position.
@@ -68,6 +69,21 @@ func (f *fake) Advance(_ context.Context, p state.Places) (out []float32, _ erro
 		out = append(out, logits...)
 	}
 	return out, nil
+}
+
+func (f *fake) Draw(ctx context.Context, p state.Places) (tokens []int32, logProbs []float32, _ error) {
+	logits, _ := f.Advance(ctx, p)
+	f.drawn++
+	for i := range p.Rows {
+		own := logits[i*vocab:][:vocab]
+		token, err := (&Chooser{Temperature: float64(p.Temperature)}).Choose(own, p.Uniforms[i])
+		lp := float32(math.NaN())
+		if err == nil {
+			lp, _ = logProb(own, token, float64(p.Temperature))
+		}
+		tokens, logProbs = append(tokens, token), append(logProbs, lp)
+	}
+	return tokens, logProbs, nil
 }
 
 // at is where a position of a row lies.
@@ -215,6 +231,46 @@ func TestLogProbs(t *testing.T) {
 	}
 }
 
+// The model draws where all tokens may come, and what may not come is drawn again.
+func TestModelDraws(t *testing.T) {
+	prompts := []Prompt{{[]int32{1, 2}, 5, 3}, {[]int32{4}, 7, 6}}
+	for says, c := range map[string]struct {
+		Config
+		itself bool
+	}{
+		"all":               {Config{Temperature: .75}, true},
+		"likeliest":         {Config{}, true},
+		"some":              {Config{Temperature: 1.5, Vocab: 20}, true},
+		"top k":             {Config{Temperature: 1, TopK: 3}, false},
+		"likeliest of some": {Config{Vocab: 20}, false},
+		"cold":              {Config{Temperature: 1e-9}, false},
+	} {
+		c.Tokens, c.Rows = 7, 16
+		m := &fake{window: 30, logits: wild, paging: pagings["many"]}
+		all, err := Draw(t.Context(), c.Config, m, prompts, nil)
+		require.NoError(t, err)
+		assert.Equal(t, c.itself, m.drawn > 0, says)
+		for _, one := range all {
+			if c.Vocab > 0 {
+				assert.Less(t, slices.Max(one.Tokens), int32(c.Vocab), says)
+			}
+		}
+		few := &fake{window: 30, logits: wild, paging: pagings["few"]}
+		again, err := Draw(t.Context(), c.Config, few, prompts, nil)
+		require.NoError(t, err)
+		assert.Equal(t, all, again, says)
+		if c.Vocab == 0 || !c.itself {
+			want, err := Draw(t.Context(), c.Config, &fake{window: 30, logits: wild}, prompts, nil)
+			require.NoError(t, err)
+			assert.Equal(t, want, all, says)
+		} else {
+			assert.Greater(t, m.drawn, c.Tokens, "some were drawn again")
+		}
+	}
+	_, err := Draw(t.Context(), Config{Tokens: 1, Rows: 1, Temperature: 1, Vocab: 1}, &fake{window: 30, logits: counting, paging: pagings["few"]}, prompts, nil)
+	require.ErrorContains(t, err, "drawn 100 times, wanted one below 1")
+}
+
 // What a group shares is taken in once, ended rows give way to those that wait, and few tokens of prompts wait for more.
 func TestPasses(t *testing.T) {
 	m := &fake{window: 30, logits: counting, paging: state.Paging{Rows: 4, Blocks: 20, Size: 4, Entries: 8, Fill: 8}}
@@ -257,8 +313,9 @@ func TestDrawRefuses(t *testing.T) {
 		"prompt 0: 0 tokens":    {good, []Prompt{{nil, 1, 1}}, short},
 		"prompt 0: 0 samples":   {good, []Prompt{{[]int32{1}, 1, 0}}, short},
 		"prompt 2, sample 0, t": {good, []Prompt{one[0], one[0], {[]int32{46}, 0, 1}}, state.Paging{}},
-		"prompt 1, sample 0, token 2: logit 7: NaN": {good, []Prompt{one[0], {[]int32{46}, 0, 1}}, pagings["few"]},
-		"prompt 0: 3 positions, want at most the 2": {good, one, short},
+		"prompt 1, sample 0, token 2: logit 7: NaN":                    {Config{Tokens: 3, Rows: 2, Temperature: 1, TopK: 9}, []Prompt{one[0], {[]int32{46}, 0, 1}}, pagings["few"]},
+		"prompt 1, sample 0, token 2: log-probability NaN: not finite": {good, []Prompt{one[0], {[]int32{46}, 0, 1}}, pagings["few"]},
+		"prompt 0: 3 positions, want at most the 2":                    {good, one, short},
 	} {
 		m := &fake{window: 8, paging: try.Paging, logits: func(c cell) []float32 {
 			out := counting(c)
