@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"gputrain/graph"
+	"gputrain/internal/formats"
 	"gputrain/internal/suggest"
 )
 
@@ -133,6 +134,8 @@ func (o Objective) Row() Loss {
 	switch {
 	case o.Loss == looked.Name:
 		return looked
+	case o.Loss == lookedTokens.Name:
+		return lookedTokens
 	case i < 0:
 		return nextToken
 	}
@@ -237,7 +240,7 @@ func (o Objective) ReadsReference(def Definition) bool {
 // WantsReference tells whether def needs a reference in its graphs (WithReference), as it reads one of completions that no text has.
 func (o Objective) WantsReference(def Definition) bool {
 	row := o.Row()
-	if row.Form == drawn {
+	if row.Form == formats.Prompts {
 		return o.Numbers["beta"] != 0 && len(AdapterParams(def)) == 0 && !Refers(def)
 	}
 	return o.ReadsReference(def) && row.Ahead != nil && row.Ahead.Mismatched

@@ -77,7 +77,8 @@ func TestReferenceInTheGraph(t *testing.T) {
 		} {
 			assert.False(t, o.ReadsReference(both))
 			assert.Empty(t, o.Beside(both, seq, false)[InputReference])
-			own, reference := eval(o.Ahead(), params)[1].Data[:batch], eval(o.Ahead(), before)[1].Data[:batch]
+			looks, _ := o.Ahead()
+			own, reference := eval(looks, params)[1].Data[:batch], eval(looks, before)[1].Data[:batch]
 			want, got := 0.0, eval(o, params)
 			for row, good := range beside[InputGood] {
 				m := 0.7 * (own[row] - reference[row])

@@ -161,24 +161,21 @@ func (j job) evaluation() (*line, error) {
 
 // look is the line of the pass before an update.
 func (j job) look() (*line, error) {
-	built, losses, err := state.Evaluation(j.State.Definition, j.State.Objective.Ahead(), j.State.Batch, j.State.Sequence, false)
+	o, _ := j.State.Objective.Ahead()
+	built, losses, err := state.Evaluation(j.State.Definition, o, j.State.Batch, j.State.Sequence, false)
 	if err != nil {
 		return nil, err
 	}
 	return j.forwardLine("look", evaluated, built, output{Name: lossOutput, Value: losses})
 }
 
-// prefill is the line that takes a piece of a window in, decode the one that goes on with a token.
-func (j job) prefill() (*line, error) { return j.generation("prefill", false) }
-
-func (j job) decode() (*line, error) { return j.generation("decode", true) }
-
-func (j job) generation(label string, decode bool) (*line, error) {
-	built, err := state.Generation(j.State.Definition, j.State.Sequence, decode)
+// continuing is the line of a pass that goes on with texts.
+func (j job) continuing(pass string) (*line, error) {
+	built, wanted, err := state.Generation(j.State.Definition, j.State.Sequence, j.State.Paging(), pass)
 	if err != nil {
 		return nil, err
 	}
-	return j.forwardLine(label, 1, built, output{Name: logitsOutput, Value: built.Logits})
+	return j.forwardLine(pass, 1, built, output{Name: logitsOutput, Value: wanted})
 }
 
 // checkDevices compares devices with the assignment.

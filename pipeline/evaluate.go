@@ -76,7 +76,7 @@ func (p *passes) forward(ctx context.Context, l *line, o model.Objective, feeds 
 
 // Look makes the pass before an update, several batches under way at once; see state.OnStages.
 func (p *passes) Look(ctx context.Context, batches []data.Batch) (all [][]float32, err error) {
-	o := p.job.State.Objective.Ahead()
+	o, _ := p.job.State.Objective.Ahead()
 	for some := range slices.Chunk(batches, evaluated) {
 		var feeds []state.Feed
 		for _, b := range some {
@@ -95,18 +95,15 @@ func (p *passes) Look(ctx context.Context, batches []data.Batch) (all [][]float3
 
 // Take takes a piece of a window in; see state.OnStages.
 func (p *passes) Take(ctx context.Context, piece state.Piece) ([]float32, error) {
-	l := p.prefill
-	if piece.Tokens() == 1 {
-		l = p.decode
-	}
+	l := p.continuing[piece.Pass()]
 	if l == nil {
-		return nil, errors.New("the configuration has no sampling")
+		return nil, fmt.Errorf("the configuration has no sampling by %s", piece.Pass())
 	}
 	raw, err := p.result(ctx, l, l.schedule, func(to *compile.Program, _ int) error { return piece.Feed().Write(to) })
 	if err != nil {
 		return nil, err
 	}
-	return array.Decoded(buffers.F32, raw[:4*p.job.State.Definition.Vocab()]), nil
+	return array.Decoded(buffers.F32, raw[:4*piece.Results(p.job.State.Definition.Vocab())]), nil
 }
 
 // result runs a line without gradients and reads what it has made.

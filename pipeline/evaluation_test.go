@@ -6,6 +6,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -38,7 +39,7 @@ func TestEvaluationAndLogitsAreThoseOfOneDevice(t *testing.T) {
 	devices := fleet(t, 3)
 	for i, name := range []string{"gpt2 dropout", "llama tied", "llama"} {
 		c := steep(families(t)[name], "adamw", `{}`, 2, 3)
-		c.Evaluation, c.Sampling = c.Batch+i, true
+		c.Evaluation, c.Sampling, c.Rows = c.Batch+i, true, 3
 		with := batches(c, 3)
 		for o, kind := range schedule.Names() {
 			if !full() && o != (i+2)%3 {
@@ -51,7 +52,7 @@ func TestEvaluationAndLogitsAreThoseOfOneDevice(t *testing.T) {
 				s := create(t, devices, order(t, c, kind, 3))
 				defer s.Release()
 				require.Equal(t, whole.Window(), s.Window())
-				seen := map[string]bool{}
+				seen, told := map[string]bool{}, map[string]bool{}
 				for _, b := range with {
 					for _, n := range []int{11, 130, 170} {
 						text := tokens(t, n).Validation
@@ -83,15 +84,42 @@ func TestEvaluationAndLogitsAreThoseOfOneDevice(t *testing.T) {
 						_, err = s.Decode(t.Context(), 1)
 						require.ErrorContains(t, err, "window: full with 4 tokens")
 					}
+					rows := inRows(t, whole)
+					require.Equal(t, rows, inRows(t, s))
+					told[fmt.Sprint(rows)] = true
 					want, got := learn(t, whole, []data.Batch{b}), learn(t, s, []data.Batch{b})
 					require.Equal(t, want, got)
 					_, err := s.Decode(t.Context(), 1)
 					require.ErrorIs(t, err, state.ErrNoWindow, "the parameters have changed")
 				}
 				assert.Len(t, seen, 10*len(with), "different texts, windows and steps")
+				assert.Len(t, told, len(with))
 			})
 		}
 	}
+}
+
+// inRows are logits of three rows, of which two go on behind the same tokens.
+func inRows(t testing.TB, s rowReader) []float32 {
+	p := s.Paging()
+	require.Equal(t, state.Paging{Rows: 3, Blocks: 3, Size: 16, Entries: 1, Fill: 64}, p)
+	fill := state.Places{Tokens: make([]int32, 64), Rows: slices.Repeat([]int32{-1}, 64), Positions: make([]int32, 64), Table: []int32{2, 0, 1}}
+	for i := range int32(4) {
+		fill.Tokens[9*i], fill.Rows[9*i], fill.Positions[9*i] = 3+5*(i%2), i/2, i%2
+	}
+	assert.NoError(t, s.Fill(t.Context(), fill))
+	step := state.Places{Tokens: []int32{7, 28, 0}, Rows: []int32{0, 1, -1}, Positions: []int32{2, 2, 0}, Table: fill.Table}
+	logits, err := s.Advance(t.Context(), step)
+	assert.NoError(t, err)
+	assert.Len(t, logits, 3*tinyVocab)
+	return logits[:2*tinyVocab] // an empty place has any
+}
+
+// rowReader continues several texts.
+type rowReader interface {
+	Paging() state.Paging
+	Fill(ctx context.Context, p state.Places) error
+	Advance(ctx context.Context, p state.Places) ([]float32, error)
 }
 
 // results are all that an evaluation hands out, at least one.
@@ -116,7 +144,7 @@ func TestEvaluationsRefused(t *testing.T) {
 	_, err = plain.Evaluate(t.Context(), e)
 	require.EqualError(t, err, "state: evaluate: the configuration has no evaluation")
 	_, err = plain.Logits(t.Context(), []int32{1})
-	require.EqualError(t, err, "state: logits: the configuration has no sampling")
+	require.EqualError(t, err, "state: logits: the configuration has no sampling by prefill")
 
 	c.Evaluation, c.Sampling = c.Batch, true
 	s := create(t, devices, order(t, c, schedule.GPipe, 2))

@@ -166,7 +166,7 @@ func (l *line) plans(ctx context.Context, s *stage) ([]compile.Plan, error) {
 		for _, pass := range p.passes() {
 			bound := pass.Crossing()
 			for _, c := range l.cachesOf(pass) {
-				bound = append(bound, state.CacheName(c))
+				bound = append(bound, state.CacheInput(c))
 			}
 			plan, err := compile.PlanNarrow(ctx, pass.Piece.Graph, pass.Targets(), narrow, s.device.Limits(), bound...)
 			if err != nil {
@@ -255,11 +255,11 @@ func (l *line) compile(ctx context.Context, s *stage, p *linePart, pass *pass, s
 		bind[valueName(v)] = p.place(v, slot)
 	}
 	for _, c := range l.cachesOf(pass) {
-		at, err := s.cache(state.CacheName(c), compile.Bytes(c.Type()))
+		at, err := s.cache(state.CacheName(l.label, c), compile.Bytes(c.Type()))
 		if err != nil {
 			return nil, err
 		}
-		bind[state.CacheName(c)] = at
+		bind[state.CacheInput(c)] = at
 	}
 	program, err := compile.New(ctx, s.device, pass.Piece.Graph, compile.Options{
 		Label: l.label, Params: s.params, Beside: []*buffers.Tree{s.frozen, s.mirrors, s.lent}, Grads: s.grads, Targets: pass.Targets(), Accumulate: l.accumulate, Bind: bind, Arena: s.arena,

@@ -94,6 +94,9 @@ func user(t *testing.T, s *pipeline.State, c pipeline.Config, devices []*gpu.Dev
 		require.NoError(t, err)
 		_, err = s.Decode(t.Context(), 2)
 		require.NoError(t, err)
+		if c.State.Rows > 0 {
+			inRows(t, s)
+		}
 		require.NoError(t, s.Save(t.Context(), filepath.Join(dir, checkpoint.DirName(s.Step())), checkpoint.Run{}))
 		for _, d := range devices {
 			now = append(now, d.Counters())
@@ -114,7 +117,7 @@ func TestPlanIsWhatIsTaken(t *testing.T) {
 		t.Run(x.label+"/"+name, func(t *testing.T) {
 			devices := fleet(t, 3) // counted from nothing
 			c := order(t, steep(families(t)[[]string{"gpt2 dropout", "llama"}[i%2]], x.name, x.parameters, 2, 4), name, 3)
-			c.State.Evaluation, c.State.Sampling = c.State.Batch+i%2, true
+			c.State.Evaluation, c.State.Sampling, c.State.Rows = c.State.Batch+i%2, true, 3
 			c.State.Recompute = model.Recomputes[i%3]
 			if i%4 == 2 { // a GPT-2; of the sixth, the first stage is frozen
 				c.State.Frozen = freeze(c.State.Definition, frozenParts[i%len(frozenParts)]...)
@@ -258,7 +261,7 @@ func TestPlanOfStagesOnOneDevice(t *testing.T) {
 	d := fleet(t, 1)[0]
 	devices := []*gpu.Device{d, d}
 	c := order(t, steep(families(t)["gpt2"], "adamw", `{}`, 2, 3), schedule.OneForwardOneBackward, 2)
-	c.State.Evaluation, c.State.Sampling = c.State.Batch, true
+	c.State.Evaluation, c.State.Sampling, c.State.Rows = c.State.Batch, true, 5
 	plan := planned(t, devices, c)
 	s := create(t, devices, c)
 	defer s.Release()

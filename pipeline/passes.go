@@ -27,12 +27,12 @@ type passes struct {
 	stages  []*stage
 
 	training, evaluation *line
-	look                 *line          // before an update
-	prefill, decode      *line          // of sampling
-	begin                []*gpu.Program // of each stage, before the first microbatch of an update in sequence
-	last                 *stage         // where the loss is
-	tag                  transport.Tag  // behind those of the links between ranks
-	broken               error          // what failed half way: messages may be under way, and nobody waits for them
+	look                 *line            // before an update
+	continuing           map[string]*line // of passes that go on with texts
+	begin                []*gpu.Program   // of each stage, before the first microbatch of an update in sequence
+	last                 *stage           // where the loss is
+	tag                  transport.Tag    // behind those of the links between ranks
+	broken               error            // what failed half way: messages may be under way, and nobody waits for them
 	notes                *notes
 }
 
@@ -80,16 +80,23 @@ func (p *passes) build(ctx context.Context, params []buffers.Host) error {
 	if err != nil {
 		return err
 	}
+	_, looks := c.State.Objective.Ahead()
 	lines := []struct {
 		to     **line
 		make   func() (*line, error)
 		wanted bool
-	}{{&p.training, c.training, true}, {&p.look, c.look, c.State.Objective.Row().Ahead != nil}, {&p.evaluation, c.evaluation, c.State.Evaluation > 0}, {&p.prefill, c.prefill, c.State.Sampling}, {&p.decode, c.decode, c.State.Sampling}}
+	}{{&p.training, c.training, true}, {&p.look, c.look, looks}, {&p.evaluation, c.evaluation, c.State.Evaluation > 0}}
 	for _, l := range lines {
 		if !l.wanted {
 			continue
 		}
 		if *l.to, err = l.make(); err != nil {
+			return err
+		}
+	}
+	p.continuing = map[string]*line{}
+	for _, name := range c.State.Continuations() {
+		if p.continuing[name], err = c.continuing(name); err != nil {
 			return err
 		}
 	}
@@ -237,7 +244,11 @@ func (p *passes) countTexels() {
 // lines are those that there are.
 func (p *passes) lines() []*line {
 	var out []*line
-	for _, l := range []*line{p.training, p.look, p.evaluation, p.prefill, p.decode} {
+	all := []*line{p.training, p.look, p.evaluation}
+	for _, name := range p.job.State.Continuations() {
+		all = append(all, p.continuing[name])
+	}
+	for _, l := range all {
 		if l != nil {
 			out = append(out, l)
 		}

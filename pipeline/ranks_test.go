@@ -68,7 +68,7 @@ func TestStagesOnRanks(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(x.optimizer, " ", x.order, " ", x.stages), func(t *testing.T) {
 			c := steep(families(t)["gpt2"], x.optimizer, x.parameters, 1, 3)
-			c.Evaluation, c.Sampling = 2, true
+			c.Evaluation, c.Sampling, c.Rows = 2, true, 3
 			with := batches(c, 5)
 			how := order(t, c, x.order, len(x.stages))
 			want := create(t, devices[:len(x.stages)], how)
@@ -83,6 +83,7 @@ func TestStagesOnRanks(t *testing.T) {
 			require.NoError(t, err)
 			next, err := want.Decode(t.Context(), 3)
 			require.NoError(t, err)
+			rows := inRows(t, want)
 			later := learn(t, want, with[3:])
 			end := saved(t, want, filepath.Join(dir, "end"))
 
@@ -106,6 +107,7 @@ func TestStagesOnRanks(t *testing.T) {
 				second, err := s.Decode(t.Context(), 3)
 				assert.NoError(t, err)
 				assert.Equal(t, next, second)
+				assert.Equal(t, rows, inRows(t, s))
 				files := savedByRanks(t, s, r, filepath.Join(dir, "middle of ranks"))
 				assert.Equal(t, middle, files)
 			})

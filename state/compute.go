@@ -134,7 +134,7 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 		}
 		d.collect = append(d.collect, p)
 	}
-	if c.Objective.Row().Ahead != nil {
+	if _, looks := c.Objective.Ahead(); looks {
 		if err := d.prepareLook(ctx, c.Batch, c.Sequence); err != nil {
 			return err
 		}
@@ -144,8 +144,10 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 			return err
 		}
 	}
-	if c.Sampling {
-		return d.prepareSampling(ctx)
+	for _, name := range c.Continuations() {
+		if err := d.generate(ctx, name); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -66,10 +66,13 @@ type Config struct {
 	ShardOptimizer bool
 	// Adapter is what checkpoints name as AdapterName does, where others than this state's devices compute too; "": these.
 	Adapter string
-	// Evaluation and Sampling say what the memory plan must have room for beside steps: evaluations in batches of so many sequences (0:
-	// none), and sampling.
+	// Evaluation, Sampling and Rows say what the memory plan must have room for beside steps: evaluations in batches of so many sequences (0: none),
+	// sampling, and continuing so many texts at once (0: none; see Reader.Paging).
 	Evaluation int
 	Sampling   bool
+	Rows       int
+	// Blocks are those of the keys and values of these; 0: as many as all need, or a part of them where memory is short, so that fewer are under way.
+	Blocks int
 
 	// PieceBytes is how much of a tensor is on the host at once while it is saved or loaded; 0: stagingBytes.
 	PieceBytes int

@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/buffers/array"
@@ -12,11 +13,34 @@ import (
 	"gputrain/run/data"
 )
 
-// A generator continues a text: it keeps the keys and values of the tokens that it has seen, so that each token costs the work of one row. Two
-// programs share them: one takes a piece of a window in at once, the other one token.
+// A generator continues texts: it keeps the keys and values of the tokens that it has seen, so that each token costs the work of one row. Two
+// programs share those of one text: one takes a piece of a window in at once, the other one token. Two others share those of several, see Places.
 type generator struct {
-	caches          []*gpu.Buffer
-	prefill, decode *pass
+	caches   map[string]*gpu.Buffer // by CacheName
+	programs map[string]*pass       // by name
+}
+
+// Names of the passes that go on with texts.
+const (
+	prefillPass = "prefill" // takes in a piece of a window
+	decodePass  = "decode"  // goes on with a token
+	fillPass    = "fill"    // takes in tokens of several rows
+	advancePass = "advance" // goes on with a token of each row
+	drawPass    = "draw"    // likewise, and draws the next one
+	eachPass    = "each"    // takes in a piece of a window for the logits behind each token
+)
+
+// continuing are those that share what they keep: the ones of one text, of several, and one that nothing goes on behind.
+var continuing = [][]string{{prefillPass, decodePass}, {fillPass, advancePass, drawPass}, {eachPass}}
+
+// Continuations are the names of the passes that go on with texts.
+func (j Job) Continuations() (names []string) {
+	for i, wanted := range []bool{j.Sampling, j.Rows > 0} {
+		if wanted {
+			names = append(names, continuing[i]...)
+		}
+	}
+	return names
 }
 
 // mostRows bounds the tokens that are taken in at once: enough to make the most of reading the parameters, few enough that a short prompt does
@@ -29,7 +53,9 @@ func prefillRows(window int) int { return min(window, mostRows) }
 // Piece is a run of tokens of a window, as the programs of a generator take them.
 type Piece struct {
 	tokens, positions []int32
-	row               int // of the token whose successor is asked for
+	row               int    // of the token whose successor is asked for
+	places            Places // of a pass over several rows
+	pass              string
 }
 
 // pieces cuts what follows the first tokens of a window into runs of rows tokens. The last one ends with the window, and so may begin with tokens that
@@ -38,7 +64,10 @@ func pieces(window []int32, first, rows int) []Piece {
 	var out []Piece
 	for end := first + rows; ; end += rows {
 		first := max(0, min(end, len(window))-rows)
-		p := Piece{tokens: make([]int32, rows), row: min(rows, len(window)-first) - 1}
+		p := Piece{tokens: make([]int32, rows), row: min(rows, len(window)-first) - 1, pass: prefillPass}
+		if rows == 1 {
+			p.pass = decodePass
+		}
 		copy(p.tokens, window[first:])
 		for i := range rows {
 			p.positions = append(p.positions, int32(first+i))
@@ -51,71 +80,124 @@ func pieces(window []int32, first, rows int) []Piece {
 
 // oneToken is the piece that goes on with a token at a position.
 func oneToken(token int32, position int) Piece {
-	return Piece{tokens: []int32{token}, positions: []int32{int32(position)}}
+	return Piece{tokens: []int32{token}, positions: []int32{int32(position)}, pass: decodePass}
 }
 
-// Tokens is how many it has.
-func (p Piece) Tokens() int { return len(p.tokens) }
+// Pass is the name of the pass that takes it, one of Job.Continuations.
+func (p Piece) Pass() string { return p.pass }
+
+// Results are how many numbers its pass leaves for a vocabulary: the logits of a token, or what each row has.
+func (p Piece) Results(vocab int) int {
+	switch p.pass {
+	case advancePass, eachPass:
+		return len(p.tokens) * vocab
+	case drawPass:
+		return len(p.tokens) * 2
+	}
+	return vocab
+}
 
 // Feed is what it writes to a program.
 func (p Piece) Feed() Feed {
-	return Feed{Batch: data.Batch{Rows: 1, Tokens: p.tokens, Positions: p.positions}, Rows: []int32{int32(p.row)}}
+	return Feed{
+		Batch: data.Batch{Rows: 1, Tokens: p.tokens, Positions: p.positions}, Rows: []int32{int32(p.row)},
+		Ints:   map[string][]int32{model.InputRow: p.places.Rows, model.InputTable: p.places.Table},
+		Floats: map[string][]float32{inputUniforms: p.places.Uniforms, inputTemperature: {p.places.Temperature}},
+	}
 }
 
-// Generation is the graph that takes some tokens of a window in, or goes on with one (decode), for the logits of the token that follows one of them.
-func Generation(def model.Definition, window int, decode bool) (*model.Built, error) {
-	o, rows := model.Options{Logits: true, Window: window}, 1
-	if !decode {
-		rows = prefillRows(window)
+// Inputs of a graph that draws.
+const (
+	inputUniforms    = "uniforms"    // f32 [rows]
+	inputTemperature = "temperature" // f32 []
+)
+
+// Generation is the graph of a pass that goes on with texts, and what is wanted of it: the logits of the tokens that follow, or what is drawn of these.
+func Generation(def model.Definition, window int, p Paging, pass string) (*model.Built, *graph.Value, error) {
+	o, n := model.Options{Logits: true, Window: window}, 1
+	switch pass {
+	case prefillPass, eachPass:
+		n = prefillRows(window)
+	case fillPass:
+		n = p.Fill
+	case advancePass, drawPass:
+		n = p.Rows
 	}
-	if rows > 1 {
+	if pass == prefillPass && n > 1 || pass == fillPass {
 		o.Rows = 1
 	}
-	return def.Build(1, rows, o)
+	if slices.Contains(continuing[1], pass) {
+		o.Paging = model.Paging{Rows: p.Rows, Blocks: p.Blocks, Size: p.Size}
+	}
+	built, err := def.Build(1, n, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if pass != drawPass {
+		return built, built.Logits, nil
+	}
+	g := built.Graph
+	drawn := g.Append(graph.Sample{}, built.Logits, g.Input(inputUniforms, graph.F32(n)), g.Input(inputTemperature, graph.F32())).Outputs[0]
+	return built, drawn, g.Err()
 }
 
-// CacheName is the name of the input that a cache of a graph is.
-func CacheName(cache *graph.Value) string { return cache.Node().Op.(graph.Input).Name }
+// CacheName is the name of what a pass keeps in a cache of its graph.
+func CacheName(pass string, cache *graph.Value) string {
+	return continuing[sharing(pass)][0] + "." + CacheInput(cache)
+}
 
-// newGenerator makes the caches and the programs.
-func (m *passes) newGenerator(ctx context.Context) (_ *generator, err error) {
-	g := &generator{}
+// sharing is which of continuing a pass is of.
+func sharing(pass string) int {
+	return slices.IndexFunc(continuing, func(all []string) bool { return slices.Contains(all, pass) })
+}
+
+// CacheInput is the name of the input that a cache of a graph is.
+func CacheInput(cache *graph.Value) string { return cache.Node().Op.(graph.Input).Name }
+
+// generate makes the caches and the programs that a pass is among, unless they are there.
+func (m *passes) generate(ctx context.Context, name string) (err error) {
+	if m.generator == nil {
+		m.generator = &generator{map[string]*gpu.Buffer{}, map[string]*pass{}}
+	}
+	g := m.generator
+	if g.programs[name] != nil {
+		return nil
+	}
 	defer func() {
 		if err != nil {
-			g.release()
+			m.generator.release()
+			m.generator = nil
 		}
 	}()
-	bind := map[string]gpu.Range{}
-	for _, p := range []struct {
-		to     **pass
-		label  string
-		decode bool
-	}{{&g.prefill, "prefill", false}, {&g.decode, "decode", true}} {
-		built, err := Generation(m.def, m.window, p.decode)
+	for _, name := range continuing[sharing(name)] {
+		built, wanted, err := Generation(m.def, m.window, m.paging, name)
 		if err != nil {
-			return nil, err
+			return err
 		}
+		bind := map[string]gpu.Range{}
 		for _, c := range built.Caches {
-			if _, ok := bind[CacheName(c)]; ok {
-				continue
+			key := CacheName(name, c)
+			if g.caches[key] == nil {
+				if g.caches[key], err = m.device.NewBuffer("gputrain.state."+key, compile.Bytes(c.Type())); err != nil {
+					return err
+				}
 			}
-			b, err := m.device.NewBuffer("gputrain.state."+CacheName(c), compile.Bytes(c.Type()))
-			if err != nil {
-				return nil, err
-			}
-			g.caches, bind[CacheName(c)] = append(g.caches, b), b.All()
+			bind[CacheInput(c)] = g.caches[key].All()
 		}
-		targets := []compile.Target{{Name: logitsTarget, Value: built.Logits}}
-		if *p.to, err = m.compile(ctx, logitsTarget, 1, built.Graph, compile.Options{Label: p.label, Targets: targets, Bind: bind}); err != nil {
-			return nil, err
+		targets := []compile.Target{{Name: logitsTarget, Value: wanted}}
+		if g.programs[name], err = m.compile(ctx, logitsTarget, 1, built.Graph, compile.Options{Label: name, Targets: targets, Bind: bind}); err != nil {
+			delete(g.programs, name)
+			return err
 		}
 	}
-	return g, nil
+	return nil
 }
 
 // bytes is what it takes, with the logits on their way back.
-func (g *generator) bytes(vocab int) uint64 {
-	total := g.prefill.graph.Plan().Total() + g.decode.graph.Plan().Total() + 2*4*uint64(vocab)
+func (g *generator) bytes() (total uint64) {
+	for _, p := range g.programs {
+		total += p.graph.Plan().Total() + p.graph.Output(logitsTarget).Bytes
+	}
 	for _, b := range g.caches {
 		total += b.Bytes()
 	}
@@ -126,8 +208,9 @@ func (g *generator) release() {
 	if g == nil {
 		return
 	}
-	g.prefill.release()
-	g.decode.release()
+	for _, p := range g.programs {
+		p.release()
+	}
 	for _, b := range g.caches {
 		b.Release()
 	}
@@ -135,13 +218,10 @@ func (g *generator) release() {
 
 // Take takes a piece of a window in; see forwardPasses.
 func (m *passes) Take(ctx context.Context, p Piece) ([]float32, error) {
-	if err := m.prepareSampling(ctx); err != nil {
+	if err := m.generate(ctx, p.pass); err != nil {
 		return nil, err
 	}
-	if p.Tokens() == 1 {
-		return m.generator.decode.logits(ctx, p, m.def.Vocab())
-	}
-	return m.generator.prefill.logits(ctx, p, m.def.Vocab())
+	return m.generator.programs[p.pass].logits(ctx, p, m.def.Vocab())
 }
 
 // logits runs the program for a piece.
@@ -157,12 +237,5 @@ func (f *pass) logits(ctx context.Context, p Piece, vocab int) ([]float32, error
 	if err != nil {
 		return nil, err
 	}
-	return array.Decoded(buffers.F32, raw[:4*vocab]), nil
-}
-
-func (m *passes) prepareSampling(ctx context.Context) (err error) {
-	if m.generator == nil {
-		m.generator, err = m.newGenerator(ctx)
-	}
-	return err
+	return array.Decoded(buffers.F32, raw[:4*p.Results(vocab)]), nil
 }

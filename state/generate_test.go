@@ -160,7 +160,7 @@ func TestDecodeDoesWhatItMust(t *testing.T) {
 			again.Release()
 			g := s.passes.(*onDevice).generator
 			require.NotNil(t, g, "made before the first step")
-			assert.Equal(t, taken-g.prefill.run.UniformBytes()-g.decode.run.UniformBytes(), s.Memory()[0].Sampling)
+			assert.Equal(t, taken-g.programs[prefillPass].run.UniformBytes()-g.programs[decodePass].run.UniformBytes(), s.Memory()[0].Sampling)
 
 			_, err := s.Logits(t.Context(), []int32{1, 2})
 			require.NoError(t, err)
@@ -188,6 +188,83 @@ func TestDecodeDoesWhatItMust(t *testing.T) {
 			assert.ErrorContains(t, err, "window: full with 12 tokens")
 		})
 	}
+}
+
+// Nor does a token of each of several rows, or a pass over their prompts, make anything; it is planned to the byte, too.
+func TestStepDoesWhatItMust(t *testing.T) {
+	dev := gputest.Device(t)
+	c := Config{Definition: generating(t)["llama"], Optimizer: tinyOptimizer(), Batch: 2, Sequence: 40}
+	without := create(t, dev, c)
+	begin := dev.Counters().LiveBytes
+	c.Rows = 5
+	s := create(t, dev, c)
+	taken := dev.Counters().LiveBytes - begin
+	begin = dev.Counters().LiveBytes
+	again := create(t, dev, without.Config())
+	taken -= dev.Counters().LiveBytes - begin
+	again.Release()
+	g := s.passes.(*onDevice).generator
+	for _, name := range continuing[1] {
+		taken -= g.programs[name].run.UniformBytes()
+	}
+	assert.Equal(t, taken, s.Memory()[0].Sampling)
+	require.Equal(t, Paging{Rows: 5, Blocks: 15, Size: 16, Entries: 3, Fill: 64}, s.Paging())
+	places := func(n int) Places {
+		return Places{Tokens: make([]int32, n), Rows: slices.Repeat([]int32{-1}, n), Positions: make([]int32, n), Table: make([]int32, 15)}
+	}
+	fill, step := places(64), places(5)
+	for i := range 15 {
+		fill.Table[i], step.Table[i] = int32(14-i), int32(14-i)
+	}
+	for i := range int32(20) {
+		fill.Tokens[i], fill.Rows[i], fill.Positions[i] = i, i%5, i/5
+	}
+	for i := range int32(10) {
+		before := dev.Counters()
+		require.NoError(t, s.Fill(t.Context(), fill))
+		step.Rows[i%5], step.Positions[i%5] = i%5, 4
+		logits, err := s.Advance(t.Context(), step)
+		require.NoError(t, err)
+		require.Len(t, logits, 5*testV)
+		step.Uniforms = []float32{0, .2, .4, .6, .8}
+		tokens, logProbs, err := s.Draw(t.Context(), step) // with a temperature of 0
+		require.NoError(t, err)
+		require.Len(t, logProbs, 5)
+		for row, token := range tokens {
+			require.Equal(t, likeliest(logits[row*testV:][:testV]), token)
+			require.Less(t, logProbs[row], float32(0))
+		}
+		after := dev.Counters()
+		assert.Equal(t, []uint64{before.Pipelines, before.BindGroups, before.Buffers, before.LiveBytes, before.Submits + 3, before.Readbacks + 3},
+			[]uint64{after.Pipelines, after.BindGroups, after.Buffers, after.LiveBytes, after.Submits, after.Readbacks})
+		assert.EqualValues(t, 4*testV*(1+5)+4*2*5, after.ReadBytes-before.ReadBytes, "of each row a token and its log-probability")
+	}
+	_, err := s.Advance(t.Context(), fill)
+	require.ErrorContains(t, err, "state: advance: 64 tokens")
+	step.Table[0] = 15
+	_, err = s.Advance(t.Context(), step)
+	require.ErrorContains(t, err, "block")
+	_, err = without.Advance(t.Context(), step)
+	require.ErrorContains(t, err, "state: advance: 5 tokens, a table of 15, want 0")
+}
+
+// Where memory is short, the pool is, and only then.
+func TestPoolsFit(t *testing.T) {
+	c := plannedConfig(t)
+	c.Rows, c.Recompute = 24, model.RecomputeLayers
+	off := func(o *gpu.Options) { o.Texels = gpu.TexelsOff }
+	whole, err := Plan(t.Context(), jobOf(t, c), gputest.Device(t, off).Limits())
+	require.NoError(t, err)
+	blocks := uint64(3 * 2 * 64 * 4 * blockSize) // of all layers
+	for short, want := range map[uint64]int{0: 96, 1: 48, 48 * blocks: 48, 49 * blocks: 24, 80 * blocks: 12} {
+		dev := gputest.Device(t, gputest.WithMemoryLimit(whole.Total()-short), off)
+		s, err := Create(t.Context(), dev, c)
+		require.NoError(t, err, "%d bytes less", short)
+		assert.Equal(t, want, s.Paging().Blocks)
+		s.Release()
+	}
+	c.Blocks = 3
+	require.ErrorContains(t, c.Validate(), "blocks for one row, 4")
 }
 
 // Extend takes in only what follows the tokens that the caches have, and gives the logits of the whole window.
@@ -346,6 +423,6 @@ func BenchmarkToken(b *testing.B) {
 			_, err := m.Decode(b.Context(), 3)
 			require.NoError(b, err)
 		}
-		b.ReportMetric(float64(m.passes.generator.decode.run.Dispatches()), "dispatches")
+		b.ReportMetric(float64(m.passes.generator.programs[decodePass].run.Dispatches()), "dispatches")
 	})
 }

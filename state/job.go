@@ -72,6 +72,8 @@ func (j Job) check() error {
 		return fmt.Errorf("state: config: sequence: %d, want 1 to the context %d", j.Sequence, j.Definition.Context())
 	case j.Evaluation < 0:
 		return fmt.Errorf("state: config: evaluation: %d sequences, want at least 0", j.Evaluation)
+	case j.Rows < 0 || j.Blocks < 0 || j.Blocks > 0 && j.Blocks < j.Paging().Entries:
+		return fmt.Errorf("state: config: rows: %d with %d blocks, want at least 0, and blocks for one row, %d", j.Rows, j.Blocks, j.Paging().Entries)
 	case j.Optimizer.Options.AccumulationSteps > 1:
 		return fmt.Errorf("state: config: optimizer: accumulation_steps: %d: use microbatches here, which weigh by tokens", j.Optimizer.Options.AccumulationSteps)
 	}
@@ -110,14 +112,29 @@ func (j Job) check() error {
 // RecomputeAuto is the first of model.Recomputes that fits a device. Where there is none to fit, everything is kept.
 const RecomputeAuto = "auto"
 
-// Choices are what a job may stand for: itself, or with RecomputeAuto one for each of model.Recomputes, in their order.
-func (j Job) Choices() []Job {
-	if j.Recompute != RecomputeAuto {
+// Choices are what a job may stand for: itself, or with RecomputeAuto one for each of model.Recomputes, in their order. With rows whose blocks are left open,
+// all of these with those for all rows come first, and behind them with fewer.
+func (j Job) Choices() (out []Job) {
+	recomputes := []string{j.Recompute}
+	if j.Recompute == RecomputeAuto {
+		recomputes = model.Recomputes
+	}
+	for _, j := range j.Pools() {
+		for _, j.Recompute = range recomputes {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+// Pools are the same job with each of the pools of blocks that its rows may have: as many as all need, and parts of them.
+func (j Job) Pools() []Job {
+	if j.Blocks > 0 || j.Rows == 0 {
 		return []Job{j}
 	}
 	var out []Job
-	for _, what := range model.Recomputes {
-		j.Recompute = what
+	p := j.Paging()
+	for j.Blocks = p.Blocks; j.Blocks >= p.Entries && len(out) < 4; j.Blocks /= 2 {
 		out = append(out, j)
 	}
 	return out

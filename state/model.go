@@ -97,10 +97,20 @@ func (m *Model) Narrow(window int) error {
 	switch {
 	case window < 1 || window > m.passes.def.Context():
 		return fmt.Errorf("state: narrow: window: found %d, wanted 1 to the context %d", window, m.passes.def.Context())
-	case m.passes.generator != nil:
+	case m.passes.generator != nil || m.paging.Rows > 0:
 		return fmt.Errorf("state: narrow: found a window of %d tokens begun, wanted none yet", m.window)
 	}
 	m.window, m.passes.window = window, window
+	return nil
+}
+
+// Widen makes the model continue so many texts at once, before it has continued several, and once its window is known: see Paging.
+func (m *Model) Widen(rows int) error {
+	if rows < 1 || m.paging.Rows > 0 {
+		return fmt.Errorf("state: widen: found %d rows after %d, wanted 1 or more once", rows, m.paging.Rows)
+	}
+	m.paging = paging(rows, 0, m.window)
+	m.passes.paging = m.paging
 	return nil
 }
 
@@ -130,6 +140,7 @@ type passes struct {
 	params    *buffers.Tree
 	frozen    *buffers.Tree // nil: none
 	window    int           // tokens it sees at most
+	paging    Paging
 
 	evaluator *pass
 	shape     evaluatorShape
@@ -137,7 +148,6 @@ type passes struct {
 	looked    evaluatorShape
 	documents bool // batches are made of documents
 	generator *generator
-	each      *generator // of EachLogits
 }
 
 // pass is a program without gradients and the ring that its result is read back through.
@@ -183,6 +193,5 @@ func (m *passes) release() {
 	m.evaluator.release()
 	m.looker.release()
 	m.generator.release()
-	m.each.release()
-	m.evaluator, m.looker, m.generator, m.each = nil, nil, nil, nil
+	m.evaluator, m.looker, m.generator = nil, nil, nil
 }

@@ -128,7 +128,7 @@ func DryChoices(ctx context.Context, choices []Job, dev *gpu.Device, visit func(
 		s.Release()
 	}()
 	for i, j := range choices {
-		if i > 0 && s.passes.(*onDevice).device.TexelBytes() == 0 {
+		if i > 0 && j.Blocks == s.job.Blocks && s.passes.(*onDevice).device.TexelBytes() == 0 {
 			s.job.Recompute = j.Recompute
 			if err := s.passes.(*onDevice).again(ctx, j.Recompute); err != nil {
 				return fmt.Errorf("state: plan: %w", err)
@@ -163,7 +163,7 @@ func (s *TrainState) Memory() []MemoryPlan {
 		p.Evaluation = d.evaluator.graph.Plan().Total()
 	}
 	if d.generator != nil {
-		p.Sampling = d.generator.bytes(d.def.Vocab())
+		p.Sampling = d.generator.bytes()
 	}
 	return []MemoryPlan{p}
 }

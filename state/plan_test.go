@@ -23,7 +23,7 @@ func TestPlanIsWhatIsTaken(t *testing.T) {
 	for _, accumulate := range []int{1, 2} {
 		dev := gputest.Device(t)
 		c := plannedConfig(t)
-		c.Microbatches, c.Recompute = accumulate, model.Recomputes[accumulate]
+		c.Microbatches, c.Rows, c.Recompute = accumulate, 3, model.Recomputes[accumulate]
 		plan, err := Plan(t.Context(), jobOf(t, c), dev.Limits())
 		require.NoError(t, err)
 		before := dev.Counters().LiveBytes

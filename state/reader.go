@@ -16,7 +16,7 @@ type forwardPasses interface {
 	Losses(ctx context.Context, e *data.Evaluation, yield func(BatchLoss) bool) error
 	// Look makes a forward pass of each batch for model.Objective.Ahead, and gives Built.Rows of it.
 	Look(ctx context.Context, batches []data.Batch) ([][]float32, error)
-	// Take takes a piece of a window in and gives the logits of the token that follows.
+	// Take takes a piece in, of a window or of several rows, and gives the logits of what follows.
 	Take(ctx context.Context, p Piece) ([]float32, error)
 }
 
@@ -25,6 +25,7 @@ type Reader struct {
 	forward       forwardPasses
 	vocab, window int
 	held          []int32 // tokens of the window that the caches have
+	paging        Paging
 }
 
 // EvalResult is a loss on a text.
@@ -169,7 +170,7 @@ func (r *Reader) take(ctx context.Context, window []int32, first int) (logits []
 			r.forget()
 			return nil, err
 		}
-		r.held = append(r.held, window[len(r.held):min(len(window), int(p.positions[0])+p.Tokens())]...)
+		r.held = append(r.held, window[len(r.held):min(len(window), int(p.positions[0])+len(p.tokens))]...)
 	}
 	return logits, nil
 }

@@ -117,7 +117,7 @@ func start(ctx context.Context, v Value, j Job) (_ *TrainState, err error) {
 			return nil, fmt.Errorf("optimizer state of %s as one of %s: %w", h.Transform.Name(), f.Transform.Name(), err)
 		}
 	}
-	d := &onDevice{passes: &passes{device: f.device(), def: f.Definition, objective: j.Objective, params: f.Params, frozen: f.Frozen, window: j.Sequence, documents: j.Documents}, job: j}
+	d := &onDevice{passes: &passes{device: f.device(), def: f.Definition, objective: j.Objective, params: f.Params, frozen: f.Frozen, window: j.Sequence, paging: j.Paging(), documents: j.Documents}, job: j}
 	s.passes = d
 	opt := f.OptimizerState
 	if j.sharded() {

@@ -232,6 +232,16 @@ func TestSampleIsAFunctionOfItsSeed(t *testing.T) {
 	// A checkpoint and its run are the same model.
 	at := p.path("whole", "checkpoints", checkpoint.DirName(steps))
 	assert.Equal(t, first, ok(t, p.command("sample", at, "--prompt", "line ", "--tokens", "40")).out)
+	several := sample("-n", "3")
+	texts := strings.SplitAfter(several, "--- ")
+	require.Len(t, texts, 4, several)
+	for i, text := range texts[1:] {
+		assert.True(t, strings.HasPrefix(text, strconv.Itoa(i+1)+" of 3\nline "), text)
+	}
+	assert.Equal(t, several, sample("-n", "3"))
+	assert.NotEqual(t, texts[1][7:], texts[2][7:])
+	assert.Equal(t, 2, p.command("sample", "whole", "-n", "0").run(t).code)
+	assert.Equal(t, 2, p.command("sample", "whole", "-n", "2", "--repetition-penalty", "1.1").run(t).code)
 	// generation_config.json beside the model says what flags do not.
 	for _, name := range []string{"config.json", "model.safetensors"} {
 		p.write(t, "given/"+name, read(t, filepath.Join(at, name)))

@@ -44,6 +44,7 @@ func newRuns(t *testing.T) *runs {
 	p.write(t, "documents.jsonl", documents.String())
 	p.write(t, "labelled.jsonl", strings.Repeat(`{"prompt": "2 + 2 =", "completion": " 4", "label": true}`+"\n"+`{"prompt": "2 + 2 =", "completion": " five", "label": 0}`+"\n", 10))
 	p.write(t, "pairs.jsonl", strings.Repeat(`{"prompt": "2 + 2 =", "chosen": " 4", "rejected": " five"}`+"\n", 20))
+	p.write(t, "prompts.jsonl", strings.Repeat(`{"prompt": "2 + 2 =", "answer": "4"}`+"\n"+`{"prompt": "3 + 4 =", "answer": "7"}`+"\n", 10))
 	p.write(t, "lists.jsonl", strings.Repeat(`{"ids": [[48, 32], [48, 32], [48, 32], [48, 32], [48, 32]], "logprobs": [[-1, -2], [-1, -2], [-1, -2], [-1, -2], [-1, -2]]}`+"\n", 40))
 	p.write(t, "others.jsonl", others.String())
 	p.write(t, "chats.jsonl", strings.Repeat(chatRow+"\n", 20))
@@ -96,10 +97,14 @@ var (
 	orpo      = []string{"model.from=pretrained", "lora.rank=2", "data.jsonl=pairs.jsonl", "preference.loss=orpo"}
 	kto       = []string{"model.from=pretrained", "lora.rank=2", "data.jsonl=labelled.jsonl", "preference.loss=kto"}
 	simpo     = []string{"model.from=pretrained", "lora.rank=2", "data.jsonl=pairs.jsonl", "preference.loss=simpo"}
-	taught    = []string{"distil.teacher=pretrained"}
-	listed    = []string{"data.jsonl=documents.jsonl", "distil.teacher=lists.jsonl"}
-	stages    = []string{"pipeline.stages=2", "model.layers=4", "train.batch=4", "pipeline.microbatches=4"}
-	profile   = []string{"--profile"}
+	drawing   = []string{
+		"data.jsonl=prompts.jsonl", "rollout.loss=dapo", "rollout.samples=4", "rollout.updates=2", "rollout.tokens=4", "train.batch=4",
+		"rewards=[{kind: regex, pattern: '[a-z]'}, {kind: regex, name: b, pattern: '[0-9A-Z]', weight: 0.5}, {kind: regex, name: c, pattern: '[!-/]', weight: 0.3}]",
+	}
+	taught  = []string{"distil.teacher=pretrained"}
+	listed  = []string{"data.jsonl=documents.jsonl", "distil.teacher=lists.jsonl"}
+	stages  = []string{"pipeline.stages=2", "model.layers=4", "train.batch=4", "pipeline.microbatches=4"}
+	profile = []string{"--profile"}
 )
 
 // A conversation, which is a text too, and how it is written: with the year.
@@ -170,6 +175,27 @@ var effects = []effect{
 	{key: "preference.undesirable_weight", value: "2", over: kto, sees: losses},
 	{key: "preference.simpo_gamma", value: "2", over: simpo, sees: losses},
 	{key: "preference.simpo_alpha", value: "2", over: simpo, sees: losses},
+
+	{key: "rollout.loss", value: "dr_grpo", over: drawing, sees: norms},
+	{key: "rollout.samples", value: "2", over: drawing, sees: count(rolledOut("text")), from: 2 * 2 * 4, want: 2 * 2 * 2},
+	{key: "rollout.updates", value: "3", over: drawing, sees: distinct(column("rollouts.jsonl", "step")), from: list(1, 3), want: list(1)},
+	{key: "rollout.tokens", value: "5", over: drawing, sees: rolledOut("tokens")},
+	{key: "rollout.temperature", value: "0.5", over: drawing, sees: rolledOut("text")},
+	{key: "rollout.top_k", value: "1", over: drawing, sees: rolledOut("text")},
+	{key: "rollout.top_p", value: "1e-9", over: drawing, sees: rolledOut("text"), like: with(drawing, "rollout.top_k=1")},
+	{key: "rollout.min_p", value: "1", over: drawing, sees: rolledOut("text"), like: with(drawing, "rollout.top_k=1")},
+	{key: "rollout.epsilon", value: "0.00001", over: drawing, sees: norms},
+	{key: "rollout.epsilon_high", value: "0.00001", over: drawing, sees: norms},
+	{key: "rollout.delta", value: "1.00001", over: drawing, sees: norms},
+	{key: "rollout.beta", value: "1", over: with(drawing, "model.from=pretrained", "lora.rank=2"), sees: norms},
+	{key: "rollout.mask_truncated_completions", value: "true", over: drawing, sees: first(norms)},
+	{key: "rollout.scale", value: "batch", over: drawing, sees: norms},
+	{key: "rollout.aggregation", value: "apart", over: drawing, sees: norms},
+	{key: "rollout.rows", value: "2", over: drawing, sees: says(`(?m)memory planned .*sampling ([0-9.]+ .iB)`)},
+	{key: "rollout.eval_samples", value: "3", over: with(drawing, "data.validation=0.1"), sees: column("metrics.jsonl", "eval_tokens"), from: list(2), want: list(6)},
+	{key: "rollout.shown", value: "1", over: drawing, sees: count(rolledOut("text")), from: 2 * 2 * 4, want: 2 * 1 * 4},
+
+	{key: "rewards", value: "[{kind: regex, pattern: '[b-y]'}]", over: drawing, sees: rolledOut("rewards")},
 
 	{key: "distil.teacher", value: "pretrained", sees: losses},
 	{key: "distil.fingerprint", value: "00aa", over: taught, sees: exit, from: 0, want: 2},

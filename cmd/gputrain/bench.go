@@ -15,7 +15,7 @@ import (
 )
 
 type benchCmd struct {
-	Name    string `arg:"" optional:"" help:"Only one: copy, matmul, kron, train, pipeline, texels, lora, or an optimizer; none = all but lora."`
+	Name    string `arg:"" optional:"" help:"Only one: copy, matmul, kron, train, pipeline, texels, lora, decode, or an optimizer; none = all but lora and decode."`
 	Adapter string `help:"Index, part of a name, backend:part, or all." placeholder:"SEL"`
 	JSON    bool   `help:"One JSON object a figure on standard output."`
 

@@ -50,6 +50,7 @@ type planned struct {
 	Card         string          `json:"card,omitempty"`   // where nothing fits: which card has the memory
 	Picture      string          `json:"picture"`
 	Note         string          `json:"note,omitempty"`
+	Short        string          `json:"texts_at_once,omitempty"` // where memory has no room for all
 	Ranks        *scaling.Table  `json:"ranks,omitempty"`
 
 	again   float64 // of a forward pass, of the choice that the stages are planned with
@@ -186,7 +187,7 @@ func plannedState(ctx context.Context, cfg *runfile.Config, out io.Writer) (stat
 	}
 	st, t := p.State, p.Spec.Train
 	st.Sampling = t.Sample.Tokens > 0
-	if p.Spec.Data.Validation > 0 && t.EvalEvery > 0 {
+	if p.Spec.Data.Validation > 0 && t.EvalEvery > 0 && !p.Spec.DrawsRollouts() { // rewards are measured as training draws
 		st.Evaluation = fit.EvaluationRows(ctx, st, t.EvalTokens)
 	}
 	return st, nil
@@ -211,8 +212,10 @@ func (p *planned) write(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if p.Note != "" {
-		fmt.Fprintf(out, "\n%s\n", strings.Join(wrapped(p.Note, pageWidth), "\n"))
+	for _, note := range []string{p.Note, p.Short} {
+		if note != "" {
+			fmt.Fprintf(out, "\n%s\n", strings.Join(wrapped(note, pageWidth), "\n"))
+		}
 	}
 	fmt.Fprintln(out)
 	for _, s := range p.Stages {

@@ -44,33 +44,20 @@ func layOut(order *schedule.Schedule, c state.Config, units []partition.Unit, cu
 // addMemory says where each stage lives, what training would take there with each choice of what is computed again, what there is, and how each is given
 // its work.
 func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Config, on fit.On) error {
-	var choices []state.Job
-	wanted := c.Recompute
-	for _, c.Recompute = range model.Recomputes {
-		j, err := state.NewJob(c)
-		if err != nil {
-			return err
-		}
-		choices = append(choices, j)
-	}
-	var chosen fit.Takes
-	err := on.Choices(ctx, choices, func(t fit.Takes) (more bool, err error) {
-		choice := plannedChoice{Recompute: t.Job.Recompute, Fits: t.Fits, Planned: t.Bytes()}
-		for _, m := range t.Memory {
-			choice.Activations += m.Step + m.Activations + m.Scratch
-		}
-		if choice.Again, err = t.Job.Again(); err != nil {
-			return false, err
-		}
-		p.Choices = append(p.Choices, choice)
-		if wanted == choice.Recompute || wanted == state.RecomputeAuto && !chosen.Fits {
-			p.Recompute, p.again, chosen = choice.Recompute, choice.Again, t
-		}
-		return true, nil
-	})
+	j, err := state.NewJob(c)
 	if err != nil {
 		return err
 	}
+	var chosen fit.Takes
+	for _, j := range j.Pools() {
+		if chosen, err = p.choose(ctx, j, on); err != nil {
+			return err
+		}
+		if chosen.Fits {
+			break
+		}
+	}
+	p.Short = chosen.Job.ShortPool()
 	p.addSubmits(chosen.Submits, on.Devices)
 	for i, m := range chosen.Memory {
 		s, d := &p.Stages[i], on.Devices[i]
@@ -84,6 +71,31 @@ func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Co
 		return on.Memory(ctx, smaller)
 	})
 	return nil
+}
+
+// choose plans a job with each choice of what is computed again, and finds the one that it stands for.
+func (p *planned) choose(ctx context.Context, j state.Job, on fit.On) (chosen fit.Takes, err error) {
+	var choices []state.Job
+	wanted := j.Recompute
+	for _, j.Recompute = range model.Recomputes {
+		choices = append(choices, j)
+	}
+	p.Choices = nil
+	err = on.Choices(ctx, choices, func(t fit.Takes) (more bool, err error) {
+		choice := plannedChoice{Recompute: t.Job.Recompute, Fits: t.Fits, Planned: t.Bytes()}
+		for _, m := range t.Memory {
+			choice.Activations += m.Step + m.Activations + m.Scratch
+		}
+		if choice.Again, err = t.Job.Again(); err != nil {
+			return false, err
+		}
+		p.Choices = append(p.Choices, choice)
+		if wanted == choice.Recompute || wanted == state.RecomputeAuto && !chosen.Fits {
+			p.Recompute, p.again, chosen = choice.Recompute, choice.Again, t
+		}
+		return true, nil
+	})
+	return chosen, err
 }
 
 // onRanks says on which ranks the stages are, if these are several, and which adapters of this machine they are planned with.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"unicode/utf8"
 
 	"golang.org/x/term"
@@ -13,14 +14,17 @@ import (
 	"gputrain/hub"
 	"gputrain/internal/terminal"
 	"gputrain/model"
+	"gputrain/run/rollout"
 	"gputrain/run/setup"
 	"gputrain/run/train"
+	"gputrain/state"
 )
 
 type sampleCmd struct {
 	modelFlags
 	Prompt string `help:"Text to begin with." default:"func "`
 	Tokens int    `help:"Number of tokens to write." default:"240"`
+	Texts  int    `short:"n" help:"Number of texts, drawn side by side; of several, each ends where the model's context does." default:"1" placeholder:"N"`
 	samplingFlags
 }
 
@@ -71,6 +75,9 @@ func (c *sampleCmd) Run(ctx context.Context) error {
 	if _, err := c.sampling("sample", nil, c.Prompt, c.Tokens); err != nil {
 		return err
 	}
+	if c.Texts < 1 || c.Texts > mostTexts {
+		return usageError{fmt.Errorf("sample: --texts: found %d, wanted 1 to %d", c.Texts, mostTexts)}
+	}
 	m, release, err := c.open(ctx)
 	if err != nil {
 		return err
@@ -97,6 +104,9 @@ func (c *sampleCmd) Run(ctx context.Context) error {
 	if err := m.Narrow(model.Window(m.Definition(), len(prompt)+c.Tokens)); err != nil {
 		return err
 	}
+	if c.Texts > 1 {
+		return c.several(ctx, m.Model, sampling, prompt)
+	}
 	out := screen()
 	if _, err := io.WriteString(out, c.Prompt); err != nil {
 		return err
@@ -111,6 +121,36 @@ func (c *sampleCmd) Run(ctx context.Context) error {
 	}
 	_, err = fmt.Fprintln(out)
 	return err
+}
+
+// Bounds of the texts that are drawn: of all, and of those under way at once.
+const mostTexts, atOnce = 10_000, 64
+
+// several draws texts side by side, and writes them one below the other.
+func (c *sampleCmd) several(ctx context.Context, m *state.Model, s train.SampleConfig, prompt []int32) error {
+	if p := s.RepetitionPenalty; p != 0 && p != 1 {
+		return usageError{fmt.Errorf("sample: --texts: found a repetition penalty of %v, wanted none for several texts (--repetition-penalty 1)", p)}
+	}
+	rows, text := min(c.Texts, atOnce), c.tokens.Text()
+	if err := m.Widen(rows); err != nil {
+		return err
+	}
+	all, err := rollout.Draw(ctx, rollout.Config{
+		Tokens: s.Tokens, Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP, MinP: s.MinP, Vocab: text.Size(), Stop: s.Stop, Rows: rows, Seed: s.Seed,
+	}, m, []rollout.Prompt{{Tokens: prompt, Samples: c.Texts}}, nil)
+	if err != nil {
+		return err
+	}
+	out := screen()
+	for i, one := range all {
+		if n := len(one.Tokens) - 1; slices.Contains(s.Stop, one.Tokens[n]) {
+			one.Tokens = one.Tokens[:n]
+		}
+		if _, err := fmt.Fprintf(out, "--- %d of %d\n%s%s\n", i+1, len(all), c.Prompt, said(text, prompt, one.Tokens)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // screen is standard output for text that a model or a file has made.

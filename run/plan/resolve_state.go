@@ -110,6 +110,9 @@ func (p *Plan) train(def model.Definition, w World) error {
 	if w.Text != nil {
 		c.Ends = w.Text.Ends
 	}
+	if r := spec.Rollout; spec.DrawsRollouts() {
+		c.Rows = min(r.Rows, c.Batch*c.Microbatches*r.Updates)
+	}
 	if err := FitContext(spec, def, w.Earlier); err != nil {
 		return err
 	}

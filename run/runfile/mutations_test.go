@@ -30,6 +30,7 @@ var unknowable = []string{
 	"nothing without lora.rank",           // or lora.from: other keys of lora
 	"nothing beside lora.from",            // likewise
 	"with preference.loss",                // its other keys, and those that say nothing of pairs
+	"with rollout.loss",                   // likewise, and rewards
 	"without data.jsonl, the rows",        // preference.loss
 	"with distil.teacher",                 // its other keys, and those that say nothing of a teacher
 	"nothing without a teacher that is a", // distil.tail
@@ -112,6 +113,10 @@ null|""|text|"1"|-2|-1|0|1|2|3|5|1.5|0.5|1.0|1e3|1e7|3000000000|3000000000000000
 		"model: {from: a}\nlora: {rank: 2, rank_pattern: {q_proj: 0.5}}",
 		"data: {jsonl: a}\npreference: {loss: simpo, beta: 2, simpo_gamma: 1}", "data: {jsonl: a}\npreference: {loss: sigmoid}", "data: {jsonl: a}\npreference: {loss: orpo, beta: 2}",
 		"data: {jsonl: a}\npreference: {loss: orpo}\ntrain: {batch: 3}", "data: {jsonl: a, packing: none}\npreference: {loss: orpo}",
+		"data: {jsonl: a}\ntrain: {batch: 8}\nrollout: {loss: dapo, epsilon_high: 0.28, delta: 2}\nrewards: [{kind: tags, tags: [a]}]",
+		"data: {jsonl: a}\ntrain: {batch: 8}\nrollout: {loss: cispo, epsilon: 0.1}\nrewards: [{kind: tags, tags: [a]}]",
+		"data: {jsonl: a}\ntrain: {batch: 4}\nrollout: {loss: gspo}\nrewards: [{kind: tags, tags: [a]}]",
+		"data: {jsonl: a}\ntrain: {batch: 8}\nrollout: {loss: grpo}",
 		"distil: {teacher: a, beta: 0.5, temperature: 2, fingerprint: b}", "distil: {teacher: a, tail: ignore}", "distil: {teacher: a.jsonl}", "data: {jsonl: a}\ndistil: {teacher: a.jsonl, tail: ignore}",
 		"data: {jsonl: a}\ndistil: {teacher: a.jsonl, tail: ignore, beta: 1}", "data: {jsonl: a}\ndistil: {teacher: a}\npreference: {loss: orpo}", "distil: {teacher: a}\ntrain: {z_loss: 1}")
 }

@@ -15,6 +15,8 @@ type naming struct {
 	none    string                 // its value where the section names none
 	loss    func(c *Config) string // model.Objective.Loss; "": the section names none
 	beside  []string               // keys that have an effect with every loss of the section, besides the numbers that the loss reads
+	// numbers lays those that follow from other keys, or from the loss; nil: none.
+	numbers func(c *Config, numbers map[string]float64)
 }
 
 // namings are those sections. A run learns what the first that names a loss names; where none does, the next token.
@@ -25,6 +27,7 @@ var namings = []naming{
 		}
 		return c.Preference.Loss
 	}},
+	draws,
 	{section: "distil", key: "distil.teacher", none: `""`, beside: []string{"fingerprint", "tail"}, loss: func(c *Config) string {
 		if c.Distil.Teacher == "" {
 			return ""
@@ -100,6 +103,9 @@ func (c *Config) Objective() (o model.Objective) {
 				o.Numbers[number.Name] = *v
 			}
 		}
+	}
+	if n.numbers != nil {
+		n.numbers(c, o.Numbers)
 	}
 	return o
 }

@@ -43,7 +43,7 @@ func keyTables(page string) string {
 	for section := range reflect.TypeFor[Run]().Fields() {
 		fmt.Fprintf(&out, "\n### `%s`: %s\n\n| key | default | meaning |\n|---|---|---|\n", keyOf(section), section.Tag.Get("doc"))
 		for _, f := range fields {
-			if !strings.HasPrefix(f.key, keyOf(section)+".") {
+			if f.key != keyOf(section) && !strings.HasPrefix(f.key, keyOf(section)+".") {
 				continue
 			}
 			meaning := told(f.doc)

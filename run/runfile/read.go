@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"gputrain/internal/formats"
 	"gputrain/optim"
 )
 
@@ -12,6 +13,9 @@ import (
 // which are new themselves: 1.5e-4. Published models are tuned at 1e-5 to 5e-5, adapters at 1e-4 to 3e-4. What is preferred, which a model is to learn without
 // leaving what it is, take a tenth of that: DPO of adapters is published at 5e-6 to 5e-5.
 const ofWhole, ofAdapters, ofPreferred = 30, 10, 10
+
+// Models that learn from what they draw are published at 1e-6, adapters at 1e-5: such parts of the rates above.
+const ofDrawn, ofDrawnAdapters = 50, 15
 
 // Keys whose defaults are others for a model that was read.
 const (
@@ -36,7 +40,12 @@ func (c *Config) layRead() {
 	if c.LoRA.On() {
 		part, what = ofAdapters, "a model with adapters"
 	}
-	if c.Objective().Row().Form != "" {
+	switch form := c.Objective().Row().Form; {
+	case form == formats.Prompts && c.LoRA.On():
+		part, what = part*ofDrawnAdapters, "rollouts of "+what
+	case form == formats.Prompts:
+		part, what = part*ofDrawn, "rollouts of "+what
+	case form != "":
 		part, what = part*ofPreferred, "preferences of "+what
 	}
 	built := cmp.Or(row.Rate, Default().Optimizer.LearningRate)

@@ -18,7 +18,7 @@ func tagOf(key string) string {
 	switch {
 	case strings.HasPrefix(key, "figures/"), strings.HasPrefix(key, "eval_figures/"):
 		return tagOf(strings.Replace(key, "figures/", "", 1))
-	case strings.HasPrefix(key, "watched/"), strings.HasPrefix(key, "cluster/"):
+	case strings.HasPrefix(key, "watched/"), strings.HasPrefix(key, "cluster/"), strings.HasPrefix(key, "rollout/"):
 		return key
 	case strings.HasSuffix(key, "_ms"), strings.HasSuffix(key, "_per_second"), key == "mfu":
 		return "speed/" + key

@@ -7,6 +7,8 @@
 //	run.yaml             every value in force and where it came from
 //	metrics.jsonl        a line a step, a line an evaluation
 //	samples.jsonl        what the model wrote
+//	rollouts.jsonl       completions that it drew to learn from, and their rewards, where Config.Rollouts is set
+//	generations/         00000012.json and so on: what updates under way learn from, see package run/grpo
 //	histograms.jsonl     how parameters and gradients are distributed, where Config.HistogramEvery asks for it
 //	tensorboard/         the same for TensorBoard, where Config.Hooks has that of package run/tensorboard
 //	checkpoints/         step-00000100 and so on, see package state
@@ -33,7 +35,7 @@
 //
 //  1. The same call again goes on from the newest whole checkpoint. Its end has the bits of a run that never stopped: parameters, optimizer
 //     state, record, samples, and metrics but for the fields that measure time. It may go on on a target with other stages.
-//  2. What is due at a step (evaluation, sample, checkpoint, in this order) is done once, stopped or not.
+//  2. What is due at a step (evaluation, sample, checkpoint, generation, in this order) is done once, stopped or not.
 //  3. A run ends for one [Kind], and its error says more.
 //  4. Nothing that is not finite is saved; nothing measured is replaced.
 //  5. Neither sampling, nor evaluation, nor histograms, nor how far the loader reads ahead changes a bit of the training.

@@ -22,8 +22,8 @@ func (t *opening) fit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	choices, had := job.Choices(), ""
-	if len(choices) > 1 {
+	choices, had, auto := job.Choices(), "", job.Recompute == state.RecomputeAuto
+	if auto {
 		e, err := t.earlierRecord()
 		if err != nil {
 			return err
@@ -42,7 +42,10 @@ func (t *opening) fit(ctx context.Context) error {
 		return err
 	}
 	t.planCopy()
-	if len(choices) == 1 {
+	if short := t.reporter.takes.Job.ShortPool(); short != "" {
+		t.note("texts at once", "texts at once: ", short)
+	}
+	if !auto {
 		return nil
 	}
 	what := c.State.Recompute

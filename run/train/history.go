@@ -19,6 +19,7 @@ type history struct {
 	sums
 	first, last Metrics
 	evals       []EvalMetrics
+	rolledOut   rolledOut
 	padding     bool // a step has computed tokens that do not count
 
 	window                                      window
@@ -37,6 +38,7 @@ func (h *history) add(m Metrics) {
 		h.first = m
 	}
 	h.sums.add(m)
+	h.rolledOut.add(m)
 	h.last = m
 	h.padding = h.padding || m.PaddedTokensPerSecond > m.TokensPerSecond
 	step, took, mfu := float64(m.Step), float64(m.StepMS), float64(100*m.MFU)

@@ -56,6 +56,18 @@ var toBeKilled = map[string]func(t *testing.T, dir string) error{
 		_, err := Run(t.Context(), gputest.Device(t), c)
 		return err
 	},
+	"rollouts": func(t *testing.T, dir string) error {
+		c := lettersRun(t, "dapo", 3)
+		c.Dir, c.Steps, c.EvalEvery, c.SaveEvery = dir, 12, 4, Every(1)
+		c.Hooks = []Hook{HookFunc(func(_ context.Context, e Event) error {
+			if e.Kind == StepBegin || e.Kind == Generated {
+				time.Sleep(5 * time.Millisecond)
+			}
+			return nil
+		})}
+		_, err := Run(t.Context(), gputest.Device(t), c)
+		return err
+	},
 	"adapters": func(t *testing.T, dir string) error {
 		_, err := Run(t.Context(), gputest.Device(t), killedAdapters(t, dir))
 		return err

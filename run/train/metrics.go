@@ -66,6 +66,9 @@ type Metrics struct {
 	// Figures are those of the objective, by name, means over the step.
 	Figures map[string]Number `json:"figures,omitempty"`
 
+	// Rollout are figures of the generation that begins with this step, by name: rewards and lengths of completions, before any of them was learned from.
+	Rollout map[string]Number `json:"rollout,omitempty"`
+
 	Watched map[string]Number `json:"watched,omitempty"` // figures of Config.Watchers, "NAME/params/PATH/KEY"
 
 	Cost
@@ -123,6 +126,7 @@ type EvalMetrics struct {
 	MS     Number `json:"eval_ms"`
 
 	Figures map[string]Number `json:"eval_figures,omitempty"` // as in Metrics
+	Rollout map[string]Number `json:"eval_rollout,omitempty"` // as in Metrics: the loss is the mean reward, with the other sign
 }
 
 // Renamed are members of lines by the names that they had when there were figures of pairs alone.

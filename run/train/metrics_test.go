@@ -161,10 +161,10 @@ func TestFiguresOfEarlierLines(t *testing.T) {
 func FuzzMetricsLine(f *testing.F) {
 	full := Metrics{
 		Step: 7, Loss: 2.5, LearningRate: 1e-3, GradNorm: 1.5, GradNormClipped: 1, Tokens: 1 << 40, Epoch: .25, Skipped: 1, Spikes: 2, LeftOut: "not finite", UpdateNorm: 3, Scale: 4,
-		Figures: map[string]Number{"accuracy": .5},
+		Figures: map[string]Number{"accuracy": .5}, Rollout: map[string]Number{"rewards/a/mean": .5},
 		Watched: map[string]Number{"norm/params/a.b": Number(math.Inf(1))},
 		Cost: Cost{
-			TokensPerSecond: 4, PaddedTokensPerSecond: 5, StepMS: 6, DataWaitMS: 7, DeviceMS: 8, MFU: .5, DeviceBytes: 1, DevicePeakBytes: 2, HostBytes: 3,
+			TokensPerSecond: 4, PaddedTokensPerSecond: 5, StepMS: 6, DataWaitMS: 7, RolloutMS: 9, DeviceMS: 8, MFU: .5, DeviceBytes: 1, DevicePeakBytes: 2, HostBytes: 3,
 			StageBusy: []Number{.5, .25}, Bubble: .125, Transfer: .0625,
 			Cluster: &clusterCost{PassesMS: []Number{5, 6}, Slowest: 1, Transfer: .5, Hidden: .25, Bytes: 9},
 		},

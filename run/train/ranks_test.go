@@ -58,6 +58,7 @@ func sameOutcome(t *testing.T, want, found outcome) {
 	assert.Len(t, found.checkpoint, len(want.checkpoint))
 	assert.Equal(t, want.metrics, found.metrics)
 	assert.Equal(t, want.samples, found.samples)
+	assert.Equal(t, want.rollouts, found.rollouts)
 }
 
 // batchesOf are a run's own batches, whole; before is called before each.

@@ -68,6 +68,7 @@ func (r report) text(l logs, pictures string) []byte {
 	writeMemory(&out, r.memory)
 	writeWork(&out, r.work)
 	writeEvals(&out, l.evals)
+	l.rolledOut.write(&out)
 	if len(l.samples) > 0 {
 		out.WriteString("\n## Samples\n")
 		writeSides(&out, l.samples)
@@ -100,6 +101,12 @@ func readLogs(dir string, step int64) (l logs, err error) {
 	}
 	if len(damaged) > 0 {
 		l.damaged.add("damaged", "%s", damagedText(samplesFile, damaged))
+	}
+	if damaged, err = l.rolledOut.read(dir, step); err != nil {
+		return l, err
+	}
+	if len(damaged) > 0 {
+		l.damaged.add("damaged", "%s", damagedText(rolloutsFile, damaged))
 	}
 	l.samples = slices.DeleteFunc(l.samples, func(s Sample) bool { return s.Step > step })
 	return l, nil

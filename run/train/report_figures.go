@@ -80,6 +80,14 @@ func writeEvals(out io.Writer, evals []EvalMetrics) {
 		return
 	}
 	fmt.Fprint(out, "\n## Validation\n\n")
+	if evals[0].Rollout != nil {
+		fmt.Fprint(out, "| step | reward | tokens a completion | cut | completions |\n|---:|---:|---:|---:|---:|\n")
+		for _, e := range evals {
+			f := e.Rollout
+			fmt.Fprintf(out, "| %d | %.4f | %.1f | %s | %s |\n", e.Step, float64(f["reward"]), float64(f["mean_length"]), percent(float64(f["truncated_share"])), grouped(e.Tokens))
+		}
+		return
+	}
 	if l := model.Telling(evals[0].Figures); l.Shown != nil {
 		names := slices.Concat([]string{"step", "loss"}, l.Shown, []string{l.Counts})
 		fmt.Fprintf(out, "| %s |\n|%s\n", strings.Join(names, " | "), strings.Repeat("---:|", len(names)))
@@ -177,6 +185,7 @@ func (h *history) writePictures(out io.Writer, dir, title string) error {
 	}{
 		{lossPicture, "loss over steps", []svg.Panel{h.lossPanel()}},
 		{gradientPicture, "learning rate and norm of the gradient over steps", h.gradientPanels()},
+		{rolloutsPicture, "rewards and lengths of completions over steps", h.rolledOut.panels()},
 		{speedPicture, "tokens a second and time of a step over steps", h.speedPanels()},
 		{usePicture, "use of the devices over steps", h.usePanels()},
 	} {
@@ -207,6 +216,9 @@ func (h *history) lossPanel() svg.Panel {
 	}}
 	var validation []svg.Point
 	for _, e := range h.evals {
+		if e.Rollout != nil { // a reward, which is no loss
+			continue
+		}
 		validation = append(validation, svg.Point{X: float64(e.Step), Y: float64(e.Loss)})
 	}
 	if len(validation) > 0 {

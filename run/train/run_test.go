@@ -61,11 +61,13 @@ type outcome struct {
 	checkpoint map[string]string
 	metrics    []string
 	samples    string
+	rollouts   string // "" of a run without
 }
 
 func outcomeOf(t *testing.T, dir string) outcome {
 	t.Helper()
-	return outcome{checkpointFiles(t, dir, 12), untimed(t, textAt(t, dir, metricsFile)), textAt(t, dir, samplesFile)}
+	rollouts, _ := os.ReadFile(filepath.Join(dir, rolloutsFile))
+	return outcome{checkpointFiles(t, dir, 12), untimed(t, textAt(t, dir, metricsFile)), textAt(t, dir, samplesFile), string(rollouts)}
 }
 
 // ran is how a run ends that comes to its end.

@@ -17,6 +17,7 @@ import (
 	"gputrain/pipeline/partition"
 	"gputrain/run/data"
 	"gputrain/run/fit"
+	"gputrain/run/rollout"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
@@ -39,7 +40,8 @@ type State interface {
 	Evaluate(ctx context.Context, e *data.Evaluation) (state.EvalResult, error)
 	Evaluations(ctx context.Context, e *data.Evaluation) iter.Seq2[state.EvalResult, error]
 	BatchLosses(ctx context.Context, e *data.Evaluation) ([]state.BatchLoss, error)
-	Decoder
+	LogProbs(ctx context.Context, b data.Batch) ([]float32, error)
+	rollout.Model
 	CopyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error)
 	Stream(ctx context.Context, run checkpoint.Run, write func(checkpoint.HostCopy)) error
 	CheckSpace(ctx context.Context, dir string, count int) (each, free uint64, err error)

@@ -32,7 +32,7 @@ func TestOnlyReading(t *testing.T) {
 	dir := t.TempDir()
 	writeRun(t, dir, 5, 0)
 	s := open(t, dir)
-	paths := []string{"/", "/main.js", "/api/runs", "/api/events", "/api/curves?run=0", "/api/run?run=0", "/api/samples?run=0", "/api/histograms?run=0"}
+	paths := []string{"/", "/main.js", "/api/runs", "/api/events", "/api/curves?run=0", "/api/run?run=0", "/api/samples?run=0", "/api/rollouts?run=0", "/api/histograms?run=0"}
 	for _, path := range paths {
 		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get"} {
 			w := ask(s, method, "127.0.0.1:7070", path)
@@ -78,7 +78,7 @@ func TestNothingOutsideTheRun(t *testing.T) {
 	address := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/")
 	for _, path := range []string{
 		"/../secret.txt", "/%2e%2e/secret.txt", "/..%2fsecret.txt", "/run/private.txt", "/private.txt", "/api/../../secret.txt", "//etc/passwd", "/api/run?run=../secret.txt",
-		"/api/run?run=0/../..", "/api/run?run=1", "/api/run?run=-1", "/api/run?run=0", "/api/samples?run=0", "/api/histograms?run=0&name=../secret.txt",
+		"/api/run?run=0/../..", "/api/run?run=1", "/api/run?run=-1", "/api/run?run=0", "/api/samples?run=0", "/api/rollouts?run=0", "/api/histograms?run=0&name=../secret.txt",
 		"/api/samples?run=0&file=../secret.txt", "/api/", "/page/", "/.lock", "http://" + address + "/../secret.txt", "/\\..\\secret.txt", "/api/curves?run=0&key=../secret.txt",
 	} {
 		// By hand: a client of the library would tidy the path.
@@ -104,13 +104,13 @@ func TestLinksOutOfTheRun(t *testing.T) {
 	writeFile(t, outside, "file", `{"step":1,"name":"secret","text":"secret"}`+"\n")
 	writeFile(t, filepath.Join(outside, "folder", "secret"), "file", "")
 	for name, to := range map[string]string{
-		reportFile: "file", settingsFile: "file", samplesFile: "file", histogramsFile: "file", checkpointsDir: "folder",
+		reportFile: "file", settingsFile: "file", samplesFile: "file", rolloutsFile: "file", histogramsFile: "file", checkpointsDir: "folder",
 	} {
 		dir := t.TempDir()
 		writeFile(t, dir, metricsFile, `{"step":1,"loss":1}`+"\n")
 		require.NoError(t, os.Symlink(filepath.Join(outside, to), filepath.Join(dir, name)))
 		s := open(t, dir)
-		for _, path := range []string{"run?run=0", "samples?run=0", "histograms?run=0", "histograms?run=0&name=secret", "runs"} {
+		for _, path := range []string{"run?run=0", "samples?run=0", "rollouts?run=0", "histograms?run=0", "histograms?run=0&name=secret", "runs"} {
 			_, body := get(t, s, "/api/"+path)
 			assert.NotContains(t, body, "secret", "%s: %s", name, path)
 		}
@@ -133,7 +133,7 @@ func TestNothingIsWritten(t *testing.T) {
 	}
 	before := tree()
 	s := open(t, dir)
-	for _, path := range []string{"/", "/api/runs", "/api/curves?run=0", "/api/run?run=0", "/api/samples?run=0", "/api/histograms?run=0"} {
+	for _, path := range []string{"/", "/api/runs", "/api/curves?run=0", "/api/run?run=0", "/api/samples?run=0", "/api/rollouts?run=0", "/api/histograms?run=0"} {
 		get(t, s, path)
 		s.poll()
 	}

@@ -34,6 +34,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("/api/curves", s.of(serveCurves))
 	mux.HandleFunc("/api/run", s.of(inDir(serveRun)))
 	mux.HandleFunc("/api/samples", s.of(inDir(serveSamples)))
+	mux.HandleFunc("/api/rollouts", s.of(inDir(serveRollouts)))
 	mux.HandleFunc("/api/histograms", s.of(serveHistograms))
 	return s.guard(mux)
 }
@@ -112,6 +113,11 @@ func serveRun(r *run, root *os.Root, _ *http.Request) ([]byte, error) {
 // serveSamples answers samples, the first, the last and others between.
 func serveSamples(r *run, root *os.Root, _ *http.Request) ([]byte, error) {
 	return r.samples.read(root, 200, func(item) bool { return true })
+}
+
+// serveRollouts answers prompts with their completions, likewise.
+func serveRollouts(r *run, root *os.Root, _ *http.Request) ([]byte, error) {
+	return r.rollouts.read(root, 100, func(item) bool { return true })
 }
 
 // serveHistograms answers the names that there are, or with name= the histograms of that name over steps.

@@ -48,6 +48,7 @@ func pageShowsWhatWasMeasured(t *testing.T, b *browser) {
 	dir := filepath.Join(t.TempDir(), "first")
 	writeRun(t, dir, 1001, 0) // loss 5 - s/1001
 	writeFile(t, dir, samplesFile, `{"step":0,"prompt":"twice ","text":"never"}`+"\n"+`{"step":0,"prompt":"once ","text":"<b>nothing</b>"}`+"\n"+`{"step":500,"prompt":"once ","text":"<img src=x onerror=\"document.title='broken'\"> upon","temperature":0.5,"top_k":7,"seed":42}`+"\n")
+	writeFile(t, dir, rolloutsFile, `{"step":9,"row":1,"prompt":"<i>why","completions":[{"text":"<b>so","tokens":2,"truncated":true,"rewards":{"equal":null,"<u>":0.5},"advantage":-1.25}]}`+"\n")
 	writeFile(t, dir, histogramsFile, `{"step":5,"name":"params/<b>","min":-2,"max":2,"mean":0.25,"std":1,"counts":[1,2,3,4]}`+"\n"+
 		`{"step":900,"name":"params/<b>","min":-3,"max":1,"mean":0.5,"std":1,"counts":[4,2,2,4]}`+"\n")
 	writeFile(t, dir, reportFile, "# A title\n\n| | |\n|---|---|\n| adapter | a\\|b \\<i> \\\\ |\n\n    code\n")
@@ -75,6 +76,9 @@ func pageShowsWhatWasMeasured(t *testing.T, b *browser) {
 	// What comes from files is text.
 	assert.Equal(t, "once <img src=x onerror=\"document.title='broken'\"> upon", b.text("#samples .sample:not(.before)"))
 	assert.Equal(t, "once <b>nothing</b>", b.text("#samples .before"), "what was before, beside it")
+	assert.Equal(t, "<i>why", b.text("#rollouts .prompt"))
+	assert.Equal(t, "equal nothing · <u> 0.5 · advantage -1.25 · 2 tokens, cut", b.text("#rollouts .facts-line"))
+	assert.Equal(t, "<b>so", b.text("#rollouts .sample:not(.prompt)"))
 	assert.Equal(t, "params/<b>", b.text("#histograms option"))
 	assert.Contains(t, b.text("#histograms dl"), "0.5")
 	assert.Contains(t, b.text("#papers"), "width\t96\trun.yaml:2")

@@ -14,7 +14,7 @@ import (
 
 // A pipe in one run directory is told, and keeps neither that run nor the others from being shown.
 func TestPipesAreNotWaitedFor(t *testing.T) {
-	for _, name := range []string{settingsFile, samplesFile, histogramsFile, sessionsFile, reportFile} {
+	for _, name := range []string{settingsFile, samplesFile, rolloutsFile, histogramsFile, sessionsFile, reportFile} {
 		root := t.TempDir()
 		dir := filepath.Join(root, "a")
 		writeRun(t, dir, 20, 7)

@@ -20,6 +20,7 @@ import (
 const (
 	metricsFile    = "metrics.jsonl"
 	samplesFile    = "samples.jsonl"
+	rolloutsFile   = "rollouts.jsonl"
 	histogramsFile = "histograms.jsonl"
 	sessionsFile   = "sessions.jsonl"
 	settingsFile   = runfile.RecordFile
@@ -36,6 +37,7 @@ type run struct {
 	metrics     follow.Lines
 	table       *table // of its lines; nil: it has not been looked at
 	samples     list
+	rollouts    list
 	histograms  list
 	sessions    list // of processes, each with the step that it went on from
 	settings    []runfile.Recorded
@@ -50,7 +52,7 @@ type run struct {
 func newRun(id int, dir string) *run {
 	return &run{
 		id: id, dir: dir,
-		metrics: follow.Lines{Name: metricsFile}, samples: list{lines: follow.Lines{Name: samplesFile}}, histograms: list{lines: follow.Lines{Name: histogramsFile}}, sessions: list{lines: follow.Lines{Name: sessionsFile}},
+		metrics: follow.Lines{Name: metricsFile}, samples: list{lines: follow.Lines{Name: samplesFile}}, rollouts: list{lines: follow.Lines{Name: rolloutsFile}}, histograms: list{lines: follow.Lines{Name: histogramsFile}}, sessions: list{lines: follow.Lines{Name: sessionsFile}},
 	}
 }
 
@@ -97,7 +99,7 @@ func (r *run) poll(next func() int64) {
 			failed(fmt.Errorf("%s: line %d: %w", metricsFile, r.table.lines(), err))
 		}
 	}))
-	for _, l := range []*list{&r.samples, &r.histograms, &r.sessions} {
+	for _, l := range []*list{&r.samples, &r.rollouts, &r.histograms, &r.sessions} {
 		grown, err := l.poll(root)
 		failed(err)
 		changed = changed || grown
@@ -154,6 +156,7 @@ type summary struct {
 	Last       map[string]value `json:"last"`
 	Resumes    []float64        `json:"resumes"`
 	Samples    int              `json:"samples"`
+	Rollouts   int              `json:"rollouts"`
 	Histograms int              `json:"histograms"`
 	Report     int64            `json:"report"` // its age; 0: none yet
 	Settings   int64            `json:"settings"`
@@ -166,7 +169,7 @@ func (r *run) summary() summary {
 	s := summary{
 		ID: r.id, Dir: r.dir, Version: r.version, Rewound: r.rewound, Now: time.Now().UnixMilli(), Last: map[string]value{},
 		Series: []string{}, Resumes: r.resumes(),
-		Samples: len(r.samples.items), Histograms: len(r.histograms.items), Warnings: append([]string{}, r.warnings...),
+		Samples: len(r.samples.items), Rollouts: len(r.rollouts.items), Histograms: len(r.histograms.items), Warnings: append([]string{}, r.warnings...),
 		Changed: stamp(r.changed), Report: stamp(r.reportAge), Settings: stamp(r.settingsAge),
 	}
 	figures := map[string]bool{} // of the objective

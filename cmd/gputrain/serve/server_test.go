@@ -213,6 +213,11 @@ func TestOtherFilesOfARun(t *testing.T) {
 		}
 		return out
 	}
+	for step := range 3 {
+		appendFile(t, dir, rolloutsFile, fmt.Sprintf(`{"step":%d,"prompt":"p","completions":[]}`+"\n", step+1))
+	}
+	s.poll()
+	assert.Len(t, steps("/api/rollouts?run=0"), 3)
 	samples := steps("/api/samples?run=0")
 	assert.Len(t, samples, 200)
 	assert.Equal(t, []int{0, 299}, []int{samples[0], samples[199]})

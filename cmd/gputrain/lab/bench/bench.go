@@ -62,7 +62,7 @@ var benchShapes = []matmulShape{
 
 // Names are what can be measured alone.
 func Names() []string {
-	return slices.Concat([]string{"copy", "matmul", "kron", "train", "pipeline", "texels", "lora"}, optim.Names())
+	return slices.Concat([]string{"copy", "matmul", "kron", "train", "pipeline", "texels", "lora", "decode"}, optim.Names())
 }
 
 // measurement is a run of the figures of one adapter.
@@ -93,6 +93,7 @@ func Adapter(ctx context.Context, a gpu.Adapter, dev *gpu.Device, only string, r
 		{r.wants("pipeline"), func() error { return pipelineFigures(ctx, a, r.report) }},
 		{r.wants("texels"), func() error { return texelFigures(ctx, a, r.report) }},
 		{only == "lora", func() error { return tuningFigures(ctx, a, r.report) }},
+		{only == "decode", func() error { return decodeFigures(ctx, dev, r.report) }},
 	} {
 		if !part.wanted {
 			continue

@@ -60,6 +60,8 @@ const share = (v) => v === null || v === undefined ? 'not finite' : `${number(v 
 const known = {
   loss: { title: 'Loss', unit: 'nats a token', write: fixed, rank: 0, wide: true, own: 'training', beside: { eval_loss: 'validation' } },
   eval_loss: { title: 'Validation loss', unit: 'nats a token', write: fixed, rank: 1, dots: true, raw: true },
+  'rollout.reward': { title: 'Reward', unit: 'mean of a generation', rank: 0.5, dots: true, raw: true, own: 'training', beside: { 'eval_rollout.reward': 'validation' } },
+  'rollout.mean_length': { title: 'Length', unit: 'tokens a completion', rank: 1.5, zero: true, raw: true },
   learning_rate: { title: 'Learning rate', unit: '', rank: 2, raw: true, linear: true },
   grad_norm: { title: 'Gradient norm', unit: 'before clipping', rank: 3, log: true, own: 'norm', beside: { grad_norm_clipped: 'clipped' } },
   tokens_per_second: { title: 'Throughput', unit: 'tokens a second', write: short, rank: 4, zero: true, usual: true, own: 'in the loss', beside: { padded_tokens_per_second: 'with padding' } },

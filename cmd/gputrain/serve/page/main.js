@@ -8,6 +8,7 @@ import { drawHero } from './hero.js';
 import { ofStages, Stages } from './stages.js';
 import { Histograms } from './histograms.js';
 import { Samples } from './samples.js';
+import { Rollouts } from './rollouts.js';
 import { Papers } from './papers.js';
 
 const $ = (id) => document.getElementById(id);
@@ -19,7 +20,7 @@ const share = {
   hover(x) { share.cross = x; for (const c of charts.values()) c.overlay(); stages.draw(); },
   zoom(from, to) { Object.assign(view, { from, to }); $('reset').hidden = from === null; load(); later(); },
 };
-const stages = new Stages($('stages'), share), histograms = new Histograms($('histograms')), samples = new Samples($('samples')), papers = new Papers($('papers'));
+const stages = new Stages($('stages'), share), histograms = new Histograms($('histograms')), samples = new Samples($('samples')), rollouts = new Rollouts($('rollouts')), papers = new Papers($('papers'));
 
 function load() { for (const r of runs.values()) refresh(r); }
 
@@ -50,6 +51,7 @@ function draw() {
   stages.set(run);
   histograms.set(run);
   samples.set(run);
+  rollouts.set(run);
   papers.set(run, shown);
   document.body.dataset.ready = all.every((r) => !r.shown || !r.series.length || r.curves && !asking(r)) ? 'yes' : '';
 }

@@ -1,0 +1,108 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"gputrain/gpu"
+	"gputrain/internal/system"
+	"gputrain/model"
+	"gputrain/state"
+)
+
+// decodedTexts are continued at once, each behind decodedTokens.
+const decodedTexts, decodedTokens = 64, 128
+
+// decodedModel has about ten million parameters, or the shape of Qwen 3 0.6B.
+func decodedModel(hardware bool) (model.Definition, error) {
+	c := model.LlamaConfig{Layers: 6, Heads: 6, KVHeads: 2, Width: 384, Vocab: 256, Context: 256}
+	if hardware {
+		c = model.LlamaConfig{Layers: 28, Heads: 16, KVHeads: 8, HeadDim: 128, Width: 1024, Intermediate: 3072, Vocab: 151936, Context: 512, Tied: true}
+	}
+	return model.NewLlama(c)
+}
+
+// decodeFigures are tokens of one text, and of several at once, beside as many of a prompt, all behind as many others. What is timed takes turns, so that what disturbs the machine
+// disturbs all alike.
+func decodeFigures(ctx context.Context, dev *gpu.Device, report func(Figure) error) error {
+	def, err := decodedModel(dev.Adapter().Hardware())
+	if err != nil {
+		return err
+	}
+	m, err := state.NewModel(dev, def, model.Init(def, 1))
+	if err != nil {
+		return err
+	}
+	defer m.Release()
+	if err := m.Widen(decodedTexts); err != nil {
+		return err
+	}
+	paging := m.Paging()
+	p := state.Places{
+		Tokens: make([]int32, decodedTexts), Rows: make([]int32, decodedTexts), Positions: slices.Repeat([]int32{decodedTokens}, decodedTexts),
+		Table: make([]int32, paging.Rows*paging.Entries), Uniforms: make([]float32, decodedTexts), Temperature: 1,
+	}
+	for i := range p.Rows {
+		p.Rows[i] = int32(i)
+	}
+	for i := range p.Table {
+		p.Table[i] = int32(i)
+	}
+	behind := make([]int32, decodedTokens+64)
+	passes := []struct {
+		name string
+		run  func() error
+	}{
+		{"64 tokens of a prompt", func() error {
+			_, _, err := m.Extend(ctx, behind)
+			return err
+		}},
+		{"token of one text", func() error {
+			_, err := m.Decode(ctx, 1)
+			return err
+		}},
+		{"tokens of 64 texts", func() error {
+			_, err := m.Advance(ctx, p)
+			return err
+		}},
+		{"tokens of 64 texts, drawn there", func() error {
+			_, _, err := m.Draw(ctx, p)
+			return err
+		}},
+	}
+	const warm, rounds = 2, 21
+	times := make([][]time.Duration, len(passes))
+	for round := range warm + rounds {
+		for i, pass := range passes {
+			if i < 2 {
+				if _, err := m.Logits(ctx, behind[:decodedTokens]); err != nil {
+					return err
+				}
+			}
+			took := system.Stopwatch()
+			if err := pass.run(); err != nil {
+				return fmt.Errorf("%s: %w", pass.name, err)
+			}
+			if round >= warm {
+				times[i] = append(times[i], took())
+			}
+		}
+	}
+	var each []float64 // medians, in seconds
+	for _, all := range times {
+		slices.Sort(all)
+		each = append(each, all[len(all)/2].Seconds())
+	}
+	for i, texts := range []float64{64, 1, decodedTexts, decodedTexts} {
+		f := Figure{Bench: passes[i].name, Value: texts / each[i], Unit: "tokens/s", Millis: each[i] * 1e3}
+		if i > 0 {
+			f.Of, f.Ratio = passes[0].name, each[0]/each[i]*texts/64
+		}
+		if err := report(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package runfile
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Commands start where the user typed them, or that they may, and not because a file or the environment names them.
+func TestCommandsTyped(t *testing.T) {
+	if !IsKey("rewards") {
+		t.Skip("no rewards in run files yet")
+	}
+	const rewards = "[{kind: command, command: [python3, rewards.py]}]"
+	file, environment := New(), New()
+	assert.False(t, file.CommandsTyped(), "the default")
+	require.NoError(t, file.Parse("--set", []byte("rewards: "+rewards))) // a file of that name
+	assert.False(t, file.CommandsTyped())
+	require.NoError(t, environment.Environment([]string{"GPUTRAIN_REWARDS=" + rewards}))
+	assert.False(t, environment.CommandsTyped())
+	set, err := file.With("rewards=" + rewards)
+	require.NoError(t, err)
+	assert.True(t, set.CommandsTyped())
+	require.NoError(t, set.Parse("later.yaml", []byte("rewards: "+rewards)))
+	assert.False(t, set.CommandsTyped(), "a file over it")
+	file.AllowCommands()
+	assert.True(t, file.CommandsTyped())
+	assert.True(t, file.Clone().CommandsTyped())
+	assert.False(t, environment.CommandsTyped())
+
+	wrong := New()
+	require.NoError(t, wrong.Parse("run.yaml", []byte("rewards: [{kind: equal, column: a}, {kind: tags, column: b}]")))
+	require.ErrorContains(t, wrong.Validate(), "run file: rewards[1] (run.yaml:1): ")
+	require.ErrorContains(t, New().Parse("run.yaml", []byte("rewards: {kind: equal, colum: a}")), `unknown key "colum"`)
+	list := `[{"kind":"tags","tags":["<think>","</think>"],"offset":-0.5}]`
+	again := New()
+	require.NoError(t, again.Set("rewards="+list))
+	assert.Equal(t, `[{"kind":"tags","offset":-0.5,"tags":["<think>","</think>"]}]`, inline(again.Value("rewards")))
+}

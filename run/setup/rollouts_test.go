@@ -1,0 +1,90 @@
+package setup
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/model"
+)
+
+// TestRolloutsOfARunFile: a run file with prompts and rewards is a run that draws, with everything that it says.
+func TestRolloutsOfARunFile(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	dir := modelDir(t, 640, "qwen2")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "chat_template.jinja"), []byte(chatML), 0o666))
+	rows := filepath.Join(t.TempDir(), "rows.jsonl")
+	require.NoError(t, os.WriteFile(rows, []byte(strings.Repeat(`{"prompt": [{"role": "user", "content": "1+1"}], "answer": "2"}`+"\n", 8)), 0o666))
+	sets := []string{
+		"data.tokenizer=" + dir, "data.jsonl=" + rows, "model.context=16", "data.validation=0.25", "train.batch=4", "data.epochs=3", "rollout.loss=dr_grpo", "rollout.samples=4",
+		"rollout.updates=2", "rollout.tokens=8", "rollout.top_k=5", "rewards=[{kind: equal, column: answer, weight: 2}, {kind: length, buffer: 4}]",
+	}
+	with := func(more ...string) []string { return append(append([]string(nil), sets...), more...) }
+	run, release, err := Train(t.Context(), configOf(t, sets...), io.Discard)
+	require.NoError(t, err)
+	defer release()
+	r := run.Rollouts
+	require.NotNil(t, r)
+	assert.Equal(t, []any{4, 2, 8, 5, run.Tokenizer.Size(), model.ScaleNone}, []any{r.Samples, r.Updates, r.Drawing.Tokens, r.Drawing.TopK, r.Drawing.Vocab, r.Rewarding.Scale})
+	assert.Contains(t, r.Drawing.Stop, int32(622), "the template's end")
+	assert.Contains(t, r.Drawing.Stop, int32(2), "the tokenizer's")
+	assert.EqualValues(t, 18, run.Steps, "three times six prompts, two in a generation of two updates")
+	assert.Equal(t, "equal", r.Rewards[0].Name)
+	assert.InDelta(t, 2, r.Rewards[0].Weight, 0)
+	opened, err := r.Open()
+	require.NoError(t, err)
+	require.NoError(t, opened.Close())
+	text := "a <|im_end|> b"
+	ids, err := run.Tokenizer.Encode(text)
+	require.NoError(t, err)
+	assert.Equal(t, "a  b", r.Text(ids))
+
+	for want, more := range map[string][]string{
+		`rewards[0]: column: found "solution", which row 1 has not, wanted one of its columns: ["answer" "prompt"]`: {"rewards=[{kind: equal, column: solution}]"},
+	} {
+		_, _, err := Train(t.Context(), configOf(t, with(more...)...), io.Discard)
+		require.ErrorContains(t, err, want)
+	}
+	bytesRun := []string{
+		"data.jsonl=" + rows, "rollout.loss=dapo", "rewards=[{kind: equal, column: answer}]", "train.batch=8", "data.tokens=bytes", "data.eos=-1", "rollout.tokens=8",
+	}
+	require.NoError(t, os.WriteFile(rows, []byte(strings.Repeat(`{"prompt": "1+1", "answer": "2"}`+"\n", 8)), 0o666))
+	run, release, err = Train(t.Context(), configOf(t, append(bytesRun, "data.validation=0")...), io.Discard)
+	require.NoError(t, err)
+	defer release()
+	run.Dir = t.TempDir()
+	require.ErrorContains(t, run.Validate(), "rollout: found no token that ends a text, wanted one")
+}
+
+// TestCommandsOfRewards start where they are typed or allowed alone.
+func TestCommandsOfRewards(t *testing.T) {
+	rows := filepath.Join(t.TempDir(), "rows.jsonl")
+	require.NoError(t, os.WriteFile(rows, []byte(strings.Repeat(`{"prompt": "1+1", "answer": "2"}`+"\n", 8)), 0o666))
+	file := filepath.Join(t.TempDir(), "run.yaml")
+	text := "data: {jsonl: '" + rows + "', validation: 0}\nrollout: {loss: dapo, tokens: 8}\ntrain: {batch: 8}\nrewards: [{kind: command, command: ['/bin/cat']}]\n"
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o666))
+	for allowed, want := range map[bool]string{false: "command", true: ""} {
+		var out bytes.Buffer
+		cfg := configOf(t)
+		require.NoError(t, cfg.Parse(file, []byte(text)))
+		if allowed {
+			cfg.AllowCommands()
+		}
+		run, release, err := Train(t.Context(), cfg, &out)
+		require.NoError(t, err, "what is only looked at starts nothing")
+		opened, err := run.Rollouts.Open()
+		if want != "" {
+			require.ErrorContains(t, err, want)
+		} else {
+			require.NoError(t, err)
+			require.NoError(t, opened.Close())
+		}
+		release()
+	}
+}
