@@ -19,6 +19,15 @@ const Pairs = "pairs"
 // first two are as in pairs. A row becomes a window, with the labels of the completion.
 const Labelled = "labelled"
 
+// Formats of rows of which a head other than logits learns: the one label of a window stands at its last token. In ranked a row is one of pairs, perhaps with a
+// "margin"; in classes it has a text (or "prompt" and "completion", messages, tokens) and a "label", a whole number or a name; in queries a "query", a
+// "positive" and perhaps a list of "negatives", each text, messages or tokens.
+const (
+	Ranked  = "ranked"
+	Classes = "classes"
+	Queries = "queries"
+)
+
 // Names of the formats of conversations, whose rows name no fields.
 const (
 	Messages      = "messages"

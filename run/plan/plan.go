@@ -20,6 +20,7 @@ type World struct {
 	Model    *Model    // of model.from; nil: a new one is made
 	Adapters *Adapters // of lora.from; nil: new ones, or none
 	Tokens   Tokens
+	Labels   *Labels  // nil: nobody looked, or there are none
 	Text     *Text    // nil: it is not read yet
 	Earlier  *Earlier // nil: the run begins
 }
@@ -35,6 +36,12 @@ type Model struct {
 type Adapters struct {
 	Dir        string
 	Definition model.Definition
+}
+
+// Labels are those of rows of classes.
+type Labels struct {
+	Names []string // in the order of their numbers; nil: rows have numbers
+	Count int
 }
 
 // Text is what is known of a text once it is read.
@@ -65,6 +72,7 @@ func Resolve(spec *runfile.Config, w World) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.layHead(def, w)
 	if err := p.train(def, w); err != nil {
 		return nil, err
 	}

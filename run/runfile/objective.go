@@ -5,16 +5,18 @@ import (
 	"slices"
 	"strings"
 
+	"gputrain/internal/formats"
 	"gputrain/model"
 )
 
 // A naming is a section that can name what a run learns.
 type naming struct {
 	section string
-	key     string                 // that names the loss, or what it follows from
-	none    string                 // its value where the section names none
-	loss    func(c *Config) string // model.Objective.Loss; "": the section names none
-	beside  []string               // keys that have an effect with every loss of the section, besides the numbers that the loss reads
+	key     string                     // that names the loss, or what it follows from
+	none    string                     // its value where the section names none
+	loss    func(c *Config) string     // model.Objective.Loss; "": the section names none
+	beside  []string                   // keys that have an effect with every loss of the section, besides the numbers that the loss reads
+	own     func(loss string) []string // those that have one with this loss; nil: none
 }
 
 // namings are those sections. A run learns what the first that names a loss names; where none does, the next token.
@@ -24,6 +26,14 @@ var namings = []naming{
 			return ""
 		}
 		return c.Preference.Loss
+	}},
+	{section: "head", key: "head.objective", none: noHead, loss: func(c *Config) string {
+		if c.Head.Objective == noHead {
+			return ""
+		}
+		return c.Head.Objective
+	}, own: func(loss string) []string {
+		return map[string][]string{formats.Classes: {"num_labels", "labels"}, formats.Queries: {"pooling"}}[model.Objective{Loss: loss}.Row().Form]
 	}},
 }
 
@@ -45,7 +55,7 @@ func (n naming) reads(c *Config, key string) bool {
 	case loss == "":
 		return false
 	default:
-		return slices.Contains(n.beside, name) || model.Objective{Loss: loss}.Row().Reads(name)
+		return slices.Contains(n.beside, name) || n.own != nil && slices.Contains(n.own(loss), name) || model.Objective{Loss: loss}.Row().Reads(name)
 	}
 }
 
@@ -56,6 +66,17 @@ func (c *Config) named() (naming, bool) {
 		return naming{}, false
 	}
 	return namings[i], true
+}
+
+// Learned is the loss of the run of a record.
+func Learned(all []Recorded) model.Loss {
+	c := New()
+	for _, r := range all {
+		if slices.ContainsFunc(namings, func(n naming) bool { return strings.HasPrefix(r.Key, n.section+".") }) {
+			_ = c.Set(r.Key + "=" + string(r.Value)) // of a later program: what it has learned follows from what is known of it
+		}
+	}
+	return c.Objective().Row()
 }
 
 // Objective is what the run learns.
@@ -131,9 +152,19 @@ func (c *Config) validateObjective() error {
 		f, _ := find(n.key)
 		return c.Invalid(n.key, c.value(f), n.none+" without data.jsonl, the rows with "+loss.Counts)
 	case c.Train.Batch/c.Pipeline.Microbatches%loss.Group != 0:
-		return c.Invalid("train.batch", c.Train.Batch, "an even number of sequences a microbatch with "+n.with(c)+": a "+loss.One()+" has two")
+		wanted, each := "an even number", "two"
+		if loss.Group != 2 {
+			wanted, each = fmt.Sprintf("a multiple of %d", loss.Group), fmt.Sprint(loss.Group)
+		}
+		return c.Invalid("train.batch", c.Train.Batch, wanted+" of sequences a microbatch with "+n.with(c)+": a "+loss.One()+" has "+each)
+	case loss.Whole && c.Train.Accumulate*c.Pipeline.Microbatches > 1:
+		key, found := "train.accumulate", c.Train.Accumulate
+		if found == 1 {
+			key, found = "pipeline.microbatches", c.Pipeline.Microbatches
+		}
+		return c.Invalid(key, found, "1 with "+n.with(c)+", which holds each row against all of its update: a greater train.batch has more of them")
 	}
-	return nil
+	return c.validateHead()
 }
 
 // ofTokens are the keys of the loss of the next token.

@@ -10,8 +10,8 @@ import (
 
 // A model that was read is tuned at a part of the rate that its optimizer has for new models: 1/30 for all of it, 5e-5 with AdamW, and 1/10 for adapters,
 // which are new themselves: 1.5e-4. Published models are tuned at 1e-5 to 5e-5, adapters at 1e-4 to 3e-4. What is preferred, which a model is to learn without
-// leaving what it is, take a tenth of that: DPO of adapters is published at 5e-6 to 5e-5.
-const ofWhole, ofAdapters, ofPreferred = 30, 10, 10
+// leaving what it is, take a tenth of that: DPO of adapters is published at 5e-6 to 5e-5. Heads with adapters are published at 1e-4.
+const ofWhole, ofAdapters, ofPreferred, ofHeads = 30, 10, 10, 15
 
 // Keys whose defaults are others for a model that was read.
 const (
@@ -36,7 +36,10 @@ func (c *Config) layRead() {
 	if c.LoRA.On() {
 		part, what = ofAdapters, "a model with adapters"
 	}
-	if c.Objective().Row().Form != "" {
+	switch row := c.Objective().Row(); {
+	case row.Head != "" && c.LoRA.On():
+		part, what = ofHeads, "a head and adapters"
+	case row.Head == "" && row.Form != "":
 		part, what = part*ofPreferred, "preferences of "+what
 	}
 	built := cmp.Or(row.Rate, Default().Optimizer.LearningRate)

@@ -32,6 +32,7 @@ var rules = rulesBelow("", reflect.TypeFor[Run](), map[string]rule{})
 var namedRanges = map[string]rule{
 	"formats":       oneOf(formats.Rows),
 	"preferences":   preferences,
+	"heads":         heads,
 	"date":          form{dates, isDate, "a date such as 2024-07-26"},
 	"bases":         oneOf(array.Names(array.Bases)),
 	"whole":         oneOf(array.Names(slices.DeleteFunc(slices.Clone(array.Bases), array.DType.Packed))),

@@ -28,7 +28,12 @@ func Data(cfg *runfile.Config, tokens Tokens, def model.Definition, context int)
 		Layout: d.Layout, Validation: d.Validation, Context: context,
 	}
 	out.Layout.Together = d.Documents == runfile.DocumentsTogether
-	out.Format = cmp.Or(cfg.Objective().Row().Form, out.Format)
+	if loss := cfg.Objective().Row(); loss.Form != "" {
+		out.Format, out.Group = loss.Form, loss.Group
+	}
+	if h := model.HeadOf(def); h.Kind == model.HeadScores {
+		out.Labels, out.Names = h.Labels, h.Names
+	}
 	if tokens.Kind == plan.TokenizerTokens {
 		out.Tokenizer = tokens.Tokenizer
 	}
