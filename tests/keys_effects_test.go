@@ -44,6 +44,9 @@ func newRuns(t *testing.T) *runs {
 	p.write(t, "documents.jsonl", documents.String())
 	p.write(t, "labelled.jsonl", strings.Repeat(`{"prompt": "2 + 2 =", "completion": " 4", "label": true}`+"\n"+`{"prompt": "2 + 2 =", "completion": " five", "label": 0}`+"\n", 10))
 	p.write(t, "pairs.jsonl", strings.Repeat(`{"prompt": "2 + 2 =", "chosen": " 4", "rejected": " five"}`+"\n", 20))
+	p.write(t, "classes.jsonl", strings.Repeat(`{"text": "good day", "label": "ham"}`+"\n"+`{"text": "buy now", "label": "spam"}`+"\n"+`{"text": "buy", "label": "spam"}`+"\n", 10))
+	p.write(t, "queries.jsonl", strings.Repeat(`{"query": "2+2", "positive": "four", "negatives": []}`+"\n"+`{"query": "a?", "positive": "b", "negatives": []}`+"\n"+
+		`{"query": "cc?", "positive": "dd", "negatives": []}`+"\n", 10))
 	p.write(t, "others.jsonl", others.String())
 	p.write(t, "chats.jsonl", strings.Repeat(chatRow+"\n", 20))
 	require.NoError(t, os.CopyFS(p.path("speaker"), os.DirFS(filepath.Join(tokenizers, "qwen2"))))
@@ -95,6 +98,9 @@ var (
 	orpo      = []string{"model.from=pretrained", "lora.rank=2", "data.jsonl=pairs.jsonl", "preference.loss=orpo"}
 	kto       = []string{"model.from=pretrained", "lora.rank=2", "data.jsonl=labelled.jsonl", "preference.loss=kto"}
 	simpo     = []string{"model.from=pretrained", "lora.rank=2", "data.jsonl=pairs.jsonl", "preference.loss=simpo"}
+	rewards   = []string{"model.from=pretrained", "data.jsonl=pairs.jsonl", "head.objective=reward"}
+	classes   = []string{"model.from=pretrained", "data.jsonl=classes.jsonl", "head.objective=classes"}
+	embed     = []string{"model.from=pretrained", "data.jsonl=queries.jsonl", "head.objective=embed", "train.batch=6"}
 	stages    = []string{"pipeline.stages=2", "model.layers=4", "train.batch=4", "pipeline.microbatches=4"}
 	profile   = []string{"--profile"}
 )
@@ -165,6 +171,13 @@ var effects = []effect{
 	{key: "preference.undesirable_weight", value: "2", over: kto, sees: losses},
 	{key: "preference.simpo_gamma", value: "2", over: simpo, sees: losses},
 	{key: "preference.simpo_alpha", value: "2", over: simpo, sees: losses},
+	{key: "head.objective", value: "classes", over: []string{"data.jsonl=classes.jsonl"}, sees: parameters(`^score\.weight$`), from: 0, want: 1},
+	{key: "head.num_labels", value: "5", over: classes, sees: shape("score.weight"), from: "[2 16]", want: "[5 16]"},
+	{key: "head.labels", value: "[spam, ham]", over: classes, sees: losses},
+	{key: "head.pooling", value: "mean", over: embed, sees: losses},
+	{key: "head.temperature", value: "1", over: embed, sees: losses},
+	{key: "head.negatives", value: "1", over: embed, sees: losses},
+	{key: "head.center_rewards_coefficient", value: "2", over: rewards, sees: losses},
 
 	{key: "data.text", value: "other.txt", over: []string{"data.validation=0.1"}, sees: losses, like: []string{"data.text=[other.txt]", "data.validation=0.1"}},
 	{key: "data.jsonl", value: "others.jsonl", over: jsonl, sees: losses},

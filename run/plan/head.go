@@ -11,7 +11,7 @@ import (
 // LooksForLabels tells whether the rows of a run file say which labels a model has: nothing else does.
 func LooksForLabels(spec *runfile.Config, def model.Definition) bool {
 	h, own := spec.Head, model.HeadOf(def)
-	return spec.Objective().Loss == classes && h.NumLabels == 0 && len(h.Labels) == 0 && !(own.Kind == model.HeadScores && own.Labels > 1)
+	return spec.Objective().Loss == classes && len(h.Labels) == 0 && !(own.Kind == model.HeadScores && own.Labels > 1)
 }
 
 // classes is the objective whose labels are classes.
@@ -33,12 +33,16 @@ func headed(spec *runfile.Config, def model.Definition, w World) (model.Definiti
 		}
 	case o.Loss == classes:
 		h.Labels, h.Names = max(spec.Head.NumLabels, len(spec.Head.Labels)), spec.Head.Labels
-		switch {
-		case h.Labels > 0:
-		case own.Kind == kind && own.Labels > 1:
+		switch l := w.Labels; {
+		case h.Labels == 0 && own.Kind == kind && own.Labels > 1:
 			h.Labels, h.Names = own.Labels, own.Names
-		case w.Labels != nil:
-			h.Labels, h.Names = w.Labels.Count, w.Labels.Names
+		case l != nil && h.Labels > 0 && l.Count > h.Labels:
+			return nil, spec.Invalid("head.num_labels", h.Labels, fmt.Sprintf("%d or more, as the rows of data.jsonl have labels", l.Count))
+		case l != nil:
+			h.Labels, h.Names = max(h.Labels, l.Count), l.Names
+		}
+		for h.Names != nil && len(h.Names) < h.Labels { // of which the rows have none
+			h.Names = append(slices.Clip(h.Names), model.Head{}.Label(len(h.Names)))
 		}
 		if h.Labels < 2 {
 			return nil, spec.Invalid("head.objective", o.Loss, fmt.Sprintf("two labels or more in data.jsonl, found %d; or head.labels", h.Labels))
