@@ -48,7 +48,7 @@ func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens
 			return fmt.Errorf("rewards[%d]: column: %w", i, err)
 		}
 	}
-	env := reward.Env{AllowCommand: commands || cfg.CommandsTyped(), Tokens: r.Tokens, Log: func(line string) { fmt.Fprintf(out, "gputrain: rewards: %s\n", line) }}
+	env := reward.Env{AllowCommand: commands || cfg.CommandsTyped(), Tokens: r.Tokens, Log: func(line string) { fmt.Fprintf(out, "gputrain: %s\n", line) }}
 	c.Open = func() (reward.Rewards, error) { return reward.OpenAll(cfg.Rewards, env) }
 	run.Rollouts = c
 	return nil
