@@ -49,6 +49,9 @@ func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens
 		}
 	}
 	env := reward.Env{AllowCommand: commands || cfg.CommandsTyped(), Tokens: r.Tokens, Log: func(line string) { fmt.Fprintf(out, "gputrain: %s\n", line) }}
+	if err := reward.Check(cfg.Rewards, env); err != nil {
+		return err
+	}
 	c.Open = func() (reward.Rewards, error) { return reward.OpenAll(cfg.Rewards, env) }
 	run.Rollouts = c
 	return nil
