@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"gputrain/graph"
+	"gputrain/internal/formats"
 )
 
 // Ahead is what a loss finds of all rows of an update before the first backward pass of it: by a forward pass of the network as it is then, and of the
@@ -60,8 +61,35 @@ var looked = Loss{
 	},
 }
 
-// Ahead is the objective of the pass before an update, whose model.Built.Rows Lay reads.
-func (o Objective) Ahead() Objective { return Objective{Loss: looked.Name} }
+// lookedTokens is the objective of the pass before the first of several updates that completions which were drawn take part in: its Built.Rows are the
+// log-probabilities of all labels, [batch*seq], which the updates read as InputOld.
+var lookedTokens = Loss{
+	Name: "log-probabilities of labels", Counts: "rows", Group: 1, Numbers: []number{above0(temperature)},
+	inputs: func(_ Objective, rows Rows) batchInputs {
+		return batchInputs{Tokens: rows.Tokens, Labels: rows.Labels, Counts: Counts{Of: int64(rows.Count)}}
+	},
+	build: func(b *Builder, built *Built, losses *graph.Value) error {
+		built.Rows = b.Reshape(b.Apply("neg", losses), b.batch*b.seq)
+		b.scaled(built, b.Sum(losses))
+		return nil
+	},
+}
+
+// Ahead is the objective of the pass before an update, whose model.Built.Rows Lay reads, or updates as InputOld; false: there is none.
+func (o Objective) Ahead() (of Objective, looks bool) {
+	switch {
+	case o.ReadsOld():
+		return Objective{Loss: lookedTokens.Name, Numbers: map[string]float64{temperature: o.Numbers[temperature]}}, true
+	case o.Row().Ahead != nil:
+		return Objective{Loss: looked.Name}, true
+	}
+	return Objective{}, false
+}
+
+// ReadsOld tells whether the loss reads log-probabilities of completions as they were before the first update with them: InputOld.
+func (o Objective) ReadsOld() bool {
+	return o.Row().Form == formats.Prompts && o.Numbers[onPolicy] == 0
+}
 
 // Rows are what the pass before an update is of. before is the row before the first in the update; nil: the last of these.
 func (a Ahead) Rows(rows Rows, before *Rows) (Rows, error) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"gputrain/graph"
+	"gputrain/internal/formats"
 )
 
 // Losses of completions that the network drew, several of each prompt, with an advantage each: rows of a batch, each after its prompt, with the labels of the
@@ -46,7 +47,7 @@ func init() {
 		{Loss: Loss{Name: "gspo", Numbers: clipped, Sums: shares}, by: byRows, rows: true},
 		{Loss: Loss{Name: "cispo", Numbers: capped, Sums: []string{"cispo_clip"}}, by: byTokens, weighs: true},
 	} {
-		l.Tag, l.Counts, l.Group, l.Form, l.Says, l.Entropy = "grpo", "completions", 1, "completions", "a prompt and a completion that was drawn", true
+		l.Tag, l.Counts, l.Group, l.Form, l.Says, l.Entropy = "grpo", "completions", 1, formats.Prompts, "a prompt", true
 		l.Sums, l.Shown = append([]string{"entropy", "kl"}, l.Sums...), []string{"entropy", "kl"}
 		l.derive, l.inputs, l.beside, l.build = withRegion, drawnInputs, drawnBeside, l.losses
 		losses = append(losses, l.Loss)

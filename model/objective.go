@@ -124,6 +124,8 @@ func (o Objective) Row() Loss {
 	switch {
 	case o.Loss == looked.Name:
 		return looked
+	case o.Loss == lookedTokens.Name:
+		return lookedTokens
 	case i < 0:
 		return nextToken
 	}

@@ -161,7 +161,8 @@ func (j job) evaluation() (*line, error) {
 
 // look is the line of the pass before an update.
 func (j job) look() (*line, error) {
-	built, losses, err := state.Evaluation(j.State.Definition, j.State.Objective.Ahead(), j.State.Batch, j.State.Sequence, false)
+	o, _ := j.State.Objective.Ahead()
+	built, losses, err := state.Evaluation(j.State.Definition, o, j.State.Batch, j.State.Sequence, false)
 	if err != nil {
 		return nil, err
 	}

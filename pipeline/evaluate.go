@@ -76,7 +76,7 @@ func (p *passes) forward(ctx context.Context, l *line, o model.Objective, feeds 
 
 // Look makes the pass before an update, several batches under way at once; see state.OnStages.
 func (p *passes) Look(ctx context.Context, batches []data.Batch) (all [][]float32, err error) {
-	o := p.job.State.Objective.Ahead()
+	o, _ := p.job.State.Objective.Ahead()
 	for some := range slices.Chunk(batches, evaluated) {
 		var feeds []state.Feed
 		for _, b := range some {

@@ -80,11 +80,12 @@ func (p *passes) build(ctx context.Context, params []buffers.Host) error {
 	if err != nil {
 		return err
 	}
+	_, looks := c.State.Objective.Ahead()
 	lines := []struct {
 		to     **line
 		make   func() (*line, error)
 		wanted bool
-	}{{&p.training, c.training, true}, {&p.look, c.look, c.State.Objective.Row().Ahead != nil}, {&p.evaluation, c.evaluation, c.State.Evaluation > 0}, {&p.prefill, c.prefill, c.State.Sampling}, {&p.decode, c.decode, c.State.Sampling}}
+	}{{&p.training, c.training, true}, {&p.look, c.look, looks}, {&p.evaluation, c.evaluation, c.State.Evaluation > 0}, {&p.prefill, c.prefill, c.State.Sampling}, {&p.decode, c.decode, c.State.Sampling}}
 	for _, l := range lines {
 		if !l.wanted {
 			continue

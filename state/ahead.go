@@ -144,16 +144,56 @@ func seen(all []float32, counts []bool, learning bool) (s model.Seen) {
 	return s
 }
 
-// look is the pass over rows before an update: two log-probabilities of each, the network's and the reference's. It takes them a microbatch at a time.
+// look is the pass over rows before an update: two log-probabilities of each, the network's and the reference's.
 func (s *TrainState) look(ctx context.Context, rows model.Rows) (all []float32, err error) {
-	whole := data.Batch{Rows: rows.Count, Tokens: rows.Tokens, Labels: rows.Labels, Beside: rows.Beside}
 	if s.job.Objective.ReadsReference(s.job.Definition) && rows.Beside[model.InputReference] == nil {
 		return nil, fmt.Errorf("batch: found no log-probabilities by a reference, wanted those that %s looks at before an update", s.job.Objective.Loss)
 	}
-	n, seq := s.job.Batch, len(rows.Tokens)/max(1, rows.Count)
+	found, err := s.lookAt(ctx, data.Batch{Rows: rows.Count, Tokens: rows.Tokens, Labels: rows.Labels, Beside: rows.Beside})
+	n := s.job.Batch
+	for _, of := range found {
+		for row := range n {
+			all = append(all, of[row], of[n+row])
+		}
+	}
+	return all[:min(2*rows.Count, len(all))], err
+}
+
+// LogProbs are the log-probabilities of all labels of a batch of any number of rows, by the parameters of the newest step, for an objective that reads them beside
+// its rows (model.InputOld): 0 where there is no label. On several ranks each asks for rows of its own, those of one replica for the same.
+func (s *TrainState) LogProbs(ctx context.Context, b data.Batch) (all []float32, err error) {
+	if !s.job.Objective.ReadsOld() {
+		return nil, fmt.Errorf("state: log-probabilities: found the loss %q, wanted one that reads them before its updates", s.job.Objective.Loss)
+	}
+	err = s.usable()
+	if err == nil && (len(b.Tokens) != b.Rows*s.job.Sequence || len(b.Labels) != len(b.Tokens)) {
+		err = fmt.Errorf("batch: %d rows, %d tokens, %d labels, want rows of %d tokens", b.Rows, len(b.Tokens), len(b.Labels), s.job.Sequence)
+	}
+	if err == nil {
+		err = KnownTokens(s.job.Definition.Vocab(), b.Tokens...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("state: log-probabilities: %w", err)
+	}
+	found, err := s.lookAt(context.WithoutCancel(ctx), b)
+	if err != nil {
+		return nil, fmt.Errorf("state: log-probabilities: %w", err)
+	}
+	all = slices.Concat(found...)[:len(b.Tokens)]
+	for i, label := range b.Labels {
+		if label == graph.IgnoreLabel {
+			all[i] = 0
+		}
+	}
+	return all, nil
+}
+
+// lookAt is what the pass before an update gives of rows, which it takes a microbatch at a time; rows that lack to the last one are added.
+func (s *TrainState) lookAt(ctx context.Context, whole data.Batch) ([][]float32, error) {
+	n, seq := s.job.Batch, len(whole.Tokens)/max(1, whole.Rows)
 	var batches []data.Batch
-	for first := 0; first < rows.Count; first += n {
-		b := whole.Part(data.Share{First: first, Rows: min(n, rows.Count-first)})
+	for first := 0; first < whole.Rows; first += n {
+		b := whole.Part(data.Share{First: first, Rows: min(n, whole.Rows-first)})
 		if lacking := n - b.Rows; lacking > 0 {
 			b.Rows, b.Tokens = n, slices.Concat(b.Tokens, make([]int32, lacking*seq))
 			b.Labels = slices.Concat(b.Labels, slices.Repeat([]int32{graph.IgnoreLabel}, lacking*seq))
@@ -163,16 +203,7 @@ func (s *TrainState) look(ctx context.Context, rows model.Rows) (all []float32, 
 		}
 		batches = append(batches, b)
 	}
-	found, err := s.passes.Look(ctx, batches)
-	if err != nil {
-		return nil, err
-	}
-	for _, of := range found {
-		for row := range n {
-			all = append(all, of[row], of[n+row])
-		}
-	}
-	return all[:2*rows.Count], nil
+	return s.passes.Look(ctx, batches)
 }
 
 // rowBefore is the row before the first of this replica's share, which another has; nil where none has another.
@@ -223,7 +254,7 @@ func (s *TrainState) gatherWords(ctx context.Context, own []uint32) (all []uint3
 
 // Look makes the pass before an update; see forwardPasses.
 func (m *passes) Look(ctx context.Context, batches []data.Batch) (all [][]float32, err error) {
-	o := m.objective.Ahead()
+	o, _ := m.objective.Ahead()
 	for _, b := range batches {
 		if err := m.prepareLook(ctx, b.Rows, len(b.Tokens)/b.Rows); err != nil {
 			return nil, err
@@ -250,7 +281,8 @@ func (m *passes) prepareLook(ctx context.Context, rows, sequence int) error {
 	}
 	m.looker.release()
 	m.looker = nil
-	built, losses, err := Evaluation(m.def, m.objective.Ahead(), rows, sequence, false)
+	o, _ := m.objective.Ahead()
+	built, losses, err := Evaluation(m.def, o, rows, sequence, false)
 	if err != nil {
 		return err
 	}

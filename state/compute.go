@@ -134,7 +134,7 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 		}
 		d.collect = append(d.collect, p)
 	}
-	if c.Objective.Row().Ahead != nil {
+	if _, looks := c.Objective.Ahead(); looks {
 		if err := d.prepareLook(ctx, c.Batch, c.Sequence); err != nil {
 			return err
 		}

@@ -97,3 +97,36 @@ func TestDrawnRefused(t *testing.T) {
 	_, err := jobOf(t, c).count(drawnBatch(4))
 	require.NoError(t, err)
 }
+
+// TestOldByTheNetworkItself: with the log-probabilities that a pass before the update gives, the update is that of a loss which takes its own for them, on any
+// number of rows in a pass.
+func TestOldByTheNetworkItself(t *testing.T) {
+	dev := gputest.Device(t)
+	step := func(micro int, onPolicy float64) Metrics {
+		c := tinyConfig(t)
+		c.Objective = model.Objective{Loss: "dapo", Numbers: map[string]float64{"temperature": 0.9, "epsilon": 0.1, "epsilon_high": 0.2, "on_policy": onPolicy}}
+		c.Batch, c.Microbatches = 8/micro, micro
+		s, batch := create(t, dev, c), drawnBatch(8)
+		old, err := s.LogProbs(t.Context(), batch)
+		if onPolicy == 1 {
+			require.ErrorContains(t, err, "wanted one that reads them")
+		} else {
+			require.NoError(t, err)
+			some, err := s.LogProbs(t.Context(), batch.Part(data.Share{First: 3, Rows: 3}))
+			require.NoError(t, err)
+			assert.Equal(t, old[3*testT:6*testT], some, "a row's are its own")
+			batch.Beside[model.InputOld] = old
+		}
+		all, err := s.TrainStep(t.Context(), batch)
+		require.NoError(t, err)
+		rest, err := s.Drain(t.Context())
+		require.NoError(t, err)
+		return append(all, rest...)[0]
+	}
+	for _, micro := range []int{1, 2, 4} {
+		want, found := step(micro, 1), step(micro, 0)
+		assert.InDelta(t, want.Loss, found.Loss, 1e-6)
+		assert.InEpsilon(t, want.GradNorm, found.GradNorm, 1e-5)
+		assert.Zero(t, found.Means[2], "nothing is clipped")
+	}
+}

@@ -19,6 +19,7 @@ var apart = map[string]string{
 	"cluster.timeout":         "TestRanksThatAreLost",
 	"cluster.wire":            "TestSumInHalfTheBytes",
 	"data.prefetch":           "TestPrefetchReadsAhead",
+	"rollout.rows":            "rollout.TestAnyNumberOfRows",
 	"train.save_async":        "train.TestStepsGoOnWhileACheckpointIsWritten",
 	"train.save_frozen":       "TestCheckpointsWithoutWhatIsFrozen",
 	"train.save_frozen_as":    "TestCheckpointsOfWhatIsFrozenInBF16",
@@ -47,6 +48,7 @@ func newRuns(t *testing.T) *runs {
 	p.write(t, "classes.jsonl", strings.Repeat(`{"text": "good day", "label": "ham"}`+"\n"+`{"text": "buy now", "label": "spam"}`+"\n"+`{"text": "buy", "label": "spam"}`+"\n", 10))
 	p.write(t, "queries.jsonl", strings.Repeat(`{"query": "2+2", "positive": "four", "negatives": []}`+"\n"+`{"query": "a?", "positive": "b", "negatives": []}`+"\n"+
 		`{"query": "cc?", "positive": "dd", "negatives": []}`+"\n", 10))
+	p.write(t, "prompts.jsonl", strings.Repeat(`{"prompt": "2 + 2 =", "answer": "4"}`+"\n"+`{"prompt": "3 + 4 =", "answer": "7"}`+"\n", 10))
 	p.write(t, "others.jsonl", others.String())
 	p.write(t, "chats.jsonl", strings.Repeat(chatRow+"\n", 20))
 	require.NoError(t, os.CopyFS(p.path("speaker"), os.DirFS(filepath.Join(tokenizers, "qwen2"))))
@@ -101,8 +103,12 @@ var (
 	rewards   = []string{"model.from=pretrained", "data.jsonl=pairs.jsonl", "head.objective=reward"}
 	classes   = []string{"model.from=pretrained", "data.jsonl=classes.jsonl", "head.objective=classes"}
 	embed     = []string{"model.from=pretrained", "data.jsonl=queries.jsonl", "head.objective=embed", "train.batch=6"}
-	stages    = []string{"pipeline.stages=2", "model.layers=4", "train.batch=4", "pipeline.microbatches=4"}
-	profile   = []string{"--profile"}
+	drawing   = []string{
+		"data.jsonl=prompts.jsonl", "rollout.loss=dapo", "rollout.samples=4", "rollout.updates=2", "rollout.tokens=4", "train.batch=4",
+		"rewards=[{kind: regex, pattern: '[a-z]'}, {kind: regex, name: b, pattern: '[0-9A-Z]', weight: 0.5}, {kind: regex, name: c, pattern: '[!-/]', weight: 0.3}]",
+	}
+	stages  = []string{"pipeline.stages=2", "model.layers=4", "train.batch=4", "pipeline.microbatches=4"}
+	profile = []string{"--profile"}
 )
 
 // A conversation, which is a text too, and how it is written: with the year.
@@ -178,6 +184,26 @@ var effects = []effect{
 	{key: "head.temperature", value: "1", over: embed, sees: losses},
 	{key: "head.negatives", value: "1", over: embed, sees: losses},
 	{key: "head.center_rewards_coefficient", value: "2", over: rewards, sees: losses},
+
+	{key: "rollout.loss", value: "dr_grpo", over: drawing, sees: norms},
+	{key: "rollout.samples", value: "2", over: drawing, sees: count(rolledOut("text")), from: 2 * 2 * 4, want: 2 * 2 * 2},
+	{key: "rollout.updates", value: "1", over: drawing, sees: distinct(column("rollouts.jsonl", "step")), from: list(1, 3), want: list(1, 2, 3)},
+	{key: "rollout.tokens", value: "5", over: drawing, sees: rolledOut("tokens")},
+	{key: "rollout.temperature", value: "0.5", over: drawing, sees: rolledOut("text")},
+	{key: "rollout.top_k", value: "1", over: drawing, sees: rolledOut("text")},
+	{key: "rollout.top_p", value: "1e-9", over: drawing, sees: rolledOut("text"), like: with(drawing, "rollout.top_k=1")},
+	{key: "rollout.min_p", value: "1", over: drawing, sees: rolledOut("text"), like: with(drawing, "rollout.top_k=1")},
+	{key: "rollout.epsilon", value: "0.00001", over: drawing, sees: norms},
+	{key: "rollout.epsilon_high", value: "0.00001", over: drawing, sees: norms},
+	{key: "rollout.delta", value: "1.00001", over: drawing, sees: norms},
+	{key: "rollout.beta", value: "1", over: with(drawing, "model.from=pretrained", "lora.rank=2"), sees: norms},
+	{key: "rollout.mask_truncated_completions", value: "true", over: drawing, sees: first(norms)},
+	{key: "rollout.scale", value: "batch", over: drawing, sees: norms},
+	{key: "rollout.aggregation", value: "apart", over: drawing, sees: norms},
+	{key: "rollout.eval_samples", value: "3", over: with(drawing, "data.validation=0.1"), sees: column("metrics.jsonl", "eval_tokens"), from: list(2), want: list(6)},
+	{key: "rollout.shown", value: "1", over: drawing, sees: count(rolledOut("text")), from: 2 * 2 * 4, want: 2 * 1 * 4},
+
+	{key: "rewards", value: "[{kind: regex, pattern: '[b-y]'}]", over: drawing, sees: rolledOut("rewards")},
 
 	{key: "data.text", value: "other.txt", over: []string{"data.validation=0.1"}, sees: losses, like: []string{"data.text=[other.txt]", "data.validation=0.1"}},
 	{key: "data.jsonl", value: "others.jsonl", over: jsonl, sees: losses},

@@ -51,8 +51,23 @@ func column(file, field string) func(*testing.T, look) any {
 	}
 }
 
+// rolledOut is a field of all completions that are logged.
+func rolledOut(field string) func(*testing.T, look) any {
+	return func(t *testing.T, l look) any {
+		var out []any
+		for _, line := range l.lines(t, "rollouts.jsonl") {
+			for _, one := range line["completions"].([]any) {
+				out = append(out, one.(map[string]any)[field])
+			}
+		}
+		require.NotEmpty(t, out, l.err)
+		return out
+	}
+}
+
 var (
 	losses = column("metrics.jsonl", "loss")
+	norms  = column("metrics.jsonl", "grad_norm")
 	rates  = column("metrics.jsonl", "learning_rate")
 )
 

@@ -28,6 +28,10 @@ const (
 	Queries = "queries"
 )
 
+// Prompts is the format of rows with a prompt that completions are drawn behind: "prompt" is text, a list of messages or a list of tokens. The other columns are
+// for those who say how good completions are.
+const Prompts = "prompts"
+
 // Names of the formats of conversations, whose rows name no fields.
 const (
 	Messages      = "messages"

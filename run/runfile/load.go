@@ -14,6 +14,7 @@ import (
 
 	"gputrain/internal/stranger"
 	"gputrain/internal/suggest"
+	"gputrain/run/reward"
 )
 
 // Origin says where a value came from: "default", also with why behind a colon,
@@ -287,7 +288,7 @@ func (c *Config) Set(assignment string) error {
 	if !ok {
 		return fmt.Errorf("--set %s: found no '=', wanted key=value", assignment)
 	}
-	if err := c.set(strings.TrimSpace(key), value, "--set"); err != nil {
+	if err := c.set(strings.TrimSpace(key), value, typed); err != nil {
 		return fmt.Errorf("--set %s: %w", assignment, err)
 	}
 	return nil
@@ -385,6 +386,14 @@ func spelt(key string, value any) any {
 		out := slices.Clone(v)
 		for i := range out {
 			out[i].Text, out[i].JSONL = shortest(v[i].Text), shortest(v[i].JSONL)
+		}
+		return out
+	case []reward.Spec:
+		out := slices.Clone(v)
+		for i := range out {
+			if out[i].Model != "" {
+				out[i].Model = shortest([]string{v[i].Model})[0]
+			}
 		}
 		return out
 	case string:

@@ -32,6 +32,7 @@ var unknowable = []string{
 	"with head.objective",                 // its keys, and those of which its loss reads nothing
 	"two labels or more",                  // head.num_labels, head.labels
 	"with preference.loss",                // its other keys, and those that say nothing of pairs
+	"with rollout.loss",                   // likewise, and rewards
 	"without data.jsonl, the rows",        // preference.loss
 	"model.quantize (",                    // bits and group of model.quantize.mode
 	"without data.mixture",                // data.mixture_end
@@ -109,7 +110,11 @@ null|""|text|"1"|-2|-1|0|1|2|3|5|1.5|0.5|1.0|1e3|1e7|3000000000|3000000000000000
 		"train: {batch: 4}\npipeline: {microbatches: 3}", "model: {from: a}\nlora: {from: b, rank: 1}", "model: {from: a}\nlora: {rank: 2, rank_pattern: {q_proj: 3}, layers: [0, 2]}",
 		"model: {from: a}\nlora: {rank: 2, rank_pattern: {q_proj: 0.5}}",
 		"data: {jsonl: a}\npreference: {loss: simpo, beta: 2, simpo_gamma: 1}", "data: {jsonl: a}\npreference: {loss: sigmoid}", "data: {jsonl: a}\npreference: {loss: orpo, beta: 2}",
-		"data: {jsonl: a}\npreference: {loss: orpo}\ntrain: {batch: 3}", "data: {jsonl: a, packing: none}\npreference: {loss: orpo}")
+		"data: {jsonl: a}\npreference: {loss: orpo}\ntrain: {batch: 3}", "data: {jsonl: a, packing: none}\npreference: {loss: orpo}",
+		"data: {jsonl: a}\ntrain: {batch: 8}\nrollout: {loss: dapo, epsilon_high: 0.28, delta: 2}\nrewards: [{kind: tags, tags: [a]}]",
+		"data: {jsonl: a}\ntrain: {batch: 8}\nrollout: {loss: cispo, epsilon: 0.1}\nrewards: [{kind: tags, tags: [a]}]",
+		"data: {jsonl: a}\ntrain: {batch: 4}\nrollout: {loss: gspo}\nrewards: [{kind: tags, tags: [a]}]",
+		"data: {jsonl: a}\ntrain: {batch: 8}\nrollout: {loss: grpo}")
 }
 
 // A file that the program takes is one of the schema, and one that it refuses is none but for what a schema cannot know.

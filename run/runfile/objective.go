@@ -17,6 +17,8 @@ type naming struct {
 	loss    func(c *Config) string     // model.Objective.Loss; "": the section names none
 	beside  []string                   // keys that have an effect with every loss of the section, besides the numbers that the loss reads
 	own     func(loss string) []string // those that have one with this loss; nil: none
+	// numbers lays those that follow from other keys, or from the loss; nil: none.
+	numbers func(c *Config, numbers map[string]float64)
 }
 
 // namings are those sections. A run learns what the first that names a loss names; where none does, the next token.
@@ -35,6 +37,7 @@ var namings = []naming{
 	}, own: func(loss string) []string {
 		return map[string][]string{formats.Classes: {"num_labels", "labels"}, formats.Queries: {"pooling"}}[model.Objective{Loss: loss}.Row().Form]
 	}},
+	draws,
 }
 
 // with says what a section names, for a sentence.
@@ -90,7 +93,11 @@ func (c *Config) Objective() (o model.Objective) {
 	}
 	o = model.Objective{Loss: n.loss(c), Numbers: map[string]float64{}}
 	for _, number := range o.Row().Numbers {
-		f, _ := find(n.section + "." + number.Name)
+		f, is := find(n.section + "." + number.Name)
+		if !is { // it follows from others
+			o.Numbers[number.Name] = 0
+			continue
+		}
 		switch v := c.value(f).(type) {
 		case int:
 			o.Numbers[number.Name] = float64(v)
@@ -107,6 +114,9 @@ func (c *Config) Objective() (o model.Objective) {
 				o.Numbers[number.Name] = *v
 			}
 		}
+	}
+	if n.numbers != nil {
+		n.numbers(c, o.Numbers)
 	}
 	return o
 }

@@ -1,6 +1,7 @@
 package runfile
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"gputrain/pipeline/partition"
+	"gputrain/run/reward"
 
 	"github.com/goccy/go-yaml"
 )
@@ -72,6 +74,14 @@ func inline(v any) string {
 	case []Source:
 		if out, err := json.Marshal(v); err == nil && len(v) > 0 { // fields that are left out stay so
 			return string(out)
+		}
+		return "[]"
+	case []reward.Spec:
+		var out bytes.Buffer
+		e := json.NewEncoder(&out)
+		e.SetEscapeHTML(false) // tags
+		if err := e.Encode(v); err == nil && len(v) > 0 {
+			return strings.TrimSpace(out.String())
 		}
 		return "[]"
 	}

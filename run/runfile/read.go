@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"gputrain/internal/formats"
 	"gputrain/optim"
 )
 
@@ -12,6 +13,9 @@ import (
 // which are new themselves: 1.5e-4. Published models are tuned at 1e-5 to 5e-5, adapters at 1e-4 to 3e-4. What is preferred, which a model is to learn without
 // leaving what it is, take a tenth of that: DPO of adapters is published at 5e-6 to 5e-5. Heads with adapters are published at 1e-4.
 const ofWhole, ofAdapters, ofPreferred, ofHeads = 30, 10, 10, 15
+
+// Models that learn from what they draw are published at 1e-6, adapters at 1e-5: such parts of the rates above.
+const ofDrawn, ofDrawnAdapters = 50, 15
 
 // Keys whose defaults are others for a model that was read.
 const (
@@ -36,10 +40,16 @@ func (c *Config) layRead() {
 	if c.LoRA.On() {
 		part, what = ofAdapters, "a model with adapters"
 	}
-	switch row := c.Objective().Row(); {
-	case row.Head != "" && c.LoRA.On():
+	loss := c.Objective().Row()
+	switch form := loss.Form; {
+	case loss.Head != "" && c.LoRA.On():
 		part, what = ofHeads, "a head and adapters"
-	case row.Head == "" && row.Form != "":
+	case loss.Head != "":
+	case form == formats.Prompts && c.LoRA.On():
+		part, what = part*ofDrawnAdapters, "rollouts of "+what
+	case form == formats.Prompts:
+		part, what = part*ofDrawn, "rollouts of "+what
+	case form != "":
 		part, what = part*ofPreferred, "preferences of "+what
 	}
 	built := cmp.Or(row.Rate, Default().Optimizer.LearningRate)

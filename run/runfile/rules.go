@@ -15,6 +15,7 @@ import (
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/run/data"
+	"gputrain/run/reward"
 )
 
 // A rule is what a value has to be beyond its type: what Validate holds it to, and what Schema tells editors. That of a list is for each of
@@ -33,6 +34,7 @@ var namedRanges = map[string]rule{
 	"formats":       oneOf(formats.Rows),
 	"preferences":   preferences,
 	"heads":         heads,
+	"rollouts":      rolloutLosses,
 	"date":          form{dates, isDate, "a date such as 2024-07-26"},
 	"bases":         oneOf(array.Names(array.Bases)),
 	"whole":         oneOf(array.Names(slices.DeleteFunc(slices.Clone(array.Bases), array.DType.Packed))),
@@ -48,6 +50,8 @@ var namedRanges = map[string]rule{
 	"duration":      form{durations, isDuration, durationForm},
 	"size":          form{sizes, isSize, sizeForm},
 	"pattern":       expression{},
+	"finite":        finite{},
+	"rewards":       oneOf(reward.Kinds()),
 }
 
 // rulesBelow adds the rules of the fields of a type, or of a list's items, to those there are.
@@ -154,6 +158,18 @@ func (positive) check(v reflect.Value) string {
 }
 
 func (positive) tell(s schema) { s["exclusiveMinimum"] = 0 }
+
+// finite is for all numbers but those that YAML has and JSON has not.
+type finite struct{}
+
+func (finite) check(v reflect.Value) string {
+	if f := v.Float(); math.IsNaN(f) || math.IsInf(f, 0) {
+		return "a finite number"
+	}
+	return ""
+}
+
+func (finite) tell(schema) {}
 
 // oneOf lists the texts that there are.
 type oneOf []string
@@ -276,6 +292,12 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if err := c.validateObjective(); err != nil {
+		return err
+	}
+	if err := c.validateRewards(); err != nil {
+		return err
+	}
+	if err := c.validateRollouts(); err != nil {
 		return err
 	}
 	if err := c.validatePipeline(); err != nil {

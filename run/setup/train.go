@@ -22,6 +22,8 @@ import (
 type Resumed struct {
 	Earlier                    *plan.Earlier // nil: the run begins
 	Model, Adapters, Tokenizer string
+	// AllowCommand lets commands of rewards start that nobody typed.
+	AllowCommand bool
 }
 
 // over puts places into a run file, and gives back what it said.
@@ -80,9 +82,15 @@ func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer)
 	}
 	w.Text = &plan.Text{Ends: c.Ends}
 	if cfg.Data.Epochs > 0 {
-		if w.Text.Steps, err = data.Steps(text.Train, c.Sequence, c.Batch*c.Microbatches, c.Seed, cfg.Data.Epochs); err != nil {
+		rows, each := c.Batch*c.Microbatches, int64(1) // windows of so many updates
+		if drawsRollouts(cfg) {
+			each = int64(cfg.Rollout.Updates)
+			rows = max(1, rows*cfg.Rollout.Updates/cfg.Rollout.Samples)
+		}
+		if w.Text.Steps, err = data.Steps(text.Train, c.Sequence, rows, c.Seed, cfg.Data.Epochs); err != nil {
 			return run, nil, &UsageError{err}
 		}
+		w.Text.Steps *= each
 	}
 	told := len(p.Told)
 	if p, err = plan.Resolve(spec, w); err != nil {
@@ -107,6 +115,11 @@ func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer)
 	run.Tokenizer = begin.Tokens.Text()
 	if err := ask(&run, cfg, text, begin.Tokens); err != nil {
 		return run, nil, err
+	}
+	if drawsRollouts(cfg) {
+		if err := rollouts(&run, cfg, text, begin.Tokens, begin.from(), r.AllowCommand, out); err != nil {
+			return run, nil, &UsageError{err}
+		}
 	}
 	said.over(cfg) // a run records what its run file says
 	run.Settings = begin.Tokens.explain(Settings(cfg, c.Definition))

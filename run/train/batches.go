@@ -50,10 +50,13 @@ func (o *ownBatches) Next(ctx context.Context) (data.Batch, error) {
 }
 
 // openBatches makes what the loop takes its batches from, from the run's place on.
-func (t *opening) openBatches() (err error) {
+func (t *opening) openBatches(ctx context.Context) (err error) {
 	c := t.config
 	for _, note := range c.Notes {
 		t.note("data", "data: ", note)
+	}
+	if c.learnsRollouts() {
+		return t.openRollouts(ctx)
 	}
 	if c.Batches != nil {
 		source, err := c.Batches(t.run.Data)

@@ -40,6 +40,16 @@ func (s *saves) found(r checkpoint.Record) {
 	}
 }
 
+// unfinished are the steps of checkpoints that may not be there yet.
+func (s *saves) unfinished() (steps []int64) {
+	for _, step := range []int64{s.permanent, s.temporary} {
+		if step > 0 {
+			steps = append(steps, step)
+		}
+	}
+	return steps
+}
+
 // forget makes step be saved again: what was saved of it is no longer all that is known.
 func (s *saves) forget(step int64) {
 	if s.permanent == step {

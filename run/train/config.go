@@ -14,6 +14,7 @@ import (
 	"gputrain/internal/ranks/mesh"
 	"gputrain/model"
 	"gputrain/run/data"
+	"gputrain/run/grpo"
 	"gputrain/run/record"
 	"gputrain/run/runfile"
 	"gputrain/state"
@@ -53,6 +54,8 @@ type Config struct {
 	// Batches makes batches of the caller's own instead of those of Train, from a place on: what it hands out has to be a function of that
 	// place if a stopped run is to go on to the same bits.
 	Batches func(from data.State) (BatchSource, error)
+	// Rollouts makes the run draw what it learns from: Train and Validation are then *data.Prompts. nil: it does not.
+	Rollouts *grpo.Config
 
 	// Tokenizer turns a sample to text and back; default: bytes.
 	Tokenizer Tokenizer
@@ -154,7 +157,7 @@ func (c Config) withDefaults() Config {
 		c.Title = c.State.Definition.Kind()
 	}
 	c.State.MeasureUpdates = c.Spikes.UpdateNorm > 0
-	c.State.Sampling = c.Sample.Tokens > 0
+	c.State.Sampling = c.Sample.Tokens > 0 || c.learnsRollouts()
 	if !c.evaluates() {
 		c.State.Evaluation = 0
 	}
@@ -194,6 +197,9 @@ func (c Config) Validate() error {
 	case c.Ranks != nil && c.Ranks.Size() > 1 && c.State.ShardOptimizer && c.HistogramEvery+int64(len(c.Watchers)) > 0:
 		return fmt.Errorf("train: config: histogram_every: %d, watchers: %d, wanted none where ranks divide the update (cluster.shard_optimizer): no rank has all gradients",
 			c.HistogramEvery, len(c.Watchers))
+	}
+	if err := c.validateRollouts(); err != nil {
+		return err
 	}
 	if i := slices.IndexFunc(c.Hooks, func(h Hook) bool { return h == nil }); i >= 0 {
 		return fmt.Errorf("train: config: hook %d: found none, wanted one", i)

@@ -16,6 +16,7 @@ type Cost struct {
 	PaddedTokensPerSecond Number `json:"padded_tokens_per_second"` // that were computed: padding, and what the loss leaves out, as well
 	StepMS                Number `json:"step_ms"`                  // between the arrival of metrics, without evaluation and saving
 	DataWaitMS            Number `json:"data_wait_ms"`             // for which the loop waited for the batch of the step
+	RolloutMS             Number `json:"rollout_ms,omitempty"`     // that the generation took which begins with the step, before it
 	// DeviceMS is how long the device was at work on the step, from when it could begin until its results were there; of a pipeline, how long
 	// its busiest stage computed.
 	DeviceMS Number `json:"device_ms,omitempty"`

@@ -39,7 +39,13 @@ func (d *display) observe(e Event) error {
 			}
 			told = strings.Join(shown, ", ")
 		}
+		if e.Eval.Rollout != nil {
+			d.say("step %d: validation reward %s (%s %s)", e.Step, rewardsText(e.Eval.Rollout), grouped(e.seen.eval.Tokens), named(e.seen.eval.Tokens, loss.Counts))
+			break
+		}
 		d.say("step %d: validation loss %.4f (%s, %s %s)", e.Step, e.seen.eval.Loss, told, grouped(e.seen.eval.Tokens), named(e.seen.eval.Tokens, loss.Counts))
+	case Generated:
+		d.say("generation of step %d: reward %s, in %s", e.Step+1, rewardsText(e.seen.rollout), durationText(e.seen.took))
 	case Sampled:
 		d.forecast.samples.each = e.seen.took
 		d.say("step %d: a sample:\n%s", e.Sample.Step, indented(e.Sample.Prompt+e.Sample.Text))

@@ -7,8 +7,15 @@ import (
 	"gputrain/run/fit"
 )
 
-// evaluates tells whether there are evaluations.
-func (c Config) evaluates() bool { return c.Validation != nil && c.EvalEvery > 0 }
+// evaluates tells whether there are evaluations of a loss.
+func (c Config) evaluates() bool {
+	return c.Validation != nil && c.EvalEvery > 0 && !c.learnsRollouts()
+}
+
+// evaluatesRewards tells whether there are evaluations of what the model draws.
+func (c Config) evaluatesRewards() bool {
+	return c.Validation != nil && c.EvalEvery > 0 && c.learnsRollouts()
+}
 
 // evaluation is over the windows of the validation data that are to be evaluated.
 func (c Config) evaluation() (*data.Evaluation, error) {

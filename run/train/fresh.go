@@ -98,6 +98,7 @@ func (d *runDir) remove() error {
 	if info, gone := os.Lstat(d.join(TensorBoardDir)); err == nil && gone == nil && info.IsDir() { // and no link to another disk
 		_ = os.Remove(d.join(TensorBoardDir)) // where nobody else has something there
 	}
+	_ = os.Remove(d.join(generationsDir)) // likewise
 	if err != nil {
 		return &DirError{d.path, fmt.Errorf("fresh start: %w", err)}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gputrain/model"
+	"gputrain/run/grpo"
 	"gputrain/state"
 )
 
@@ -39,6 +40,7 @@ type Event struct {
 	Histograms []Histogram  // Counted: of a step up to two before Step
 	Eval       *EvalMetrics // Evaluated
 	Sample     *Sample      // Sampled
+	Rollouts   []grpo.Line  // Generated: what is logged of it
 	Checkpoint string       // Saved: its directory
 	Reason     Kind         // Ended
 	Err        error        // Ended: what the run ends with; nil when it is done
@@ -69,6 +71,7 @@ const (
 	StepEnd                     // a step has been submitted: the device's trees of gradients are its, once it has been waited for
 	Stepped                     // the metrics of a step have been read
 	Counted                     // the histograms of a step have been read
+	Generated                   // a generation has been made, and none of it is learned yet
 	Evaluating                  // before an evaluation
 	Evaluated
 	Sampled
@@ -165,14 +168,15 @@ type observer interface {
 
 // seen is what an event is about, as it was measured: whatever hooks have made of what is written.
 type seen struct {
-	metrics Metrics          // Stepped
-	mean    Number           // Stepped: of the losses of the last steps
-	eval    state.EvalResult // Evaluated
-	took    time.Duration    // Evaluated, Sampled
+	metrics Metrics           // Stepped
+	mean    Number            // Stepped: of the losses of the last steps
+	eval    state.EvalResult  // Evaluated
+	rollout map[string]Number // Generated: its figures
+	took    time.Duration     // Evaluated, Sampled, Generated
 }
 
 // journal writes the logs of a run directory. One of a rank that writes nothing has none.
-type journal struct{ metrics, samples, histograms *lineLog }
+type journal struct{ metrics, samples, histograms, rollouts *lineLog }
 
 func (j *journal) observe(e Event) error {
 	switch {
@@ -182,6 +186,12 @@ func (j *journal) observe(e Event) error {
 		return j.metrics.write(*e.Eval)
 	case e.Kind == Sampled:
 		return j.samples.write(*e.Sample)
+	case e.Kind == Generated:
+		for _, l := range e.Rollouts {
+			if err := j.rollouts.write(l); err != nil {
+				return err
+			}
+		}
 	case e.Kind == Counted:
 		for _, h := range e.Histograms {
 			if err := j.histograms.write(h); err != nil {
@@ -194,11 +204,11 @@ func (j *journal) observe(e Event) error {
 
 // sync makes all lines durable.
 func (j *journal) sync() error {
-	return errors.Join(j.metrics.sync(), j.samples.sync(), j.histograms.sync())
+	return errors.Join(j.metrics.sync(), j.samples.sync(), j.histograms.sync(), j.rollouts.sync())
 }
 
 func (j *journal) close() {
-	for _, l := range []*lineLog{j.metrics, j.samples, j.histograms} {
+	for _, l := range []*lineLog{j.metrics, j.samples, j.histograms, j.rollouts} {
 		if l != nil {
 			_ = l.close()
 		}

@@ -66,6 +66,9 @@ type Metrics struct {
 	// Figures are those of the objective, by name, means over the step.
 	Figures map[string]Number `json:"pairs,omitempty"`
 
+	// Rollout are figures of the generation that begins with this step, by name: rewards and lengths of completions, before any of them was learned from.
+	Rollout map[string]Number `json:"rollout,omitempty"`
+
 	Watched map[string]Number `json:"watched,omitempty"` // figures of Config.Watchers, "NAME/params/PATH/KEY"
 
 	Cost
@@ -122,7 +125,8 @@ type EvalMetrics struct {
 	Tokens int64  `json:"eval_tokens"` // model.Loss.Counts of the objective
 	MS     Number `json:"eval_ms"`
 
-	Figures map[string]Number `json:"eval_pairs,omitempty"` // as in Metrics
+	Figures map[string]Number `json:"eval_pairs,omitempty"`   // as in Metrics
+	Rollout map[string]Number `json:"eval_rollout,omitempty"` // as in Metrics: the loss is the mean reward, with the other sign
 }
 
 // Sample is one line of samples.jsonl.

@@ -31,6 +31,7 @@ type opening struct {
 // start takes the run directory, makes sure that all ranks are of one run, and opens it.
 func (t *opening) start(ctx context.Context) error {
 	if t.config.Ranks != nil {
+		t.team.works = StartPatience
 		t.config.Ranks.Expect(StartPatience)
 		if err := t.join(ctx); err != nil {
 			return err
@@ -156,7 +157,7 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 	if err != nil {
 		return err
 	}
-	if err := t.openBatches(); err != nil {
+	if err := t.openBatches(ctx); err != nil {
 		return err
 	}
 	if c.evaluates() {
@@ -368,6 +369,11 @@ func (t *opening) openLogs() (err error) {
 		return err
 	}
 	t.sampled = t.journal.samples.last
+	if t.config.learnsRollouts() {
+		if t.journal.rollouts, err = t.openLog(rolloutsFile); err != nil {
+			return err
+		}
+	}
 	if t.resumed > 0 && t.journal.metrics.lastOfStep+t.config.LogEvery <= step {
 		t.say("warning: %s ends at step %d: its lines up to step %d are missing", metricsFile, t.journal.metrics.lastOfStep, step)
 	}

@@ -30,7 +30,7 @@ const oldIndex = "metrics.columns"
 // comes first: a fresh start removes it last.
 var written = []string{
 	runFile, metricsFile, oldIndex, samplesFile, histogramsFile, sessionsFile, referenceFile, metricsFile + cutSuffix, samplesFile + cutSuffix, histogramsFile + cutSuffix,
-	reportFile, lossPicture, gradientPicture, speedPicture, usePicture, profileFile,
+	rolloutsFile, rolloutsFile + cutSuffix, reportFile, lossPicture, gradientPicture, speedPicture, usePicture, profileFile,
 }
 
 // contents is what lies in a directory under names that a run writes: paths in it.
@@ -81,6 +81,18 @@ func inspectDir(dir string) (found contents, err error) {
 	}
 	for _, e := range events {
 		found.files = append(found.files, filepath.Join(TensorBoardDir, e.Name()))
+	}
+	generations, err := os.ReadDir(filepath.Join(dir, generationsDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return found, err
+	}
+	for _, e := range generations {
+		name := filepath.Join(generationsDir, e.Name())
+		if _, is := numberOf(e.Name()); is {
+			found.files = append(found.files, name)
+		} else {
+			found.others = append(found.others, name)
+		}
 	}
 	store := checkpoint.Store{FS: checkpoint.OS, Dir: filepath.Join(dir, checkpointsDir)}
 	others, err := store.Others()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"gputrain/gpu"
 	"gputrain/internal/ranks/cluster"
@@ -31,7 +32,7 @@ func (c Config) follower(samples bool) Config {
 	c.Progress, c.Output = "none", io.Discard
 	c.Hooks, c.Watchers, c.HistogramEvery = nil, nil, 0
 	if !samples {
-		c.Sample.Tokens, c.State.Sampling = 0, false
+		c.Sample.Tokens, c.State.Sampling = 0, c.learnsRollouts()
 	}
 	return c
 }
@@ -125,6 +126,7 @@ type team struct {
 	group  *mesh.Mesh
 	target Target
 	sums   *cluster.Reducer // adds up their gradients; nil: there is nobody to add to
+	works  time.Duration    // that the group expects a rank to be at work before it comes
 	apart  bool             // this rank has failed where ranks do not meet to agree
 }
 

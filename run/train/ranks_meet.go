@@ -33,8 +33,21 @@ func (m *team) expect(ctx context.Context, step, between time.Duration) (time.Du
 	for _, of := range all {
 		step, between = max(step, of[0]), max(between, of[1])
 	}
-	m.group.Expect(workPatience * (step + between))
+	m.works = workPatience * (step + between)
+	m.group.Expect(m.works)
 	return step, nil
+}
+
+// rolloutPatience is how long ranks wait for others that draw completions, or ask for rewards: how long texts become is known once they are there.
+const rolloutPatience = 6 * time.Hour
+
+// patient makes the ranks wait for others that make a generation, until after is called.
+func (m *team) patient() (after func()) {
+	if m.group == nil {
+		return func() {}
+	}
+	m.group.Expect(rolloutPatience)
+	return func() { m.group.Expect(m.works) }
 }
 
 // wish is what a rank says before every step.

@@ -8,6 +8,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/run/data"
+	"gputrain/run/rollout"
 	"gputrain/state"
 )
 
@@ -214,7 +215,7 @@ func (r *rehearsal) sampleTime(ctx context.Context) (time.Duration, error) {
 		}
 		return true
 	})
-	if err != nil && !errors.Is(err, errLogits) { // whether the run has diverged is for its steps to say
+	if err != nil && !errors.Is(err, rollout.ErrNotFinite) { // whether the run has diverged is for its steps to say
 		return 0, err
 	}
 	if c.Tokens == 1 || first == 0 {

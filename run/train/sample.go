@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"gputrain/buffers/prng"
+	"gputrain/run/rollout"
 )
 
 // unless1 is 0 for 1, which asks for nothing either.
@@ -39,7 +40,7 @@ func GenerateTokens(ctx context.Context, c SampleConfig, prompt []int32, m Decod
 	window := slices.Clone(prompt[max(0, len(prompt)-m.Window()):])
 	said := repetitions{penalty: float32(cmp.Or(c.RepetitionPenalty, 1)), tokens: map[int32]bool{}}
 	said.add(prompt...)
-	draw := chooser{SampleConfig: c}
+	draw := rollout.Chooser{Temperature: c.Temperature, TopK: c.TopK, TopP: c.TopP, MinP: c.MinP, ByWeight: true}
 	begun := false
 	for i := range c.Tokens {
 		if err := context.Cause(ctx); err != nil {
@@ -59,9 +60,9 @@ func GenerateTokens(ctx context.Context, c SampleConfig, prompt []int32, m Decod
 		if err != nil {
 			return err
 		}
-		next, err := draw.choose(said.penalized(values), key.Uniform(uint64(i)))
+		next, err := draw.Choose(said.penalized(values), key.Uniform(uint64(i)))
 		if err != nil {
-			return err
+			return fmt.Errorf("train: sample: %w", err)
 		}
 		if slices.Contains(c.Stop, next) || !yield(next) {
 			return nil

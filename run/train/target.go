@@ -39,6 +39,7 @@ type State interface {
 	Evaluate(ctx context.Context, e *data.Evaluation) (state.EvalResult, error)
 	Evaluations(ctx context.Context, e *data.Evaluation) iter.Seq2[state.EvalResult, error]
 	BatchLosses(ctx context.Context, e *data.Evaluation) ([]state.BatchLoss, error)
+	LogProbs(ctx context.Context, b data.Batch) ([]float32, error)
 	Decoder
 	CopyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error)
 	Stream(ctx context.Context, run checkpoint.Run, write func(checkpoint.HostCopy)) error

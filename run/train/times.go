@@ -26,6 +26,8 @@ const (
 	spanSteps      = "steps"
 	spanEvaluation = "evaluation"
 	spanSamples    = "samples"
+	spanRollouts   = "rollouts"
+	spanRewards    = "rewards"
 	spanHistograms = "histograms and watchers"
 	spanHooks      = "hooks"
 	spanCopy       = "copy for a checkpoint"

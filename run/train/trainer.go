@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gputrain/run/data"
+	"gputrain/run/rollout"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
@@ -20,6 +21,7 @@ type trainer struct {
 	state      State
 	store      checkpoint.Store
 	loader     BatchSource
+	rollouts   *rollouts // the loader of a run that draws what it learns from; else nil
 	validation *data.Evaluation
 	times      *times
 
@@ -218,12 +220,17 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 			Tokens: t.run.Tokens, Epoch: Number(given.epoch), Skipped: m.Skipped, UpdateNorm: Number(m.UpdateNorm), LeftOut: leftOut(m),
 			Figures: t.config.figures(m.Means), Watched: t.watching.figures(m.Step), Scale: Number(scale), Cost: cost,
 		}
+		if r := t.rollouts; r != nil {
+			t.last.Rollout, t.last.RolloutMS = r.figures[m.Step], Number(milliseconds(r.took[m.Step]))
+			delete(r.figures, m.Step)
+			delete(r.took, m.Step)
+		}
 		if t.run.Guard != nil {
 			t.last.Spikes = t.run.Guard.Spikes
 		}
 		line := t.last
 		e := Event{Kind: Stepped, Metrics: &line, seen: seen{metrics: t.last, mean: Number(t.window.mean())}}
-		e.Written = m.Step%t.config.LogEvery == 0 || m.Step == t.config.Steps || line.Watched != nil || line.LeftOut != ""
+		e.Written = m.Step%t.config.LogEvery == 0 || m.Step == t.config.Steps || line.Watched != nil || line.Rollout != nil || line.LeftOut != ""
 		err := t.tell(ctx, e)
 		if err != nil && !isSound(err) {
 			return err
@@ -245,10 +252,11 @@ func (t *trainer) due(ctx context.Context) error {
 	at := func(every, done int64) bool {
 		return step > 0 && done != step && (step == c.Steps || every > 0 && step%every == 0)
 	}
-	evaluate := t.validation != nil && at(c.EvalEvery, t.evaluated)
+	evaluate := (t.validation != nil || c.evaluatesRewards()) && at(c.EvalEvery, t.evaluated)
 	sample := c.Sample.Tokens > 0 && at(c.SampleEvery, t.sampled) || step == 0 && c.samplesBefore() && t.sampled != 0
 	save, _ := t.saveDue()
-	if !evaluate && !sample && !save {
+	generate := t.rollouts != nil && t.rollouts.due()
+	if !evaluate && !sample && !save && !generate {
 		return nil
 	}
 	if err := t.drain(ctx); err != nil {
@@ -267,7 +275,12 @@ func (t *trainer) due(ctx context.Context) error {
 	}
 	// An evaluation makes a step due again that was saved without it.
 	if due, temporary := t.saveDue(); due {
-		return t.save(ctx, temporary)
+		if err := t.save(ctx, temporary); err != nil {
+			return err
+		}
+	}
+	if generate { // behind the save: a run that goes on from it makes the same
+		return t.generate(ctx)
 	}
 	return nil
 }
@@ -280,15 +293,24 @@ func (t *trainer) evaluate(ctx context.Context) error {
 		return err
 	}
 	defer t.times.span(spanEvaluation)()
-	begin := time.Now()
-	show := func(done, all int) { t.display.Busy(spanEvaluation, done, all) }
-	show(0, t.validation.Batches())
-	r, err := t.team.evaluate(ctx, t.state, t.validation, show)
+	begin, step := time.Now(), t.state.Step()
+	var r state.EvalResult
+	var m EvalMetrics
+	var err error
+	if t.rollouts != nil {
+		m, err = t.evaluateRewards(ctx)
+		r.Loss, r.Tokens = float64(m.Loss), m.Tokens
+	} else {
+		show := func(done, all int) { t.display.Busy(spanEvaluation, done, all) }
+		show(0, t.validation.Batches())
+		r, err = t.team.evaluate(ctx, t.state, t.validation, show)
+		m = EvalMetrics{Step: step, Loss: Number(r.Loss), Tokens: r.Tokens, Figures: t.config.figures(r.Means)}
+	}
 	if err != nil {
 		return err
 	}
-	took, step := time.Since(begin), t.state.Step()
-	m := EvalMetrics{Step: step, Loss: Number(r.Loss), Tokens: r.Tokens, MS: Number(milliseconds(took)), Figures: t.config.figures(r.Means)}
+	took := time.Since(begin)
+	m.MS = Number(milliseconds(took))
 	hooks := t.tell(ctx, Event{Kind: Evaluated, Eval: &m, seen: seen{eval: r, took: took}})
 	if hooks != nil && !isSound(hooks) {
 		return hooks
@@ -316,7 +338,7 @@ func (t *trainer) sample(ctx context.Context) error {
 		t.display.Busy(spanSamples, drawn, c.Sample.Tokens)
 		return true
 	})
-	if errors.Is(err, errLogits) { // whether the run has diverged is for its steps to say
+	if errors.Is(err, rollout.ErrNotFinite) { // whether the run has diverged is for its steps to say
 		t.sampled = t.state.Step()
 		t.say("step %d: no sample: %v", t.sampled, err)
 		return nil

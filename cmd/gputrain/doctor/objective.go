@@ -187,7 +187,8 @@ func (m *modelCase) ahead(b data.Batch, look func(o model.Objective, b data.Batc
 	if err != nil {
 		return b, err
 	}
-	found, err := look(m.learned.Ahead(), data.Batch{Rows: rows.Count, Tokens: rows.Tokens, Labels: rows.Labels, Beside: rows.Beside})
+	o, _ := m.learned.Ahead()
+	found, err := look(o, data.Batch{Rows: rows.Count, Tokens: rows.Tokens, Labels: rows.Labels, Beside: rows.Beside})
 	if err != nil {
 		return b, err
 	}

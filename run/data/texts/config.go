@@ -107,7 +107,9 @@ func (c Config) Validate() error {
 		return fmt.Errorf("data: invalid: %q, want one of %q", c.Invalid, invalids)
 	case c.MixtureEnd != "" && !slices.Contains(data.Ends, c.MixtureEnd):
 		return fmt.Errorf("data: mixture end: %q, want one of %q", c.MixtureEnd, data.Ends)
-	case c.Format != "" && groups[c.Format].read == nil && !slices.Contains(formats.Rows, c.Format):
+	case c.Format == formats.Prompts && len(c.JSONL) == 0:
+		return fmt.Errorf("data: prompts: found none, want files of rows (data.jsonl)")
+	case c.Format != "" && c.Format != formats.Prompts && groups[c.Format].read == nil && !slices.Contains(formats.Rows, c.Format):
 		return fmt.Errorf("data: format: %q, want one of %q%s", c.Format, formats.Rows, suggest.DidYouMean(c.Format, formats.Rows))
 	case !(c.Validation >= 0 && c.Validation < 1):
 		return fmt.Errorf("data: validation: %v, want a share in [0, 1)", c.Validation)

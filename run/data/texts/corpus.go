@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"gputrain/internal/caught"
+	"gputrain/internal/formats"
 	"gputrain/run/data"
 )
 
@@ -97,6 +98,8 @@ func (r *reading) open(c Config) (*Corpus, error) {
 	switch {
 	case len(c.Mixture) > 0:
 		load = corpus.loadMixture
+	case c.Format == formats.Prompts:
+		load = corpus.loadPrompts
 	case len(c.JSONL) > 0:
 		load = corpus.loadDocuments
 	case c.tokenizes():

@@ -1,4 +1,4 @@
-package train
+package rollout
 
 import (
 	"cmp"
@@ -11,19 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func choose(logits []float32, c SampleConfig, u float32) (int32, error) {
-	return (&chooser{SampleConfig: c}).choose(logits, u)
+func choose(logits []float32, c Chooser, u float32) (int32, error) {
+	c.ByWeight = true
+	return c.Choose(logits, u)
 }
 
 func TestChoose(t *testing.T) {
 	logits := []float32{0, float32(math.Log(2)), float32(math.Log(5)), 0}
-	draw := func(c SampleConfig, u float32) int32 {
+	draw := func(c Chooser, u float32) int32 {
 		token, err := choose(logits, c, u)
 		require.NoError(t, err)
 		return token
 	}
-	one := SampleConfig{Temperature: 1}
-	assert.EqualValues(t, 2, draw(SampleConfig{}, .99))
+	one := Chooser{Temperature: 1}
+	assert.EqualValues(t, 2, draw(Chooser{}, .99))
 	// Shares at temperature 1: token 2 has 5/9, token 1 has 2/9, tokens 0 and 3 have 1/9 each, in this order.
 	for _, c := range []struct {
 		u    float32
@@ -32,31 +33,40 @@ func TestChoose(t *testing.T) {
 		assert.Equal(t, c.want, draw(one, c.u), "u %v", c.u)
 	}
 	// Of the best two: 5/7, 2/7.
-	two := SampleConfig{Temperature: 1, TopK: 2}
+	two := Chooser{Temperature: 1, TopK: 2}
 	assert.EqualValues(t, 2, draw(two, .71))
 	assert.EqualValues(t, 1, draw(two, .72))
 	assert.EqualValues(t, 1, draw(two, .9999999))
 	// Temperature 1/2 squares the odds: 25, 4, 1, 1.
-	assert.EqualValues(t, 2, draw(SampleConfig{Temperature: .5}, .80))
-	assert.EqualValues(t, 1, draw(SampleConfig{Temperature: .5}, .81))
+	assert.EqualValues(t, 2, draw(Chooser{Temperature: .5}, .80))
+	assert.EqualValues(t, 1, draw(Chooser{Temperature: .5}, .81))
 	const last = .9999999
 	for _, c := range []struct {
-		c    SampleConfig
+		c    Chooser
 		want int32
 	}{
-		{SampleConfig{TopP: .55}, 2},                      // token 2 alone has more
-		{SampleConfig{TopP: .56}, 1},                      // it has not, so the next one is there too
-		{SampleConfig{TopP: .8}, 0},                       // and the first of two equal ones
-		{SampleConfig{TopP: .89}, 3},                      // 8/9 is not enough
-		{SampleConfig{TopP: .71, TopK: 2}, 2},             // of the best two: 5/7
-		{SampleConfig{MinP: .41}, 2},                      // 2/5 as probable as the best
-		{SampleConfig{MinP: .39}, 1},                      // both
-		{SampleConfig{MinP: .3, TopP: .3}, 2},             // the fewest hold
-		{SampleConfig{TopP: 1e-9, TopK: 4, MinP: .01}, 2}, // at least one
-		{SampleConfig{TopP: 1, TopK: 9}, 3},               // all
+		{Chooser{TopP: .55}, 2},                      // token 2 alone has more
+		{Chooser{TopP: .56}, 1},                      // it has not, so the next one is there too
+		{Chooser{TopP: .8}, 0},                       // and the first of two equal ones
+		{Chooser{TopP: .89}, 3},                      // 8/9 is not enough
+		{Chooser{TopP: .71, TopK: 2}, 2},             // of the best two: 5/7
+		{Chooser{MinP: .41}, 2},                      // 2/5 as probable as the best
+		{Chooser{MinP: .39}, 1},                      // both
+		{Chooser{MinP: .3, TopP: .3}, 2},             // the fewest hold
+		{Chooser{TopP: 1e-9, TopK: 4, MinP: .01}, 2}, // at least one
+		{Chooser{TopP: 1, TopK: 9}, 3},               // all
 	} {
 		c.c.Temperature = 1
 		assert.Equal(t, c.want, draw(c.c, last), "%+v", c.c)
+	}
+	// In the order of the ids: 1/9, 2/9, 5/9, 1/9.
+	for _, c := range []struct {
+		u    float32
+		want int32
+	}{{0, 0}, {.11, 0}, {.12, 1}, {.33, 1}, {.34, 2}, {.88, 2}, {.89, 3}, {.999999, 3}} {
+		token, err := one.Choose(logits, c.u)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, token, "u %v", c.u)
 	}
 	logits[3] = float32(math.NaN())
 	_, err := choose(logits, one, .5)
@@ -67,7 +77,7 @@ func TestChoose(t *testing.T) {
 }
 
 // sorted is the definition of choose: all tokens in order, and sums in that order.
-func sorted(logits []float32, c SampleConfig, u float32) int32 {
+func sorted(logits []float32, c Chooser, u float32) int32 {
 	order := make([]int32, len(logits))
 	for i := range order {
 		order[i] = int32(i)
@@ -105,17 +115,31 @@ func sorted(logits []float32, c SampleConfig, u float32) int32 {
 			break
 		}
 	}
-	rest := float64(u) * total()
-	for i, w := range weights {
-		if rest -= w; rest < 0 {
-			return order[i]
+	if order = order[:len(weights)]; !c.ByWeight {
+		of := map[int32]float64{}
+		for i, token := range order {
+			of[token] = weights[i]
+		}
+		slices.Sort(order)
+		for i, token := range order {
+			weights[i] = of[token]
 		}
 	}
-	return order[len(weights)-1]
+	rest, last := float64(u)*total(), 0
+	for i, w := range weights {
+		if w == 0 && !c.ByWeight {
+			continue
+		}
+		last = i
+		if rest -= w; rest < 0 {
+			break
+		}
+	}
+	return order[last]
 }
 
 // randomDraw is a case for choose: of few tokens or many, of equal ones, of one, of more probable ones than fit a float64.
-func randomDraw(r *rand.Rand) (logits []float32, c SampleConfig, u float32) {
+func randomDraw(r *rand.Rand) (logits []float32, c Chooser, u float32) {
 	logits = make([]float32, []int{1, 2, few - 1, few, few + 1, 257, 1 + r.IntN(3000)}[r.IntN(7)])
 	spread, steps := math.Exp(8*r.Float64()-4), math.Exp(6*r.Float64())
 	for i := range logits {
@@ -126,9 +150,9 @@ func randomDraw(r *rand.Rand) (logits []float32, c SampleConfig, u float32) {
 		logits[i] = float32(l)
 	}
 	pick := func(values ...float64) float64 { return values[r.IntN(len(values))] }
-	c = SampleConfig{
+	c = Chooser{
 		Temperature: pick(0, 1e-3, .5, 1, 1, 7, 1e6), TopK: []int{0, 0, 1, 40, 100, 1 << 30}[r.IntN(6)],
-		TopP: pick(0, 0, 1e-12, .25, .5, .9, 1, r.Float64()), MinP: pick(0, 0, 0, .5, 1e-3, 1),
+		TopP: pick(0, 0, 1e-12, .25, .5, .9, 1, r.Float64()), MinP: pick(0, 0, 0, .5, 1e-3, 1), ByWeight: r.IntN(2) == 0,
 	}
 	return logits, c, float32(pick(0, .25, .5, 1-0x1p-24, float64(float32(r.IntN(1<<24))*0x1p-24)))
 }
@@ -136,12 +160,13 @@ func randomDraw(r *rand.Rand) (logits []float32, c SampleConfig, u float32) {
 // What is drawn is what the definition draws.
 func TestChooseAsDefined(t *testing.T) {
 	r := rand.New(rand.NewPCG(16, 3))
-	var one chooser // keeps nothing of a token for the next one
+	var one Chooser // keeps nothing of a token for the next one
 	for n := range 1000 {
 		logits, c, u := randomDraw(r)
-		one.SampleConfig = c
+		c.candidates, c.weights = one.candidates, one.weights
+		one = c
 		before := slices.Clone(logits)
-		found, err := one.choose(logits, u)
+		found, err := one.Choose(logits, u)
 		require.NoError(t, err)
 		require.Equal(t, sorted(logits, c, u), found, "case %d: %d logits, %+v, u %v", n, len(logits), c, u)
 		require.Equal(t, before, logits)
@@ -149,7 +174,7 @@ func TestChooseAsDefined(t *testing.T) {
 	// Where a share ends within the roundings of its sums, their order decides.
 	for n := range 200 {
 		logits := make([]float32, 400)
-		c := SampleConfig{Temperature: 1, TopP: border(r, logits)}
+		c := Chooser{Temperature: 1, TopP: border(r, logits), ByWeight: true}
 		found, err := choose(logits, c, 1-0x1p-24)
 		require.NoError(t, err)
 		require.Equal(t, sorted(logits, c, 1-0x1p-24), found, "case %d: %+v", n, c)
@@ -178,7 +203,7 @@ func FuzzChoose(f *testing.F) {
 	f.Add(uint64(1), uint64(2))
 	f.Fuzz(func(t *testing.T, a, b uint64) {
 		logits, c, u := randomDraw(rand.New(rand.NewPCG(a, b)))
-		found, err := choose(logits, c, u)
+		found, err := c.Choose(logits, u)
 		require.NoError(t, err)
 		require.Equal(t, sorted(logits, c, u), found)
 	})
@@ -187,9 +212,9 @@ func FuzzChoose(f *testing.F) {
 // A token of a large vocabulary takes no sort of all of them.
 func TestChooseWithoutSorting(t *testing.T) {
 	logits := vocabulary()
-	for _, c := range []SampleConfig{{Temperature: 1}, {Temperature: 1, TopK: 40}, {Temperature: 1, TopP: .9}} {
-		one := chooser{SampleConfig: c}
-		_, err := one.choose(logits, .7)
+	for _, one := range []Chooser{{Temperature: 1}, {Temperature: 1, TopK: 40}, {Temperature: 1, TopP: .9}} {
+		one.ByWeight = true
+		_, err := one.Choose(logits, .7)
 		require.NoError(t, err)
 		disordered := 0 // half of all neighbours where nothing was done, none after a sort
 		for i := range one.candidates[1:] {
@@ -197,12 +222,12 @@ func TestChooseWithoutSorting(t *testing.T) {
 				disordered++
 			}
 		}
-		assert.Greater(t, disordered, len(logits)/3, "%+v", c)
+		assert.Greater(t, disordered, len(logits)/3, "%+v", one)
 	}
 	unsure := 0
-	one := chooser{SampleConfig: SampleConfig{Temperature: 1}}
+	one := Chooser{Temperature: 1, ByWeight: true}
 	for i := range 10 {
-		_, err := one.choose(logits, float32(i)/10)
+		_, err := one.Choose(logits, float32(i)/10)
 		require.NoError(t, err)
 		if _, sure := seek(one.candidates, float64(i)/10, func(rest float64) bool { return rest < 0 }); !sure {
 			unsure++
@@ -223,13 +248,13 @@ func vocabulary() []float32 {
 
 func BenchmarkChoose(b *testing.B) {
 	logits := vocabulary()
-	for name, c := range map[string]SampleConfig{
-		"all": {Temperature: .8}, "top_k": {Temperature: .8, TopK: 40}, "top_p": {Temperature: .8, TopP: .95}, "both": {Temperature: .8, TopK: 40, TopP: .95},
+	for name, c := range map[string]Chooser{
+		"all": {Temperature: .8}, "all by weight": {Temperature: .8, ByWeight: true}, "top_k": {Temperature: .8, TopK: 40}, "top_p": {Temperature: .8, TopP: .95}, "both": {Temperature: .8, TopK: 40, TopP: .95},
 	} {
 		b.Run(name, func(b *testing.B) {
-			one := chooser{SampleConfig: c}
+			one := c
 			for b.Loop() {
-				_, err := one.choose(logits, .7)
+				_, err := one.Choose(logits, .7)
 				require.NoError(b, err)
 			}
 		})

@@ -1,4 +1,4 @@
-package train
+package rollout
 
 import (
 	"cmp"
@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// errLogits says that the model's answer is not numbers.
-var errLogits = errors.New("not finite")
+// ErrNotFinite says that the model's answer is not numbers.
+var ErrNotFinite = errors.New("not finite")
 
 // A candidate is a token that may be drawn.
 type candidate struct {
@@ -28,23 +28,24 @@ func (a candidate) before(b candidate) bool {
 	return a.logit > b.logit || a.logit == b.logit && a.token < b.token
 }
 
-// chooser draws tokens. In its order, most probable first, each of TopK, TopP and MinP keeps a first part of what the one before it has kept, and
-// the token drawn is the one in whose share of the weights kept u falls. Of what is kept only the part around that token is ever put in order.
-type chooser struct {
-	SampleConfig
+// A Chooser draws tokens of logits that are divided by Temperature; with 0 it takes the likeliest token, of equal ones the lower. Most probable first, each of
+// TopK, TopP and MinP keeps a first part of what the one before it has kept, and the token drawn is the one in whose share of the weights kept a random
+// number falls. The shares lie in the order of the ids, or with ByWeight most probable first: then only the part around that token is ever put in order.
+type Chooser struct {
+	Temperature float64
+	TopK        int     // 0: all
+	TopP, MinP  float64 // 0: all; 1 is all of TopP too
+	ByWeight    bool
+
 	candidates []candidate // kept for the next token
+	weights    []float64   // likewise: of each token, 0 where it is not kept
 }
 
-// choose draws a token; u is in [0, 1). It changes nothing of logits.
-func (c *chooser) choose(logits []float32, u float32) (int32, error) {
-	best := 0
-	for i, l := range logits {
-		if !finite(float64(l)) {
-			return 0, fmt.Errorf("train: sample: logit %d: %v: %w", i, l, errLogits)
-		}
-		if l > logits[best] {
-			best = i
-		}
+// Choose draws a token; u is in [0, 1). It changes nothing of logits.
+func (c *Chooser) Choose(logits []float32, u float32) (int32, error) {
+	best, err := greatest(logits)
+	if err != nil {
+		return 0, err
 	}
 	if c.Temperature == 0 {
 		return int32(best), nil
@@ -68,7 +69,47 @@ func (c *chooser) choose(logits []float32, u float32) (int32, error) {
 		least := math.Log(c.MinP)
 		kept = slices.DeleteFunc(kept, func(x candidate) bool { return exponent(x.logit) < least })
 	}
+	if !c.ByWeight {
+		return c.byID(kept, len(logits), float64(u)), nil
+	}
 	return kept[reach(kept, float64(u), func(rest float64) bool { return rest < 0 })].token, nil
+}
+
+// greatest is the place of the greatest logit, of equal ones the first.
+func greatest(logits []float32) (best int, err error) {
+	for i, l := range logits {
+		if l-l != 0 {
+			return 0, fmt.Errorf("logit %d: %v: %w", i, l, ErrNotFinite)
+		}
+		if l > logits[best] {
+			best = i
+		}
+	}
+	return best, nil
+}
+
+// byID is the token in whose share of the weights u falls, where the shares lie in the order of the ids.
+func (c *Chooser) byID(kept []candidate, vocab int, u float64) (token int32) {
+	c.weights = slices.Grow(c.weights[:0], vocab)[:vocab]
+	clear(c.weights)
+	for _, x := range kept {
+		c.weights[x.token] = x.weight
+	}
+	total := 0.0
+	for _, w := range c.weights {
+		total += w
+	}
+	rest := u * total
+	for i, w := range c.weights {
+		if w == 0 {
+			continue
+		}
+		token = int32(i)
+		if rest -= w; rest < 0 {
+			break
+		}
+	}
+	return token
 }
 
 // few candidates are put in order at once.

@@ -1,0 +1,221 @@
+package texts
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"gputrain/internal/formats"
+	"gputrain/internal/ordered"
+	"gputrain/run/data"
+	"gputrain/text/chat"
+	"gputrain/text/chat/template"
+)
+
+// promptKey is the column of a row that has its prompt.
+const promptKey = "prompt"
+
+// besideMessages are columns that a template reads beside the messages of a prompt.
+var besideMessages = []string{"system", "system_prompt", "tools", "functions", "chat_template_kwargs"}
+
+// A promptRow is what one row says.
+type promptRow struct {
+	data.Prompt
+	form form
+}
+
+// prompt reads a row: a prompt of text, messages or tokens, and its columns.
+func (j *jsonl) prompt(line []byte) (p promptRow, err error) {
+	object, err := objectOf(line)
+	if err != nil {
+		return p, err
+	}
+	raw := object[promptKey]
+	if none(object, promptKey) {
+		return p, missing(object, promptKey)
+	}
+	if err := json.Unmarshal(line, &p.Columns); err != nil {
+		return p, err
+	}
+	if raw[0] == '[' && len(messagesOf(raw)) > 0 {
+		p.form = formOf(formats.Messages)
+		if p.Tokens, err = j.asked(object); err != nil {
+			return p, fmt.Errorf("%s: %w", promptKey, err)
+		}
+	} else {
+		var d document
+		if err := j.append(&d, raw); err != nil {
+			return p, fmt.Errorf("%s: %w", promptKey, err)
+		}
+		p.Tokens = signed(d.tokens)
+		if raw[0] == '"' && j.encode != nil {
+			front, _ := chat.Around(p.Tokens, j.around.before, nil)
+			p.Tokens = append(front, p.Tokens...)
+		}
+		p.form = d.form
+	}
+	if len(p.Tokens) == 0 {
+		return p, fmt.Errorf("%s: found no token, wanted at least one", promptKey)
+	}
+	for i, id := range p.Tokens {
+		if int(id) >= j.vocab {
+			return p, fmt.Errorf("%s: token %d: is %d, want less than the vocabulary %d (model.vocab)", promptKey, i, id, j.vocab)
+		}
+	}
+	return p, nil
+}
+
+// asked are messages up to where the next answer begins.
+func (j *jsonl) asked(object map[string]json.RawMessage) ([]int32, error) {
+	switch {
+	case j.chats == nil:
+		return nil, errors.New("found messages, wanted a tokenizer for them: data.tokenizer, or a directory in model.from that has one")
+	case j.lacking != nil:
+		return nil, j.lacking
+	}
+	row := map[string]json.RawMessage{"messages": object[promptKey]}
+	for _, key := range besideMessages {
+		if !none(object, key) {
+			row[key] = object[key]
+		}
+	}
+	line, err := json.Marshal(row)
+	if err != nil {
+		return nil, err
+	}
+	decoded, err := template.Decode(line)
+	if err != nil {
+		return nil, err
+	}
+	c, err := chat.FromRow(decoded.(*template.Object), formats.Messages)
+	if err != nil {
+		return nil, err
+	}
+	return j.chats.Prompt(c)
+}
+
+// loadPrompts reads rows of prompts, which stay in memory with all their columns.
+func (c *Corpus) loadPrompts(r *reading, config Config, files []file) error {
+	reader, err := newJSONL(config)
+	if err != nil {
+		return err
+	}
+	how, err := json.Marshal([]any{formats.Prompts, config.Validation, c.Tokens, len(files)})
+	if err != nil {
+		return err
+	}
+	print := newFingerprint("documents", string(how))
+	texts, err := c.hashFiles(r, files, isRows)
+	if err != nil {
+		return err
+	}
+	if config.tokenizes() {
+		print.add("%s\n", config.how(config.border()))
+	}
+	var all []promptRow
+	phase := "reading"
+	if config.tokenizes() {
+		phase = "tokenizing"
+	}
+	r.begin(phase, filesOf(texts))
+	r.tell(func(p *Progress) { p.OfRows = true })
+	for _, t := range texts {
+		err := t.reading(r, func(from io.ReaderAt) error {
+			return reader.prompts(r.ctx, t.path, countedReader{r, t.path, from}, t.size, func(p promptRow) {
+				p.Row = int64(len(all))
+				all = append(all, p)
+				r.tell(func(p *Progress) { p.Rows++ })
+			})
+		})
+		if err != nil {
+			return err
+		}
+		print.file(t.file, t.sum)
+		c.noteSampled(t.file)
+	}
+	return c.splitPrompts(config, print, all, reader)
+}
+
+// splitPrompts parts them as documents are parted.
+func (c *Corpus) splitPrompts(config Config, print fingerprint, all []promptRow, reader *jsonl) error {
+	var parts [2][]data.Prompt
+	tally := Tally{Source: c.Name, Documents: len(all)}
+	form := form(0)
+	for i, p := range all {
+		held := 0
+		if share := config.Validation; share > 0 && int64(float64(i+1)*share) > int64(float64(i)*share) {
+			held = 1
+		}
+		parts[held] = append(parts[held], p.Prompt)
+		form |= p.form
+		tally.Tokens, tally.Longest = tally.Tokens+int64(len(p.Tokens)), max(tally.Longest, len(p.Tokens))
+	}
+	switch {
+	case len(all) == 0:
+		return fmt.Errorf("data: jsonl %s: found no rows, wanted at least one", c.Name)
+	case len(parts[0]) == 0 || config.Validation > 0 && len(parts[1]) == 0:
+		return fmt.Errorf("data: jsonl %s: validation %v of %d prompts leaves %d for training and %d for validation, wanted 1 or more of each: "+
+			"data.validation %.2g or more, or 0, which keeps none", c.Name, config.Validation, len(all), len(parts[0]), len(parts[1]), math.Min(0.5, 1/float64(len(all))))
+	}
+	tally.Forms, tally.Held = form.names(), len(parts[1])
+	vocab := reader.ofText
+	if form&formOf("tokens") != 0 {
+		vocab, c.Tokens = reader.vocab, "ids"
+	}
+	c.Train, c.Split = data.NewPrompts(vocab, parts[0]), "none"
+	if parts[1] != nil {
+		c.Validation, c.Split = data.NewPrompts(vocab, parts[1]), "by prompt"
+	}
+	note := fmt.Sprintf("%s: %d prompts of %d tokens, longest %d", c.Name, tally.Documents, tally.Tokens, tally.Longest)
+	if form&formOf(formats.Messages) != 0 {
+		print.add("%s\n", config.Chats.how())
+		tally.Template = cmp.Or(config.Chats.Name, "template")
+		note += ", " + tally.Template
+	}
+	if tally.Held > 0 {
+		note += fmt.Sprintf(", %d held out", tally.Held)
+	}
+	c.Tallies, c.Notes, c.Fingerprint = append(c.Tallies, tally), append(c.Notes, note), print.text()
+	return nil
+}
+
+// prompts reads those of one file.
+func (j *jsonl) prompts(ctx context.Context, name string, from io.ReaderAt, size int64, take func(p promptRow)) error {
+	file, err := rowsOf(ctx, name, from, size, j.limit)
+	if err != nil {
+		return fmt.Errorf("data: jsonl %q: %w", name, err)
+	}
+	var unread error
+	read := func(yield func(rowRun) bool) { unread = file.read(yield) }
+	parse := func(some rowRun) (parsed []promptRow, err error) {
+		for i, row := range some.rows {
+			if len(bytes.TrimSpace(row)) == 0 {
+				continue
+			}
+			p, err := j.prompt(j.mended(row))
+			if err != nil {
+				return nil, fmt.Errorf("%s %d: %w", file.row, some.first+i, err)
+			}
+			parsed = append(parsed, p)
+		}
+		return parsed, nil
+	}
+	err = ordered.Do(ctx, read, parse, func(some []promptRow) error {
+		for _, p := range some {
+			take(p)
+		}
+		return nil
+	})
+	if err == nil {
+		err = unread
+	}
+	if err != nil {
+		return fmt.Errorf("data: jsonl %q: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,41 @@
+package grpo
+
+import (
+	"slices"
+
+	"gputrain/model"
+	"gputrain/run/data"
+)
+
+// Batch lays rows into windows, each behind its prompt, with what the loss reads beside them.
+func Batch(prompts []data.Prompt, rows []Row, window int) data.Batch {
+	n := len(rows)
+	b := data.Batch{Rows: n, Tokens: make([]int32, n*window), Labels: slices.Repeat([]int32{data.Ignored}, n*window)}
+	old := make([]float32, n*window)
+	for i, r := range rows {
+		prompt := prompts[r.Prompt].Tokens
+		all := slices.Concat(prompt, r.Tokens)
+		labels := slices.Repeat([]int32{data.Ignored}, len(prompt)-1)
+		labels = append(labels, r.Tokens...)
+		b.Put(i, 0, all[:len(all)-1], labels)
+		copy(old[i*window+len(prompt)-1:], r.Old)
+		truncated := float32(0)
+		if r.Truncated {
+			truncated = 1
+		}
+		b.SetBeside(model.BesideTruncated, i, truncated)
+		b.SetBeside(model.InputAdvantages, i, float32(r.Advantage))
+	}
+	if n > 0 && rows[0].Old != nil {
+		b.Beside[model.InputOld] = old
+	}
+	return b
+}
+
+// TakeOld lays log-probabilities of all labels of Batch of the same rows beside these.
+func TakeOld(prompts []data.Prompt, rows []Row, window int, logps []float32) {
+	for i, r := range rows {
+		begin := i*window + len(prompts[r.Prompt].Tokens) - 1
+		rows[i].Old = slices.Clone(logps[begin : begin+len(r.Tokens)])
+	}
+}

@@ -1,0 +1,191 @@
+// Package rollout draws completions of prompts, many at once. What is drawn for a row is a function of its prompt, its numbers and the seed alone, whichever
+// other rows are drawn with it.
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"gputrain/buffers/prng"
+)
+
+// Config says how completions are drawn.
+type Config struct {
+	Tokens      int // the most of a completion, the one that ends it among them
+	Temperature float64
+	TopK        int
+	TopP, MinP  float64
+	Vocab       int                       // tokens from this one on are never drawn; 0: all of the model may be
+	Stop        []int32                   // tokens that end a completion; they are part of it
+	Ends        func(tokens []int32) bool // whether a completion ends with these tokens, besides; nil: none does
+	Rows        int                       // completions under way at once, at most
+	// A token is drawn by random numbers of (Seed, Generation, Prompt.Number, sample, position).
+	Seed, Generation uint64
+}
+
+// A Prompt is what completions are drawn behind.
+type Prompt struct {
+	Tokens  []int32
+	Number  uint64
+	Samples int // completions
+}
+
+// A Completion is what was drawn. Its log-probabilities are those of softmax(logits/Temperature), of softmax(logits) where that is 0, whatever TopK, TopP,
+// MinP and Vocab leave out.
+type Completion struct {
+	Prompt, Sample int // indices
+	Tokens         []int32
+	LogProbs       []float32
+	Truncated      bool // cut at Config.Tokens, or where the window ends, before its end
+}
+
+// Model is a language model that continues text: *state.Model and every train.State are one.
+type Model interface {
+	// Window is the number of tokens that the model sees at most.
+	Window() int
+	// Logits gives the logits of the token that follows a window of 1 to Window tokens.
+	Logits(ctx context.Context, window []int32) ([]float32, error)
+	// Decode appends a token to that window and gives the logits of the next one, until the window is full.
+	Decode(ctx context.Context, token int32) ([]float32, error)
+}
+
+// check refuses what nothing can be drawn for.
+func (c Config) check(window int, prompts []Prompt) error {
+	switch {
+	case c.Tokens < 1 || c.Rows < 1:
+		return fmt.Errorf("tokens %d, rows %d: want at least 1 of each", c.Tokens, c.Rows)
+	case !(c.Temperature >= 0 && c.TopP >= 0 && c.TopP <= 1 && c.MinP >= 0 && c.MinP <= 1 && c.TopK >= 0 && c.Vocab >= 0):
+		return fmt.Errorf("temperature %v, top-k %d, top-p %v, min-p %v, vocabulary %d: want none below 0, and shares up to 1", c.Temperature, c.TopK, c.TopP, c.MinP, c.Vocab)
+	}
+	for i, p := range prompts {
+		switch n := len(p.Tokens); {
+		case n < 1 || n >= window:
+			return fmt.Errorf("prompt %d: %d tokens, want 1 to %d, so that the window of %d has room for one more", i, n, window-1, window)
+		case p.Samples < 1:
+			return fmt.Errorf("prompt %d: %d samples, want at least 1", i, p.Samples)
+		}
+	}
+	return nil
+}
+
+// Draw draws all samples of all prompts, in the order of prompts and samples. done, if there is one, gets each as it ends. Between tokens it looks whether
+// ctx is over.
+func Draw(ctx context.Context, c Config, m Model, prompts []Prompt, done func(Completion)) ([]Completion, error) {
+	all, err := draw(ctx, c, m, prompts, done)
+	if err != nil {
+		return nil, fmt.Errorf("rollout: %w", err)
+	}
+	return all, nil
+}
+
+func draw(ctx context.Context, c Config, m Model, prompts []Prompt, done func(Completion)) (all []Completion, err error) {
+	if err := c.check(m.Window(), prompts); err != nil {
+		return nil, err
+	}
+	for i, p := range prompts {
+		for sample := range p.Samples {
+			r := c.row(p, i, sample, m.Window())
+			for ended := false; !ended; {
+				if err := context.Cause(ctx); err != nil {
+					return nil, err
+				}
+				var logits []float32
+				if n := len(r.Tokens); n == 0 {
+					logits, err = m.Logits(ctx, p.Tokens)
+				} else {
+					logits, err = m.Decode(ctx, r.Tokens[n-1])
+				}
+				if err == nil {
+					ended, err = r.next(logits)
+				}
+				if err != nil {
+					return nil, r.failed(err)
+				}
+			}
+			if all = append(all, r.Completion); done != nil {
+				done(r.Completion)
+			}
+		}
+	}
+	return all, nil
+}
+
+// A row is a completion under way.
+type row struct {
+	Completion
+	of      Config
+	most    int // tokens
+	key     prng.Key
+	chooser Chooser
+}
+
+// stream keeps the random numbers of rollouts apart from all others of a run.
+const stream = 0x5a3b1f
+
+func (c Config) row(p Prompt, prompt, sample, window int) *row {
+	key := prng.NewKey(c.Seed).FoldIn(stream)
+	for _, number := range []uint64{c.Seed >> 32, c.Generation, p.Number, uint64(sample)} {
+		key = key.FoldIn(uint32(number)).FoldIn(uint32(number >> 32))
+	}
+	return &row{
+		Completion: Completion{Prompt: prompt, Sample: sample}, of: c, most: min(c.Tokens, window-len(p.Tokens)), key: key,
+		chooser: Chooser{Temperature: c.Temperature, TopK: c.TopK, TopP: c.TopP, MinP: c.MinP},
+	}
+}
+
+// next draws a token, and tells whether it is the last one.
+func (r *row) next(logits []float32) (ended bool, err error) {
+	drawn := logits
+	if r.of.Vocab > 0 {
+		drawn = logits[:min(r.of.Vocab, len(logits))]
+	}
+	token, err := r.chooser.Choose(drawn, r.uniform())
+	if err != nil {
+		return false, err
+	}
+	p, err := logProb(logits, token, r.of.Temperature)
+	if err != nil {
+		return false, err
+	}
+	return r.take(token, p), nil
+}
+
+// uniform is the random number of the next token.
+func (r *row) uniform() float32 { return r.key.Uniform(uint64(len(r.Tokens))) }
+
+// take appends a token, and tells whether it is the last one.
+func (r *row) take(token int32, logProb float32) (ended bool) {
+	r.Tokens, r.LogProbs = append(r.Tokens, token), append(r.LogProbs, logProb)
+	if slices.Contains(r.of.Stop, token) || r.of.Ends != nil && r.of.Ends(r.Tokens) {
+		return true
+	}
+	r.Truncated = len(r.Tokens) == r.most
+	return r.Truncated
+}
+
+// failed names the row.
+func (r *row) failed(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("prompt %d, sample %d, token %d: %w", r.Prompt, r.Sample, len(r.Tokens), err)
+}
+
+// logProb is that of a token by softmax(logits/temperature), by softmax(logits) where that is 0.
+func logProb(logits []float32, token int32, temperature float64) (float32, error) {
+	best, err := greatest(logits)
+	if err != nil {
+		return 0, err
+	}
+	if temperature == 0 {
+		temperature = 1
+	}
+	sum := 0.0
+	for _, l := range logits {
+		sum += math.Exp((float64(l) - float64(logits[best])) / temperature)
+	}
+	return float32((float64(logits[token])-float64(logits[best]))/temperature - math.Log(sum)), nil
+}

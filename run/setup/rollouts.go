@@ -1,0 +1,119 @@
+package setup
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"gputrain/hub"
+	"gputrain/internal/formats"
+	"gputrain/internal/stranger"
+	"gputrain/run/data"
+	"gputrain/run/data/texts"
+	"gputrain/run/grpo"
+	"gputrain/run/plan"
+	"gputrain/run/reward"
+	"gputrain/run/rollout"
+	"gputrain/run/runfile"
+	"gputrain/run/train"
+	"gputrain/state/checkpoint"
+)
+
+// drawsRollouts tells whether the run of a run file draws what it learns from.
+func drawsRollouts(cfg *runfile.Config) bool { return cfg.Objective().Row().Form == formats.Prompts }
+
+// rollouts makes the run draw what it learns from, as its run file says. commands: those of rewards may start, typed or not.
+func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens Tokens, from *hub.Bundle, commands bool, out io.Writer) error {
+	if run.Tokenizer == nil {
+		return fmt.Errorf("rollout: found no tokenizer, wanted one (data.tokenizer): rewards read texts")
+	}
+	stop, err := tokens.stops(run, cfg, text, from)
+	if err != nil {
+		return err
+	}
+	r := cfg.Rollout
+	c := &grpo.Config{
+		Samples: r.Samples, Updates: r.Updates, Rewarding: cfg.Rewarding(), EvalSamples: r.EvalSamples, Shown: r.Shown,
+		Drawing: rollout.Config{
+			Tokens: r.Tokens, Temperature: r.Temperature, TopK: r.TopK, TopP: r.TopP, MinP: r.MinP, Vocab: run.Tokenizer.Size(), Stop: stop, Rows: r.Rows,
+		},
+		Text: spokenBy(run.Tokenizer),
+	}
+	for i, s := range cfg.Rewards {
+		weight := 1.0
+		c.Rewards = append(c.Rewards, reward.Reward{Name: cmp.Or(s.Name, s.Kind), Weight: *cmp.Or(s.Weight, &weight)})
+		if err := checkColumn(s.Column, run.Train, run.Validation); err != nil {
+			return fmt.Errorf("rewards[%d]: column: %w", i, err)
+		}
+	}
+	env := reward.Env{AllowCommand: commands || cfg.CommandsTyped(), Tokens: r.Tokens, Log: func(line string) { fmt.Fprintf(out, "gputrain: %s\n", line) }}
+	if err := reward.Check(cfg.Rewards, env); err != nil {
+		return err
+	}
+	c.Open = func() (reward.Rewards, error) { return reward.OpenAll(cfg.Rewards, env) }
+	run.Rollouts = c
+	return nil
+}
+
+// checkColumn refuses a column that a row of prompts lacks.
+func checkColumn(name string, sources ...data.Source) error {
+	for _, source := range sources {
+		prompts, are := source.(*data.Prompts)
+		if name == "" || !are {
+			continue
+		}
+		for i := range prompts.Len() {
+			p := prompts.At(i)
+			if _, has := p.Columns[name]; !has {
+				return fmt.Errorf("found %q, which row %d has not, wanted one of its columns: %q", name, p.Row+1, slices.Sorted(maps.Keys(p.Columns)))
+			}
+		}
+	}
+	return nil
+}
+
+// stops are the tokens that end what a model draws: those of its generation_config.json and config.json, the tokenizer's, the chat template's, and data.eos.
+func (t Tokens) stops(run *train.Config, cfg *runfile.Config, text *texts.Corpus, from *hub.Bundle) (stop []int32, err error) {
+	if from != nil {
+		if stop, err = stranger.Ends(from, checkpoint.GenerationFile); err != nil {
+			return nil, &ModelError{err}
+		}
+	}
+	own, err := endsOf(run.State.Definition)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := t.answerEnds(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range slices.Concat(own, t.Ends(), answers) {
+		stop = with(stop, id)
+	}
+	switch end := cfg.Data.Layout.End; {
+	case end != nil && *end >= 0:
+		stop = with(stop, int32(*end))
+	case end == nil && len(stop) == 0 && t.Kind == plan.ByteTokens: // what rows of text end with
+		stop = []int32{0}
+	}
+	return stop, nil
+}
+
+// spokenBy is the text of tokens, special ones left out.
+func spokenBy(t train.Tokenizer) func(tokens []int32) string {
+	var special []int32
+	if file, ok := t.(fileTokenizer); ok {
+		special = file.Special()
+	}
+	return func(tokens []int32) (text string) {
+		stream := t.Continue(nil)
+		for _, id := range tokens {
+			if !slices.Contains(special, id) {
+				text += stream.Next(id)
+			}
+		}
+		return text + stream.End()
+	}
+}
