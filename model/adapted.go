@@ -250,10 +250,7 @@ func (m *adapted) own() (own []Param) {
 
 // adaptersOf is def with its adapters, if it has some.
 func adaptersOf(def Definition) (adapted, bool) {
-	if t, ok := def.(taught); ok {
-		def = t.Definition
-	}
-	m, ok := def.(adapted)
+	m, ok := Student(def).(adapted)
 	return m, ok
 }
 

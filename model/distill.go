@@ -26,13 +26,22 @@ func init() {
 	share := number{Name: "beta", Wanted: "a number from 0 to 1", Takes: func(v float64) bool { return v >= 0 && v <= 1 }}
 	list := number{Name: "top_k", Wanted: "a whole number from 0 to 65536", Takes: func(v float64) bool { return v >= 0 && v <= 1<<16 && v == math.Trunc(v) }}
 	l := nextToken
-	l.Name, l.Numbers = Distill, []number{share, above0("temperature"), list}
+	temperature := above0("temperature")
+	temperature.Default = 1
+	l.Name, l.Tag, l.Numbers = Distill, "distillation", []number{share, temperature, list}
 	l.Sums, l.Shown = []string{"nll"}, []string{"perplexity"}
 	l.derive = func(figures map[string]float64) { figures["perplexity"] = math.Exp(figures["nll"]) }
 	l.inputs = func(o Objective, rows Rows) batchInputs {
 		in := nextToken.inputs(o, rows)
 		in.Floats = rows.Beside
 		return in
+	}
+	l.beside = func(o Objective, _ bool, seq int) map[string]int {
+		k := int(o.Numbers["top_k"])
+		if k == 0 {
+			return nil
+		}
+		return map[string]int{InputTeacherIDs: seq * k, inputTeacherLogs: seq * k, inputTeacherRest: seq}
 	}
 	l.head = distilled
 	losses = append(losses, l)
@@ -121,6 +130,14 @@ func (t taught) WithDropout(p float64) (Definition, error) {
 	}
 	t.Definition = def
 	return t, nil
+}
+
+// Student is def without its teacher; def itself where it has none.
+func Student(def Definition) Definition {
+	if t, ok := def.(taught); ok {
+		return t.Definition
+	}
+	return def
 }
 
 // Teaches tells whether a path is that of a teacher's parameter.

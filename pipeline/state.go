@@ -58,7 +58,7 @@ func (j job) create(ctx context.Context, devices []*gpu.Device, params []buffers
 // createFitting is create of what fits.
 func (j job) createFitting(ctx context.Context, devices []*gpu.Device, kernels [][]*gpu.Kernel, params []buffers.Host) (_ *State, err error) {
 	if j.State, err = j.State.WithBase(params); err == nil {
-		params, err = j.State.Held(params)
+		params, err = j.State.Held(j.State.All(params))
 	}
 	if err != nil {
 		return nil, err

@@ -41,7 +41,7 @@ func ReadCheckpoint(c Config, dir string) (*savedState, error) {
 		return nil, err
 	}
 	out.files = hub.OpenOn(dir, c.BaseAt)
-	weights, err := out.files.Weights(out.Job.Definition)
+	weights, err := out.files.Weights(model.Student(out.Job.Definition))
 	if err != nil {
 		return nil, errors.Join(loadError(dir, "%w", err), out.Close())
 	}
@@ -177,6 +177,7 @@ func (j Job) reconcileModel(dir string, files *hub.Bundle) (Job, error) {
 		j.Definition = saved
 		j = j.complete()
 	}
+	own := model.Student(j.Definition)
 	for _, part := range []struct {
 		name string
 		json func(model.Definition) ([]byte, error)
@@ -185,11 +186,11 @@ func (j Job) reconcileModel(dir string, files *hub.Bundle) (Job, error) {
 		if err != nil {
 			return j, loadError(dir, "%w", err)
 		}
-		wanted, err := part.json(j.Definition)
+		wanted, err := part.json(own)
 		if err != nil {
 			return j, loadError(dir, "%w", err)
 		}
-		if err := sameJSON(part.name, found, wanted); err != nil && !model.Same(saved, j.Definition) {
+		if err := sameJSON(part.name, found, wanted); err != nil && !model.Same(saved, own) {
 			return j, loadError(dir, "%w", err)
 		}
 	}
@@ -208,9 +209,9 @@ func (j Job) reconcile(dir string, record checkpoint.Record) (Job, error) {
 		return j, loadError(dir, "%w", err)
 	}
 	if j.Optimizer.Name == "" && slices.Equal(j.Frozen, Frozen(j.Definition, nil)) {
-		j.Frozen = record.Frozen
+		j.Frozen = Frozen(j.Definition, record.Frozen)
 	}
-	if err := sameFrozen(record.Frozen, j.Frozen); err != nil {
+	if err := sameFrozen(record.Frozen, saved(j.Frozen)); err != nil {
 		return j, loadError(dir, "%w", err)
 	}
 	if j.Optimizer.Name == "" {

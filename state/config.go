@@ -30,6 +30,9 @@ type Config struct {
 	FrozenDType buffers.DType
 	// SaveFrozenAs is how checkpoints have the frozen parameters: buffers.F32, or BF16 where devices keep them so.
 	SaveFrozenAs buffers.DType
+	// Teacher are the parameters of the definition's teacher (model.WithTeacher), with their paths there: neither what a state is made of nor its checkpoints
+	// have them.
+	Teacher []buffers.Host
 	// Recompute is what of each layer the backward pass computes again instead of keeping it, with the same bits: one of model.Recomputes,
 	// RecomputeAuto, or "" for none.
 	Recompute string

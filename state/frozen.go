@@ -52,7 +52,7 @@ func (j Job) WithBase(params []buffers.Host) (Job, error) {
 	case j.Base == "":
 		j.BaseRecord = nil
 		return j, nil
-	case len(j.Frozen) == 0:
+	case len(saved(j.Frozen)) == 0:
 		return j, errors.New("base: found no frozen parameters, wanted some that checkpoints leave out")
 	case params == nil:
 		return j, errors.New("base: found parameters that are drawn from the seed, wanted those of the directory")
@@ -78,15 +78,41 @@ func setOf(paths []string) map[string]bool {
 	return set
 }
 
-// frozenOf are those of params that are frozen.
+// saved are those of some frozen parameters that are the model's own, not its teacher's.
+func saved(frozen []string) []string {
+	return slices.DeleteFunc(slices.Clone(frozen), model.Teaches)
+}
+
+// All are parameters that training begins with, nil those drawn from Seed, and with them those of the teacher, in the order of the definition.
+func (j Job) All(params []buffers.Host) []buffers.Host {
+	if len(j.Teacher) == 0 {
+		return params
+	}
+	if params == nil {
+		params = model.Drawn(model.Student(j.Definition), j.Seed)
+	}
+	byPath := map[string]buffers.Host{}
+	for _, h := range slices.Concat(params, j.Teacher) {
+		byPath[h.Path] = h
+	}
+	var all []buffers.Host
+	for _, p := range j.Definition.Params() {
+		if h, there := byPath[p.Path]; there { // what lacks is refused where it is uploaded
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// frozenOf are those of params that are frozen, but for the teacher's.
 func (j Job) frozenOf(params []buffers.Host) []buffers.Host {
-	frozen := setOf(j.Frozen)
+	frozen := setOf(saved(j.Frozen))
 	return slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !frozen[h.Path] })
 }
 
 // Fingerprint is that of some of the parameters that training begins with. It is known, and nothing is read, where they are those that WithBase has seen.
 func (j Job) Fingerprint(params []buffers.Host) (string, error) {
-	if j.BaseRecord != nil && len(params) == len(j.Frozen) && len(j.frozenOf(params)) == len(params) {
+	if j.BaseRecord != nil && len(params) == len(saved(j.Frozen)) && len(j.frozenOf(params)) == len(params) {
 		return j.BaseRecord.Fingerprint, nil
 	}
 	return model.Fingerprint(params)
@@ -142,7 +168,7 @@ func (j Job) upload(dev *gpu.Device, params []buffers.Host) (trained, frozen *bu
 	if len(j.Frozen) > 0 {
 		isFrozen := setOf(j.Frozen)
 		own = slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return isFrozen[h.Path] })
-		rest = j.frozenOf(params)
+		rest = slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !isFrozen[h.Path] })
 	}
 	var leaves []buffers.Spec
 	for _, h := range own {

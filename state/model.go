@@ -139,6 +139,7 @@ type passes struct {
 	scored    evaluatorShape
 	documents bool // batches are made of documents
 	generator *generator
+	each      *generator // of EachLogits
 }
 
 // pass is a program without gradients and the ring that its result is read back through.
@@ -185,5 +186,6 @@ func (m *passes) release() {
 	m.looker.release()
 	m.scorer.release()
 	m.generator.release()
-	m.evaluator, m.looker, m.scorer, m.generator = nil, nil, nil, nil
+	m.each.release()
+	m.evaluator, m.looker, m.scorer, m.generator, m.each = nil, nil, nil, nil, nil
 }

@@ -70,6 +70,9 @@ func (v Value) Job(c Config) (Job, error) {
 	if c.Base != "" {
 		return Job{}, fmt.Errorf("state: train: base: found %q, wanted none: a value saves all that it has", c.Base)
 	}
+	if c.Teacher != nil {
+		return Job{}, errors.New("state: train: teacher: found one, wanted none: a value has all that is trained with")
+	}
 	if c.Frozen == nil {
 		if _, frozen, _ := trees(h.residents()); len(frozen) > 0 {
 			c.Frozen, c.FrozenDType = pathsOf(frozen...), frozen[0].DType()

@@ -65,7 +65,7 @@ func CreateFrom(ctx context.Context, dev *gpu.Device, j Job, params []buffers.Ho
 		return nil, err
 	}
 	if j, err = j.WithBase(params); err == nil {
-		params, err = j.Held(params)
+		params, err = j.Held(j.All(params))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("state: create: %w", err)

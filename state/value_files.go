@@ -220,7 +220,7 @@ func (v Value) Save(ctx context.Context, path string, o SaveOptions) error {
 func (f Fields) snapshot(stages []Resident) snapshot {
 	params, frozen, other := trees(stages)
 	return snapshot{
-		Definition: f.Definition, Optimizer: f.Optimizer, Transform: f.Transform.Name(), Step: f.Step, Skipped: f.Skipped, Memory: f.Memory, Adapter: AdapterName(devices(stages)...),
-		Params: append(params, frozen...), Frozen: pathsOf(frozen...), Other: other, States: states(stages),
+		Definition: model.Student(f.Definition), Optimizer: f.Optimizer, Transform: f.Transform.Name(), Step: f.Step, Skipped: f.Skipped, Memory: f.Memory, Adapter: AdapterName(devices(stages)...),
+		Params: append(params, frozen...), Frozen: saved(pathsOf(frozen...)), Other: other, States: states(stages),
 	}
 }

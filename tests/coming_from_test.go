@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/model"
 	"gputrain/run/runfile"
 )
 
@@ -88,11 +89,38 @@ func declare(s ast.Spec, name func(...string)) {
 var (
 	inBackticks = regexp.MustCompile("`[^`]+`")
 	goName      = regexp.MustCompile(`\b[a-z][a-z0-9]*\.[A-Z]\w*(\.[A-Z]\w*)?`)
-	runKey      = regexp.MustCompile(`\b(model|lora|data|preference|optimizer|train|pipeline|device|cluster)\.[a-z_]+(\.[a-z_]+)*\b`)
+	runKey      = regexp.MustCompile(`\b(model|lora|data|preference|distil|optimizer|train|pipeline|device|cluster)\.[a-z_]+(\.[a-z_]+)*\b`)
 	subcommand  = regexp.MustCompile("`gputrain ([a-z]+)")
 	keyDefault  = regexp.MustCompile("\\| `([a-z]+\\.[a-z_.]+)` \\| `([^`]*)`[^`|]*")
+	trainerRow  = regexp.MustCompile("(?m)^\\| `(\\w*Trainer)` \\| ([^|]+) \\|$")
 	rowID       = regexp.MustCompile(`(?m)^\| ([SCTLMPDR]\d+) \|`)
 )
+
+// easydelTrainers are the classes of its __init__.py, but for BaseTrainer and RayDistributedTrainer.
+var easydelTrainers = strings.Fields(`AgenticMoshPitTrainer BCOTrainer CPOTrainer DPOTrainer DistillationTrainer EmbeddingTrainer GFPOTrainer GKDTrainer GRPOTrainer
+	GSPOTrainer KTOTrainer NashMDTrainer ORPOTrainer OnPolicyDistillationTrainer PPOTrainer RLVRTrainer RewardTrainer SDPOTrainer SFTTrainer SeqKDTrainer
+	SparseDistillationTrainer Trainer XPOTrainer`)
+
+// The page has a row for each trainer of EasyDeL: a key, a command or a name of ours, which TestComingFromEasyDeL looks for, or why it is not here. What stands behind
+// "of" is an objective of preference.loss.
+func TestEveryTrainerOfEasyDeL(t *testing.T) {
+	text := read(t, filepath.Join("..", "docs", "coming-from-easydel.md"))
+	var found []string
+	named := regexp.MustCompile("`(gputrain [a-z]+|[a-z]+\\.[A-Za-z_]+)`|^not here|^likewise|any: `")
+	for _, m := range trainerRow.FindAllStringSubmatch(text, -1) {
+		found = append(found, m[1])
+		assert.Regexp(t, named, m[2], m[1])
+		if losses, ok := strings.CutPrefix(m[2], "`preference.loss` of "); ok {
+			for _, quoted := range inBackticks.FindAllString(losses, -1) {
+				if name := strings.Trim(quoted, "`"); !strings.Contains(name, ".") {
+					assert.Contains(t, model.Objectives(), name, m[1])
+				}
+			}
+		}
+	}
+	slices.Sort(found)
+	assert.Equal(t, easydelTrainers, found)
+}
 
 // What docs/coming-from-easydel.md names is there: tests, Go names, commands and keys of the run file, with their defaults. Every row is there once, and those
 // of defects and wishes name the test that holds them.

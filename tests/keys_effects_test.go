@@ -49,6 +49,7 @@ func newRuns(t *testing.T) *runs {
 	p.write(t, "queries.jsonl", strings.Repeat(`{"query": "2+2", "positive": "four", "negatives": []}`+"\n"+`{"query": "a?", "positive": "b", "negatives": []}`+"\n"+
 		`{"query": "cc?", "positive": "dd", "negatives": []}`+"\n", 10))
 	p.write(t, "prompts.jsonl", strings.Repeat(`{"prompt": "2 + 2 =", "answer": "4"}`+"\n"+`{"prompt": "3 + 4 =", "answer": "7"}`+"\n", 10))
+	p.write(t, "lists.jsonl", strings.Repeat(`{"ids": [[48, 32], [48, 32], [48, 32], [48, 32], [48, 32]], "logprobs": [[-1, -2], [-1, -2], [-1, -2], [-1, -2], [-1, -2]]}`+"\n", 40))
 	p.write(t, "others.jsonl", others.String())
 	p.write(t, "chats.jsonl", strings.Repeat(chatRow+"\n", 20))
 	require.NoError(t, os.CopyFS(p.path("speaker"), os.DirFS(filepath.Join(tokenizers, "qwen2"))))
@@ -109,6 +110,8 @@ var (
 	}
 	stages  = []string{"pipeline.stages=2", "model.layers=4", "train.batch=4", "pipeline.microbatches=4"}
 	profile = []string{"--profile"}
+	taught  = []string{"distil.teacher=pretrained"}
+	listed  = []string{"data.jsonl=documents.jsonl", "distil.teacher=lists.jsonl"}
 )
 
 // A conversation, which is a text too, and how it is written: with the year.
@@ -204,6 +207,12 @@ var effects = []effect{
 	{key: "rollout.shown", value: "1", over: drawing, sees: count(rolledOut("text")), from: 2 * 2 * 4, want: 2 * 1 * 4},
 
 	{key: "rewards", value: "[{kind: regex, pattern: '[b-y]'}]", over: drawing, sees: rolledOut("rewards")},
+
+	{key: "distil.teacher", value: "pretrained", sees: losses},
+	{key: "distil.fingerprint", value: "00aa", over: taught, sees: exit, from: 0, want: 2},
+	{key: "distil.beta", value: "1", over: taught, sees: losses},
+	{key: "distil.temperature", value: "2", over: taught, sees: losses},
+	{key: "distil.tail", value: "ignore", over: listed, sees: losses},
 
 	{key: "data.text", value: "other.txt", over: []string{"data.validation=0.1"}, sees: losses, like: []string{"data.text=[other.txt]", "data.validation=0.1"}},
 	{key: "data.jsonl", value: "others.jsonl", over: jsonl, sees: losses},

@@ -41,6 +41,7 @@ type cli struct {
 	Eval       evalCmd       `cmd:"" help:"Measure a model's loss on text."`
 	Score      scoreCmd      `cmd:"" help:"Write what a reward model, a classifier or an embedding model says of rows."`
 	Show       showModelCmd  `cmd:"" help:"Show what a GGUF file, a safetensors file or a model directory is, by its headers."`
+	Distil     distilCmd     `cmd:"" help:"Write what a model thinks of rows, its likeliest tokens, for a student to learn."`
 	Inspect    inspectCmd    `cmd:"" help:"Show the numbers of a checkpoint, a model directory or a safetensors file."`
 	Export     exportCmd     `cmd:"" help:"Write a trained model in the Hugging Face layout, in a type of your choice."`
 	Merge      mergeCmd      `cmd:"" help:"Write the model that adapters (LoRA) make of their base, whole, in the Hugging Face layout."`

@@ -19,6 +19,7 @@ import (
 type World struct {
 	Model    *Model    // of model.from; nil: a new one is made
 	Adapters *Adapters // of lora.from; nil: new ones, or none
+	Teacher  *Teacher  // of distil.teacher; nil: none
 	Tokens   Tokens
 	Labels   *Labels  // nil: nobody looked, or there are none
 	Text     *Text    // nil: it is not read yet
@@ -44,6 +45,14 @@ type Labels struct {
 	Count int
 }
 
+// Teacher is what a run learns the distribution of.
+type Teacher struct {
+	Definition  model.Definition // nil: it is a file of lists
+	Fingerprint string           // "": nobody has asked
+	TopK        int              // of a file: tokens a list
+	Temperature float64          // of a file; 0: it does not say
+}
+
 // Text is what is known of a text once it is read.
 type Text struct {
 	Steps int64   // that data.epochs come to; 0: train.steps says how many there are
@@ -63,6 +72,9 @@ func Resolve(spec *runfile.Config, w World) (*Plan, error) {
 	p := &Plan{Spec: spec.Clone()}
 	p.layEarlier(w.Earlier)
 	p.layTokens(w.Tokens)
+	if err := p.layTeacher(w.Teacher); err != nil {
+		return nil, err
+	}
 	if w.Text != nil {
 		if err := p.laySteps(w.Text.Steps); err != nil {
 			return nil, err

@@ -124,6 +124,9 @@ func (p *Plan) train(def model.Definition, w World) error {
 	if err := saveFrozenAs(spec, &c); err != nil {
 		return spec.Wrong("train.save_frozen_as", err)
 	}
+	if err := p.teach(&c, w.Teacher); err != nil {
+		return err
+	}
 	job, err := state.NewJob(c)
 	p.State = job.Config
 	return err

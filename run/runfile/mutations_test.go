@@ -34,6 +34,10 @@ var unknowable = []string{
 	"with preference.loss",                // its other keys, and those that say nothing of pairs
 	"with rollout.loss",                   // likewise, and rewards
 	"without data.jsonl, the rows",        // preference.loss
+	"with distil.teacher",                 // its other keys, and those that say nothing of a teacher
+	"nothing without a teacher that is a", // distil.tail
+	"0 with distil.tail ignore",           // distil.beta
+	"a model without data.jsonl",          // distil.teacher
 	"model.quantize (",                    // bits and group of model.quantize.mode
 	"without data.mixture",                // data.mixture_end
 	"with data.packing stream",            // data.long
@@ -114,7 +118,9 @@ null|""|text|"1"|-2|-1|0|1|2|3|5|1.5|0.5|1.0|1e3|1e7|3000000000|3000000000000000
 		"data: {jsonl: a}\ntrain: {batch: 8}\nrollout: {loss: dapo, epsilon_high: 0.28, delta: 2}\nrewards: [{kind: tags, tags: [a]}]",
 		"data: {jsonl: a}\ntrain: {batch: 8}\nrollout: {loss: cispo, epsilon: 0.1}\nrewards: [{kind: tags, tags: [a]}]",
 		"data: {jsonl: a}\ntrain: {batch: 4}\nrollout: {loss: gspo}\nrewards: [{kind: tags, tags: [a]}]",
-		"data: {jsonl: a}\ntrain: {batch: 8}\nrollout: {loss: grpo}")
+		"data: {jsonl: a}\ntrain: {batch: 8}\nrollout: {loss: grpo}",
+		"distil: {teacher: a, beta: 0.5, temperature: 2, fingerprint: b}", "distil: {teacher: a, tail: ignore}", "distil: {teacher: a.jsonl}", "data: {jsonl: a}\ndistil: {teacher: a.jsonl, tail: ignore}",
+		"data: {jsonl: a}\ndistil: {teacher: a.jsonl, tail: ignore, beta: 1}", "data: {jsonl: a}\ndistil: {teacher: a}\npreference: {loss: orpo}", "distil: {teacher: a}\ntrain: {z_loss: 1}")
 }
 
 // A file that the program takes is one of the schema, and one that it refuses is none but for what a schema cannot know.

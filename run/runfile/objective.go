@@ -38,6 +38,12 @@ var namings = []naming{
 		return map[string][]string{formats.Classes: {"num_labels", "labels"}, formats.Queries: {"pooling"}}[model.Objective{Loss: loss}.Row().Form]
 	}},
 	draws,
+	{section: "distil", key: "distil.teacher", none: `""`, beside: []string{"fingerprint", "tail"}, loss: func(c *Config) string {
+		if c.Distil.Teacher == "" {
+			return ""
+		}
+		return model.Distill
+	}},
 }
 
 // with says what a section names, for a sentence.
@@ -94,9 +100,8 @@ func (c *Config) Objective() (o model.Objective) {
 	o = model.Objective{Loss: n.loss(c), Numbers: map[string]float64{}}
 	for _, number := range o.Row().Numbers {
 		f, is := find(n.section + "." + number.Name)
-		if !is { // it follows from others
-			o.Numbers[number.Name] = 0
-			continue
+		if !is {
+			continue // it follows from others, or what is opened says it
 		}
 		switch v := c.value(f).(type) {
 		case int:
@@ -149,6 +154,9 @@ func (c *Config) validateObjective() error {
 	}
 	if !named {
 		return nil
+	}
+	if err := c.validateDistil(); err != nil {
+		return err
 	}
 	for _, number := range loss.Numbers {
 		if v := o.Numbers[number.Name]; !number.Takes(v) {

@@ -27,6 +27,7 @@ type Run struct {
 	Data       Data       `yaml:"data" doc:"the text to learn from"`
 	Preference preference `yaml:"preference" doc:"learning from completions that are preferred to others, or good and bad"`
 	Head       head       `yaml:"head" doc:"scores or vectors of rows in place of logits: reward models, classifiers, embeddings"`
+	Distil     distil     `yaml:"distil" doc:"learning from what another model says of each token"`
 	Rollout    rollout    `yaml:"rollout" doc:"learning from completions that the model draws, and rewards for them"`
 	// Rewards stand beside the section, as a model may also be evaluated by them.
 	Rewards   []reward.Spec `yaml:"rewards" doc:"how good completions are: a list of functions, such as [{kind: equal, column: answer}, {kind: length, weight: 0.1, buffer: 128}], whose weighted sum is the reward; docs/rollouts.md has all kinds"`

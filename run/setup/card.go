@@ -217,6 +217,9 @@ func describeRun(c *modelcard.Card, s *train.Summary) {
 	}
 	learned := runfile.Learned(s.Settings)
 	c.Add("data", dataText(s, values))
+	if teacher := teacherOf(values); teacher != "" {
+		c.Add("teacher", modelName(teacher))
+	}
 	c.Add("steps", fmt.Sprintf("%d of %d", s.Step, s.Steps))
 	if s.Last != nil {
 		c.Add(learned.Counts+" in the loss", strconv.FormatInt(s.Last.Tokens, 10))
@@ -238,6 +241,12 @@ func describeRun(c *modelcard.Card, s *train.Summary) {
 			}
 		}
 	}
+}
+
+// teacherOf is what the run of a record has learned from; "": no teacher.
+func teacherOf(values map[string]runfile.Recorded) (path string) {
+	_ = json.Unmarshal(values["distil.teacher"].Value, &path) // a record without it has none
+	return path
 }
 
 func loss(n train.Number) string { return strconv.FormatFloat(float64(n), 'f', 4, 64) }

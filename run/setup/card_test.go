@@ -59,6 +59,12 @@ func TestCardOfARun(t *testing.T) {
 		{Name: "optimizer.parameters.b1", Value: "0.8"},
 	}, c.Settings)
 	assert.Equal(t, []string{"dpo"}, c.Tags)
+
+	s.Settings = []runfile.Recorded{{Key: "distil.teacher", Value: json.RawMessage(`"/home/me/runs/large"`), Origin: "run.yaml:1"}}
+	c = modelcard.Card{}
+	describeRun(&c, s)
+	assert.Contains(t, c.Rows, modelcard.Row{Name: "teacher", Value: "large"})
+	assert.Equal(t, []string{"distillation"}, c.Tags)
 }
 
 // A licence is what a card says, or a GGUF file, and nothing where neither does.

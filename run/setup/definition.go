@@ -25,12 +25,26 @@ type Weights struct {
 	Tokens Tokens         // how text becomes tokens for them
 	LoRA   train.Adapters // those of a directory that are among them
 
-	stored *model.Stored // those of Dir; nil: a plan needs none
-	files  []*hub.Bundle // of Dir, and of LoRA
+	stored  *model.Stored // those of Dir; nil: a plan needs none
+	files   []*hub.Bundle // of Dir, and of LoRA
+	teacher *teacher      // nil: none
 }
 
 // Release closes the files that the parameters are read from; a second call does nothing.
-func (w Weights) Release() { closeAll(w.files) }
+func (w Weights) Release() {
+	w.loaded()
+	if w.teacher != nil {
+		w.teacher.lists.Close()
+	}
+}
+
+// loaded closes what nothing reads once parameters are on devices.
+func (w Weights) loaded() {
+	closeAll(w.files)
+	if w.teacher != nil {
+		_ = w.teacher.files.Close() // nothing was written
+	}
+}
 
 // from is the model that the run begins with; nil: none.
 func (w Weights) from() *hub.Bundle {
@@ -211,15 +225,33 @@ func described(cfg *runfile.Config, earlier *plan.Earlier, out io.Writer, open o
 		return nil, w, Weights{}, err
 	}
 	w.Earlier = earlier
-	p, err := plan.Resolve(cfg, w)
+	p, err := begin.resolve(cfg, &w, out)
 	if err != nil {
 		begin.Release()
 		return nil, w, Weights{}, &UsageError{err}
 	}
-	begin.adapt(cfg, p.State.Definition)
+	begin.adapt(cfg, model.Student(p.State.Definition))
+	if begin.teacher != nil {
+		p.State.Teacher = begin.teacher.params
+	}
 	p.State.Companions = begin.Tokens.Companions
 	tell(out, p.Told)
 	return p, w, begin, nil
+}
+
+// resolve opens the teacher, and makes the plan.
+func (w *Weights) resolve(cfg *runfile.Config, world *plan.World, out io.Writer) (*plan.Plan, error) {
+	if cfg.Distil.Teacher != "" {
+		def, err := plan.Network(cfg, *world)
+		if err != nil {
+			return nil, err
+		}
+		if w.teacher, err = openTeacher(cfg, def.Vocab(), w.Tokens, true, out); err != nil {
+			return nil, err
+		}
+		world.Teacher = &w.teacher.Teacher
+	}
+	return plan.Resolve(cfg, *world)
 }
 
 // tell tells of defaults that are made for other values.

@@ -39,7 +39,7 @@ func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens
 		Drawing: rollout.Config{
 			Tokens: r.Tokens, Temperature: r.Temperature, TopK: r.TopK, TopP: r.TopP, MinP: r.MinP, Vocab: run.Tokenizer.Size(), Stop: stop, Rows: r.Rows,
 		},
-		Text: spokenBy(run.Tokenizer),
+		Text: decodedBy(run.Tokenizer),
 	}
 	for i, s := range cfg.Rewards {
 		weight := 1.0
@@ -101,8 +101,8 @@ func (t Tokens) stops(run *train.Config, cfg *runfile.Config, text *texts.Corpus
 	return stop, nil
 }
 
-// spokenBy is the text of tokens, special ones left out.
-func spokenBy(t train.Tokenizer) func(tokens []int32) string {
+// decodedBy is the text of tokens, special ones left out.
+func decodedBy(t train.Tokenizer) func(tokens []int32) string {
 	var special []int32
 	if file, ok := t.(fileTokenizer); ok {
 		special = file.Special()

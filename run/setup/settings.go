@@ -28,7 +28,7 @@ func Settings(cfg *runfile.Config, def model.Definition) []record.Setting {
 	var out []record.Setting
 	for key, value := range cfg.Values() {
 		path, text := value.(string)
-		file := slices.Contains([]string{"model.from", "lora.from", "data.tokenizer"}, key) || key == "data.template" && strings.HasSuffix(path, ".jinja")
+		file := slices.Contains([]string{"model.from", "lora.from", "data.tokenizer", "distil.teacher"}, key) || key == "data.template" && strings.HasSuffix(path, ".jinja")
 		if text && path != "" && file {
 			if abs, err := filepath.Abs(path); err == nil { // a run goes on from any directory
 				value = abs

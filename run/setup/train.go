@@ -80,6 +80,11 @@ func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer)
 	if err := begin.Tokens.sayEnds(&c, text, begin.from()); err != nil {
 		return run, nil, err
 	}
+	if begin.teacher != nil {
+		if err = begin.teacher.ready(spec, text, c.Sequence, c.Definition.Vocab()); err != nil {
+			return run, nil, &UsageError{err}
+		}
+	}
 	w.Text = &plan.Text{Ends: c.Ends}
 	if cfg.Data.Epochs > 0 {
 		rows, each := c.Batch*c.Microbatches, int64(1) // windows of so many updates
@@ -97,7 +102,7 @@ func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer)
 		return run, nil, &UsageError{err}
 	}
 	tell(out, p.Told[told:])
-	p.State.Companions = c.Companions
+	p.State.Companions, p.State.Teacher = c.Companions, c.Teacher
 	cfg, c = p.Spec, p.State
 	bucket, err := runfile.ParseBytes(cfg.Cluster.Bucket)
 	if err != nil {
@@ -106,7 +111,7 @@ func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer)
 	run = train.Config{
 		Options: cfg.Train.Loop,
 		Sums:    cluster.Sums{Wire: cluster.Wire(cfg.Cluster.Wire), Bucket: int(bucket)},
-		State:   c, Params: begin.Params, From: begin.Dir, Loaded: begin.Release, Drawn: begin.Drawn, LoRA: begin.LoRA, Reads: reads(cfg, text),
+		State:   c, Params: begin.Params, From: begin.Dir, Loaded: begin.loaded, Drawn: begin.Drawn, LoRA: begin.LoRA, Reads: reads(cfg, text),
 		Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Earlier: text.Earlier, Prefetch: cfg.Data.Prefetch,
 		Before:      []train.Span{{Name: "read the model's description", Spent: described.Sub(begun)}, {Name: "read the text", Spent: read.Sub(described)}},
 		DataTimeout: from.Timeout, Data: amounts(cfg, text), Notes: append([]string{provenance(text, begin.Tokens)}, text.Notes...),
@@ -134,6 +139,9 @@ func reads(cfg *runfile.Config, text *texts.Corpus) (all []train.Read) {
 	}
 	if d.Tokenizer != "" {
 		all = append(all, train.Read{Key: "data.tokenizer", Path: d.Tokenizer})
+	}
+	if cfg.Distil.Teacher != "" {
+		all = append(all, train.Read{Key: "distil.teacher", Path: cfg.Distil.Teacher})
 	}
 	if strings.HasSuffix(d.Template, ".jinja") {
 		all = append(all, train.Read{Key: "data.template", Path: d.Template})

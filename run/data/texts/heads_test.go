@@ -50,24 +50,36 @@ func TestRowsOfHeads(t *testing.T) {
 		margins        []float32
 	}{
 		"classes": {
-			formats.Classes, 1, []string{
+			formats.Classes, 1,
+			[]string{
 				`{"tokens": [5, 6], "label": 2}`, `{"input_ids": [7, 8, 9, 10], "label": "b"}`, `{"prompt": [1], "completion": [2, 3], "label": "a"}`, `{"text": "x", "label": 0}`,
 			},
 			[][]int32{{5, 6, 0, 0}, {7, 8, 9, 10}, {1, 2, 3, 0}, {'x', 0, 0, 0}},
-			[][]int32{{none, 2, none, none}, {none, none, none, 1}, {none, none, 0, none}, {none, 0, none, none}}, nil,
+			[][]int32{{none, 2, none, none}, {none, none, none, 1}, {none, none, 0, none}, {none, 0, none, none}},
+			nil,
 		},
 		"pairs": {
-			formats.Ranked, 2, []string{`{"prompt": [1], "chosen": [2], "rejected": [3, 4], "margin": 0.5}`, `{"prompt": [5, 6], "chosen": [7, 8], "rejected": [9]}`},
+			formats.Ranked, 2,
+			[]string{`{"prompt": [1], "chosen": [2], "rejected": [3, 4], "margin": 0.5}`, `{"prompt": [5, 6], "chosen": [7, 8], "rejected": [9]}`},
 			[][]int32{{1, 2, 0, 0}, {1, 3, 4, 0}, {5, 6, 7, 8}, {5, 6, 9, 0}},
-			[][]int32{{none, 0, none, none}, {none, none, 0, none}, {none, none, none, 0}, {none, none, 0, none}}, []float32{0.5, 0.5, 0, 0},
+			[][]int32{{none, 0, none, none}, {none, none, 0, none}, {none, none, none, 0}, {none, none, 0, none}},
+			[]float32{0.5, 0.5, 0, 0},
 		},
 		"queries": {
-			formats.Queries, 4, []string{`{"query": [1], "positive": [2, 3], "negatives": [[4], "y"]}`, `{"query": [5], "positive": [6], "negatives": [[7]]}`},
+			formats.Queries, 4,
+			[]string{`{"query": [1], "positive": [2, 3], "negatives": [[4], "y"]}`, `{"query": [5], "positive": [6], "negatives": [[7]]}`},
 			[][]int32{{1, 0, 0, 0}, {2, 3, 0, 0}, {4, 0, 0, 0}, {'y', 0, 0, 0}, {5, 0, 0, 0}, {6, 0, 0, 0}, {7, 0, 0, 0}, {0, 0, 0, 0}},
 			[][]int32{
-				{0, none, none, none}, {none, 0, none, none}, {0, none, none, none}, {none, 0, none, none},
-				{0, none, none, none}, {0, none, none, none}, {0, none, none, none}, {none, none, none, none},
-			}, nil,
+				{0, none, none, none},
+				{none, 0, none, none},
+				{0, none, none, none},
+				{none, 0, none, none},
+				{0, none, none, none},
+				{0, none, none, none},
+				{0, none, none, none},
+				{none, none, none, none},
+			},
+			nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -209,8 +221,10 @@ func TestInputsOfRows(t *testing.T) {
 		`{"query": [1], "positive": "b", "negatives": [[9]]}`, `{"prompt": [1], "completion": [5], "label": true}`)
 	require.NoError(t, err)
 	assert.Equal(t, [][]Input{
-		{{"", []int32{'a', 'b', 0}}}, {{"chosen", []int32{1, 2}}, {"rejected", []int32{1, 3, 4}}},
-		{{"query", []int32{1}}, {"positive", []int32{'b', 0}}, {"negatives[0]", []int32{9}}}, {{"", []int32{1, 5}}},
+		{{"", []int32{'a', 'b', 0}}},
+		{{"chosen", []int32{1, 2}}, {"rejected", []int32{1, 3, 4}}},
+		{{"query", []int32{1}}, {"positive", []int32{'b', 0}}, {"negatives[0]", []int32{9}}},
+		{{"", []int32{1, 5}}},
 	}, all)
 	assert.Equal(t, []int{1, 3, 4, 5}, numbers)
 	_, _, err = inputs(`{"text": "abcd"}`)

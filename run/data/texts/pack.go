@@ -32,6 +32,7 @@ type packed struct {
 	group group // of windows that stay together
 	// beside are numbers that lie beside tokens (data.Batch.Beside), by window.
 	beside map[string][]float32
+	along  func(b *data.Batch, row, at int, p piece, labels []int32) error // lays more beside a piece; nil: nothing
 }
 
 // figures are what packing counts.
@@ -341,6 +342,11 @@ func (p *packed) Fill(b *data.Batch, row int, i int64) error {
 		b.Put(row, at, tokens, labels)
 		if p.apart {
 			b.Place(row, at, len(tokens))
+		}
+		if p.along != nil {
+			if err := p.along(b, row, at, piece, labels); err != nil {
+				return err
+			}
 		}
 		at += len(tokens)
 	}

@@ -1,0 +1,214 @@
+package setup
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"gputrain/internal/stranger"
+	"gputrain/model"
+	"gputrain/run/data"
+	"gputrain/run/data/texts"
+)
+
+// ListsHead is what the first line of a file of lists says of the others. A file that others made may be without one.
+type ListsHead struct {
+	TopK        int     `json:"top_k"`
+	Temperature float64 `json:"temperature,omitempty"` // what the logits were divided by; 0: it does not say
+	Vocab       int     `json:"vocab,omitempty"`       // tokens of the teacher; 0: it does not say
+	Tokenizer   string  `json:"tokenizer,omitempty"`   // fingerprint; "": bytes, or it does not say
+}
+
+// Lists is a file of what a teacher says of rows, a line of JSON (model.TeacherList) for each, in their order: of each token that is learned so many ids with their
+// log-probabilities. It is read a line at a time.
+type Lists struct {
+	Head ListsHead
+	path string
+	file *os.File
+	at   []int64 // where lines begin, and the last ends
+	sum  []byte  // SHA-256 of the file
+}
+
+// mostLine is how many bytes of JSON the longest line has.
+const mostLine = 1 << 30
+
+// OpenLists opens a file of lists.
+func OpenLists(path string) (_ *Lists, err error) {
+	l := &Lists{path: path}
+	if l.file, err = stranger.OpenFile(path, os.O_RDONLY); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			l.Close()
+		}
+	}()
+	sum, in, at := sha256.New(), bufio.NewReaderSize(l.file, 1<<20), int64(0)
+	for number := 1; ; number++ {
+		line, err := readLine(in)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("%s: line %d: %w", path, number, err)
+		}
+		sum.Write(line)
+		if number == 1 {
+			l.Head, err = headOf(line)
+			if err != nil {
+				return nil, fmt.Errorf("%s: line 1: %w", path, err)
+			}
+		}
+		if begin := at; len(bytes.TrimSpace(line)) > 0 && (number > 1 || !isHead(line)) {
+			l.at = append(l.at, begin)
+		}
+		if at += int64(len(line)); len(line) == 0 || line[len(line)-1] != '\n' {
+			break
+		}
+	}
+	l.at, l.sum = append(l.at, at), sum.Sum(nil)
+	for i := 0; l.Head.TopK == 0 && i < l.Count(); i++ { // the first row may have nothing to learn
+		list, err := l.list(i)
+		if err != nil {
+			return nil, err
+		}
+		if len(list.IDs) > 0 {
+			l.Head.TopK = len(list.IDs[0])
+		}
+	}
+	if l.Head.TopK < 1 {
+		return nil, fmt.Errorf("%s: found no ids, wanted lines such as %s", path, listExample)
+	}
+	return l, nil
+}
+
+const listExample = `{"ids": [[5, 7]], "logprobs": [[-0.1, -2.5]]}, with a list for each token that is learned`
+
+// readLine returns the next line with its end; with the last, which may lack that, comes io.EOF.
+func readLine(r *bufio.Reader) (line []byte, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		if line = append(line, part...); len(line) > mostLine {
+			return nil, fmt.Errorf("longer than %d bytes, wanted a line for each row", mostLine)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
+}
+
+// isHead tells a head from the list of a row.
+func isHead(line []byte) bool {
+	var keys map[string]json.RawMessage
+	if json.Unmarshal(line, &keys) != nil {
+		return false
+	}
+	_, list := keys["ids"]
+	return keys["top_k"] != nil && !list
+}
+
+func headOf(line []byte) (h ListsHead, err error) {
+	if !isHead(line) {
+		return h, nil
+	}
+	if err = strictly(line, &h); err != nil {
+		return h, err
+	}
+	if h.TopK < 1 || h.Vocab < 0 || !(h.Temperature >= 0 && h.Temperature < 1e30) {
+		return h, fmt.Errorf("found top_k %d, vocab %d, temperature %v, wanted numbers above 0", h.TopK, h.Vocab, h.Temperature)
+	}
+	return h, nil
+}
+
+// strictly reads one value of JSON, without keys that nothing reads.
+func strictly(line []byte, to any) error {
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		return stranger.Told(line, err)
+	}
+	return nil
+}
+
+// Close closes the file.
+func (l *Lists) Close() {
+	if l != nil {
+		_ = l.file.Close() // nothing was written
+	}
+}
+
+// Count is how many rows it has lists of.
+func (l *Lists) Count() int { return len(l.at) - 1 }
+
+// Fingerprint is that of the file.
+func (l *Lists) Fingerprint() string { return "sha256:" + hex.EncodeToString(l.sum) }
+
+// list are the lists of a row.
+func (l *Lists) list(row int) (list model.TeacherList, err error) {
+	line := make([]byte, l.at[row+1]-l.at[row])
+	if err = data.ReadBytes(l.file, line, l.at[row]); err == nil {
+		err = strictly(line, &list)
+	}
+	if err != nil {
+		return list, fmt.Errorf("row %d: %w, wanted %s", row+1, err, listExample)
+	}
+	return list, nil
+}
+
+// listsOf are lists for a network of so many tokens.
+type listsOf struct {
+	*Lists
+	vocab  int
+	bucket bool
+}
+
+// check compares all lists with the rows of a text.
+func (l listsOf) check(d *texts.Documents, context int) error {
+	rows, err := d.Lines(context, func(line texts.Line) error {
+		if line.Number >= int64(l.Count()) {
+			return nil // which is told below
+		}
+		list, err := l.list(int(line.Number))
+		if err != nil {
+			return err
+		}
+		labels := slices.DeleteFunc(slices.Clone(line.Labels), func(label int32) bool { return label == data.Ignored })
+		if err := list.Fill(model.TeacherInputs(len(labels), l.Head.TopK), 0, labels, l.vocab, l.bucket); err != nil {
+			return fmt.Errorf("row %d: %w", line.Number+1, err)
+		}
+		return nil
+	})
+	if err == nil && rows != int64(l.Count()) {
+		err = fmt.Errorf("found lists of %d rows, wanted %d, one for each row of data.jsonl", l.Count(), rows)
+	}
+	return err
+}
+
+// lay writes the lists of a piece of a row beside it.
+func (l listsOf) lay(b *data.Batch, p texts.Piece) error {
+	if b.Beside[model.InputTeacherIDs] == nil {
+		if b.Beside == nil {
+			b.Beside = map[string][]float32{}
+		}
+		for name, values := range model.TeacherInputs(len(b.Labels), l.Head.TopK) {
+			b.Beside[name] = values
+		}
+	}
+	list, err := l.list(int(p.Number))
+	if err != nil {
+		return err
+	}
+	n := p.Before + data.Counted(p.Labels)
+	if n > len(list.IDs) || n > len(list.LogProbs) {
+		return fmt.Errorf("row %d: found lists of %d tokens, wanted %d: the file has changed", p.Number+1, len(list.IDs), n)
+	}
+	list.IDs, list.LogProbs = list.IDs[p.Before:n], list.LogProbs[p.Before:n]
+	if err := list.Fill(b.Beside, p.Row*(len(b.Labels)/b.Rows)+p.At, p.Labels, l.vocab, l.bucket); err != nil {
+		return fmt.Errorf("row %d: %w", p.Number+1, err)
+	}
+	return nil
+}

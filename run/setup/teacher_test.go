@@ -1,0 +1,283 @@
+package setup
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/hub"
+	"gputrain/internal/gputest"
+	"gputrain/run/data/texts"
+	"gputrain/run/plan"
+	"gputrain/run/runfile"
+	"gputrain/run/train"
+	"gputrain/state"
+)
+
+// taught is a folder with rows, and a teacher that has read them.
+type taught struct {
+	*testing.T
+	dev    *gpu.Device
+	folder string
+}
+
+func newTaught(t *testing.T) taught {
+	s := taught{t, gputest.Device(t), t.TempDir()}
+	var rows strings.Builder
+	for i := range 24 {
+		fmt.Fprintf(&rows, "{\"q\": \"say %d: \", \"text\": \"%s\"}\n", i%3, strings.Repeat(string(rune('a'+i%5)), 3+i%7))
+	}
+	require.NoError(t, os.WriteFile(s.at("rows.jsonl"), []byte(rows.String()), 0o666))
+	require.NoError(t, os.WriteFile(s.at("run.yaml"), []byte(`
+model:     {layers: 1, heads: 1, width: 8, context: 24}
+data:      {jsonl: [`+s.at("rows.jsonl")+`], prompt_field: q, validation: 0.25}
+optimizer: {learning_rate: 0.02}
+train:     {steps: 8, sample_tokens: 0, save_every: 4, eval_every: 8, recompute: none}
+`), 0o666))
+	s.run("teacher", "model.width=12", "train.steps=30", "train.save_every=30", "train.eval_every=0")
+	return s
+}
+
+func (s taught) at(name string) string { return filepath.Join(s.folder, name) }
+
+// open makes the run of some settings.
+func (s taught) open(sets ...string) (*runfile.Config, train.Config, func(), error) {
+	cfg, err := runfile.ReadAll([]string{s.at("run.yaml")}, nil, sets)
+	require.NoError(s, err)
+	run, release, err := Train(s.Context(), cfg, io.Discard)
+	return cfg, run, release, err
+}
+
+// ran is what a run has come to.
+type ran struct {
+	checkpoint        string
+	first, last, eval struct {
+		Loss   float64
+		Eval   float64            `json:"eval_loss"`
+		Means  map[string]float64 `json:"pairs"`
+		Evaled map[string]float64 `json:"eval_pairs"`
+	}
+}
+
+// run trains in a directory, or goes on there.
+func (s taught) run(dir string, sets ...string) (r ran) {
+	s.Helper()
+	r.checkpoint = s.train(dir, sets...).Checkpoint
+	raw, err := os.ReadFile(filepath.Join(s.at(dir), "metrics.jsonl"))
+	require.NoError(s, err)
+	for i, line := range strings.Split(strings.TrimSpace(string(raw)), "\n") {
+		to := &r.last
+		if strings.Contains(line, "eval_loss") {
+			to = &r.eval
+		}
+		require.NoError(s, json.Unmarshal([]byte(line), to))
+		if i == 0 {
+			r.first = r.last
+		}
+	}
+	return r
+}
+
+func (s taught) train(dir string, sets ...string) train.Result {
+	s.Helper()
+	cfg, run, release, err := s.open(sets...)
+	require.NoError(s, err)
+	defer release()
+	run.Dir, run.Output = s.at(dir), io.Discard
+	if cfg.Pipeline.Stages == 1 {
+		r, err := train.Run(s.Context(), s.dev, run)
+		require.NoError(s, err)
+		return r
+	}
+	devices := slices.Repeat([]*gpu.Device{s.dev}, cfg.Pipeline.Stages)
+	units, err := Units(cfg, run.State)
+	require.NoError(s, err)
+	cut, _, err := Cut(s.Context(), cfg, run.State, units, devices)
+	require.NoError(s, err)
+	r, err := train.RunOn(s.Context(), train.Pipelined(devices, Pipeline(cfg, cut)), run)
+	require.NoError(s, err)
+	return r
+}
+
+// saved are the files of a checkpoint that a run's bits follow from.
+func (s taught) saved(r ran) []byte {
+	var all []byte
+	for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
+		raw, err := os.ReadFile(filepath.Join(r.checkpoint, name))
+		require.NoError(s, err)
+		all = append(all, raw...)
+	}
+	return all
+}
+
+// lists writes a file of lists by the teacher.
+func (s taught) lists(name string, k int, temperature float64) string {
+	cfg, err := runfile.ReadAll([]string{s.at("run.yaml")}, nil, []string{"data.validation=0"})
+	require.NoError(s, err)
+	b, err := Open(s.at("teacher"), io.Discard)
+	require.NoError(s, err)
+	defer b.Close()
+	m, err := state.LoadModel(s.dev, b.Path("."))
+	require.NoError(s, err)
+	defer m.Release()
+	tokens, err := ModelTokens(b, m.Definition())
+	require.NoError(s, err)
+	text, err := OpenText(s.Context(), Data(cfg, tokens, m.Definition(), 24), io.Discard)
+	require.NoError(s, err)
+	defer text.Close()
+	var out bytes.Buffer
+	require.NoError(s, Teaching{Head: ListsHead{TopK: k, Temperature: temperature, Vocab: 256}, Window: 24, Logits: m.EachLogits}.Write(s.Context(), &out, text.Train.(*texts.Documents)))
+	require.NoError(s, os.WriteFile(s.at(name), out.Bytes(), 0o666))
+	return s.at(name)
+}
+
+// A student comes nearer to its teacher; it has the same bits when it goes on and on stages, and its checkpoints have nothing of the teacher. A file of all of the
+// teacher's tokens says what the teacher does, and one of few teaches too.
+func TestAStudentLearns(t *testing.T) {
+	s := newTaught(t)
+	teacher := "distil.teacher=" + s.at("teacher")
+	whole := s.run("whole", teacher)
+	assert.Less(t, whole.last.Loss, 0.7*whole.first.Loss, "the divergence falls")
+	assert.Positive(t, whole.last.Means["nll"])
+	assert.Contains(t, whole.eval.Evaled, "perplexity")
+	require.NoError(t, os.CopyFS(s.at("again"), os.DirFS(s.at("whole"))))
+	require.NoError(t, os.RemoveAll(filepath.Join(s.at("again"), "checkpoints", "step-00000008")))
+	assert.True(t, bytes.Equal(s.saved(whole), s.saved(s.run("again", teacher))), "going on changes the bits")
+	assert.True(t, bytes.Equal(s.saved(whole), s.saved(s.run("stages", teacher, "pipeline.stages=2"))), "stages change the bits")
+	assert.NotContains(t, string(s.saved(whole)), "teacher")
+	record, err := os.ReadFile(s.at("whole/run.yaml"))
+	require.NoError(t, err)
+	assert.Regexp(t, `(?m)^  teacher: ".*/teacher" .*\n  fingerprint: "sha256:[0-9a-f]{64}"`, string(record))
+
+	hot := s.run("hot", teacher, "distil.temperature=2", "distil.beta=0.3")
+	all := s.run("all", "distil.teacher="+s.lists("all.jsonl", 256, 2), "distil.beta=0.3")
+	assert.InEpsilon(t, hot.first.Loss, all.first.Loss, 1e-4)
+	assert.InEpsilon(t, hot.last.Loss, all.last.Loss, 1e-3)
+	assert.InEpsilon(t, hot.eval.Eval, all.eval.Eval, 1e-3)
+	few := s.lists("few.jsonl", 4, 1)
+	for i, sets := range [][]string{{"data.packing=none"}, nil, {"distil.beta=1"}, {"distil.tail=ignore"}} {
+		if testing.Short() && i > 0 {
+			continue
+		}
+		r := s.run("few"+strings.Join(sets, ""), append(sets, "distil.teacher="+few)...)
+		assert.Less(t, r.last.Loss, r.first.Loss, "%v", sets)
+	}
+}
+
+// Adapters learn from the base that they stand on, in the type of that: there is nothing to learn yet.
+func TestATeacherIsTheBase(t *testing.T) {
+	s := newTaught(t)
+	for _, base := range []string{"bf16", "f32", "nf4"} {
+		if testing.Short() && base != "bf16" {
+			continue
+		}
+		r := s.run(base, "distil.teacher="+s.at("teacher"), "model.from="+s.at("teacher"), "lora.rank=2", "train.steps=1", "model.base="+base)
+		assert.InDelta(t, 0, r.last.Loss, 1e-6)
+		files, err := os.ReadDir(r.checkpoint)
+		require.NoError(t, err)
+		assert.True(t, slices.ContainsFunc(files, func(f os.DirEntry) bool { return f.Name() == "adapter_model.safetensors" }))
+	}
+	if testing.Short() {
+		return
+	}
+	assert.Positive(t, s.run("whole nf4", "distil.teacher="+s.at("teacher"), "train.steps=1", "model.base=nf4").last.Loss)
+}
+
+// What does not fit is one line that names what is wrong, before anything is trained.
+func TestTeachersAreRefused(t *testing.T) {
+	s := newTaught(t)
+	few := s.lists("few.jsonl", 2, 2)
+	raw, err := os.ReadFile(few)
+	require.NoError(t, err)
+	lines := strings.SplitAfter(string(raw), "\n")
+	head, rows := lines[0], lines[1:25]
+	edited := func(name string, of ...string) string {
+		require.NoError(t, os.WriteFile(s.at(name), []byte(strings.Join(of, "")), 0o666))
+		return "distil.teacher=" + s.at(name)
+	}
+	with := func(row int, edit func(line string) string) []string {
+		all := slices.Clone(rows)
+		all[row] = edit(all[row])
+		return all
+	}
+	cut := func(line string) string { return strings.Replace(line, "[[", "[", 1) }
+	for wanted, sets := range map[string][]string{
+		"found lists of 23 rows, wanted 24":                                   {edited("short.jsonl", rows[:23]...)},
+		"found lists of 25 rows, wanted 24":                                   {edited("long.jsonl", append(slices.Clone(rows), rows[0])...)},
+		"row 3: found lists of":                                               {edited("mixed.jsonl", with(2, func(string) string { return rows[3] })...)},
+		"row 5: token 0: found id 256, wanted each once, from 0 to 255":       {edited("id.jsonl", with(4, func(l string) string { return firstID(l, "256") })...)},
+		"row 6: token 0: found id -1":                                         {edited("negative.jsonl", with(5, func(l string) string { return firstID(l, "-1") })...)},
+		"row 7: ":                                                             {edited("broken.jsonl", with(6, cut)...)},
+		"row 8: json: unknown field \"idz\"":                                  {edited("key.jsonl", with(7, func(l string) string { return strings.Replace(l, "ids", "idz", 1) })...)},
+		"found no ids, wanted lines such as":                                  {edited("empty.jsonl", "{\"ids\": [], \"logprobs\": []}\n")},
+		"line 1: found top_k -1":                                              {edited("head.jsonl", "{\"top_k\": -1}\n")},
+		"found a vocabulary of 257 tokens, wanted the student's 256":          {edited("vocab.jsonl", "{\"top_k\": 2, \"vocab\": 257}\n")},
+		"found lists of 300 tokens, wanted at most the vocabulary of 256":     {edited("k.jsonl", "{\"top_k\": 300}\n")},
+		"distil.temperature (--set): found 1, wanted 2 or null, as":           {edited("warm.jsonl", append([]string{head}, rows...)...), "distil.temperature=1"},
+		"wanted sha256:":                                                      {"distil.teacher=" + few, "distil.fingerprint=00"},
+		"teacher: found a vocabulary of 256 tokens, wanted the student's 300": {"distil.teacher=" + s.at("teacher"), "model.vocab=300"},
+		"found 32, wanted at most 24, the context of the teacher":             {"distil.teacher=" + s.at("teacher"), "model.context=32"},
+		"found neither config.json nor checkpoints":                           {"distil.teacher=" + s.folder},
+		"none.jsonl\": no such file":                                          {"distil.teacher=" + s.at("none.jsonl")},
+	} {
+		_, _, _, err := s.open(sets...)
+		var usage *UsageError
+		if assert.ErrorAs(t, err, &usage, wanted) {
+			assert.ErrorContains(t, err, wanted)
+			assert.NotContains(t, err.Error(), "\n")
+		}
+	}
+	// What a run has begun with is what it goes on with.
+	s.run("begun", "distil.teacher="+few, "train.steps=4")
+	_, run, release, err := s.open(edited("few.jsonl", append([]string{head}, with(9, func(l string) string { return strings.Replace(l, "-", "-1", 1) })...)...), "train.steps=8")
+	require.NoError(t, err)
+	defer release()
+	run.Dir, run.Output = s.at("begun"), io.Discard
+	_, err = train.Run(t.Context(), s.dev, run)
+	assert.ErrorContains(t, err, "distil.fingerprint: found")
+}
+
+// firstID is a line with another first id.
+func firstID(line, id string) string {
+	_, rest, _ := strings.Cut(line, ",")
+	return "{\"ids\": [[" + id + "," + rest
+}
+
+// The likeliest are the same whichever way they are found, of equals the smaller ids first.
+func TestLikeliest(t *testing.T) {
+	logits := make([]float32, 100)
+	for i := range logits {
+		logits[i] = float32((i * 37) % 20)
+	}
+	all := likeliest(logits, 100)
+	assert.Equal(t, []int32{7, 27, 47, 67, 87}, all[:5], "19, five times")
+	for k := range 26 {
+		if k > 0 {
+			assert.Equal(t, all[:k], likeliest(logits, k))
+		}
+	}
+	assert.InDelta(t, 1.0986122886681098, logSum([]float32{0, 0, 0}, 2), 1e-12)
+	assert.InEpsilon(t, 1e30, logSum([]float32{1e30, 0}, 1), 1e-6)
+}
+
+// A teacher whose tokens are other texts than the student's is refused, and named.
+func TestTokenizersOfTeachers(t *testing.T) {
+	const of = "../../text/tokenizer/testdata/"
+	own, err := OpenTokenizer(of + "gpt2")
+	require.NoError(t, err)
+	tokens := Tokens{Tokens: plan.Tokens{Kind: plan.TokenizerTokens, Tokenizer: own, Path: "ours"}}
+	assert.NoError(t, sameTokens(hub.Open(of+"gpt2"), tokens, "theirs", io.Discard))
+	assert.NoError(t, sameTokens(hub.Open(t.TempDir()), tokens, "theirs", io.Discard))
+	assert.NoError(t, sameTokens(hub.Open(of+"llama2"), asBytes, "theirs", io.Discard))
+	assert.ErrorContains(t, sameTokens(hub.Open(of+"llama2"), tokens, "theirs", io.Discard), "theirs: found a tokenizer whose token 0 is ")
+}
