@@ -101,7 +101,10 @@ func (c *Config) Objective() (o model.Objective) {
 	for _, number := range o.Row().Numbers {
 		f, is := find(n.section + "." + number.Name)
 		if !is {
-			continue // it follows from others, or what is opened says it
+			if n.numbers != nil { // it follows from others
+				o.Numbers[number.Name] = 0
+			}
+			continue // or what is opened says it
 		}
 		switch v := c.value(f).(type) {
 		case int:
