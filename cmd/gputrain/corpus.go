@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"path/filepath"
 
-	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
@@ -35,17 +34,7 @@ func (f *modelFlags) reads(cfg *runfile.Config, def model.Definition, window int
 	if f.unspoken != nil {
 		return config, "", f.unspoken
 	}
-	var marker train.Marker
-	if hub.Has(f.Model, runfile.RecordFile) {
-		if marker, err = train.ReadMarker(f.Model); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return config, "", err
-		}
-	}
-	how, err := f.tokens.As(cfg, marker.From)
-	if err != nil {
-		return config, "", err
-	}
-	return setup.Data(cfg, how, def, window), marker.From, nil
+	return setup.ReadsAs(cfg, f.Model, f.tokens, def, window)
 }
 
 // open opens what the flags name, else the text that the run of a model learned from, for windows of so many tokens. Files are read as a run file says: that

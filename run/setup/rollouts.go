@@ -49,6 +49,11 @@ func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens
 		}
 	}
 	env := reward.Env{AllowCommand: commands || cfg.CommandsTyped(), Tokens: r.Tokens, Log: func(line string) { fmt.Fprintf(out, "gputrain: %s\n", line) }}
+	policy := ""
+	if tokens.Tokenizer != nil {
+		policy = tokens.Tokenizer.Fingerprint()
+	}
+	env.Model = func(dir string) (reward.Function, error) { return openReward(cfg, dir, policy, out) }
 	if err := reward.Check(cfg.Rewards, env); err != nil {
 		return err
 	}
