@@ -3,6 +3,7 @@ package tests
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/internal/gputest"
 	"gputrain/model"
 )
 
@@ -126,6 +128,17 @@ func near(t *testing.T, want, found []map[string]any) {
 			assert.InDelta(t, want[i][key].(map[string]any)["score"], found[i][key].(map[string]any)["score"], 1e-4)
 		}
 	}
+}
+
+// The commands of docs/heads.md print what it shows.
+func TestHeadsPage(t *testing.T) {
+	gputest.Long(t, "TestHeadsFromRowsToScores")
+	runPage(t, "../docs/heads.md", 8, func(dir string) {
+		require.NoError(t, os.CopyFS(filepath.Join(dir, "docs", "tuning"), os.DirFS("../docs/tuning")))
+		_, yaml, _ := strings.Cut(read(t, "../docs/heads.md"), "$ cat judge.yaml\n")
+		yaml, _, _ = strings.Cut(yaml, "$")
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "judge.yaml"), []byte(yaml), 0o666))
+	}, "GPUTRAIN_ADAPTER="+adapter(t), "GPUTRAIN_CACHE="+workshop)
 }
 
 // TestHeadsRefused has one line for each mistake, that names the row or the key and what helps.

@@ -128,7 +128,7 @@ func (p *Plan) layHead(def model.Definition, w World) {
 		if before.Kind != h.Kind {
 			p.Told = append(p.Told, fmt.Sprintf("a new head of %d scores a row is drawn, with the deviation of the embedding", h.Labels))
 		}
-		base := def
+		base, _ := model.WithHead(def, model.Head{}) // of a new model, which has no adapters
 		if w.Model != nil {
 			base = w.Model.Definition
 		}

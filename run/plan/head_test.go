@@ -52,7 +52,9 @@ func TestPaddingEndsNoRow(t *testing.T) {
 		"255 ends rows":    {"", Tokens{Kind: ByteTokens}, []string{"data.eos=255"}, nil, "warning: the model that is written has no pad_token_id"},
 		"ids":              {"", Tokens{Kind: "u16"}, nil, nil, "warning: the model that is written has no pad_token_id"},
 		"a tokenizer": {
-			fmt.Sprintf(`, "pad_token_id": %d`, ends[0]), Tokens{Kind: TokenizerTokens, Tokenizer: tok}, nil,
+			fmt.Sprintf(`, "pad_token_id": %d`, ends[0]),
+			Tokens{Kind: TokenizerTokens, Tokenizer: tok},
+			nil,
 			func(id int32) bool { return id != ends[0] && int(id) < tok.VocabSize() }, "pad_token_id",
 		},
 	} {

@@ -16,8 +16,8 @@ import (
 	"gputrain/internal/suggest"
 )
 
-// MostLabels is how many classes rows may have: a token of two bytes has room for their numbers.
-const MostLabels = 1 << 15
+// mostLabels is how many classes rows may have: a token of two bytes has room for their numbers.
+const mostLabels = 1 << 15
 
 const (
 	labelKey  = "label"
@@ -132,10 +132,10 @@ func classOf(raw json.RawMessage) (name string, number int, err error) {
 	if json.Unmarshal(raw, &name) == nil && name != "" {
 		return name, 0, nil
 	}
-	if json.Unmarshal(raw, &number) == nil && number >= 0 && number < MostLabels && raw[0] != 'n' && raw[0] != '"' {
+	if json.Unmarshal(raw, &number) == nil && number >= 0 && number < mostLabels && raw[0] != 'n' && raw[0] != '"' {
 		return "", number, nil
 	}
-	return "", 0, fmt.Errorf("found %s, wanted a name, or a whole number from 0 to %d", short(raw), MostLabels-1)
+	return "", 0, fmt.Errorf("found %s, wanted a name, or a whole number from 0 to %d", short(raw), mostLabels-1)
 }
 
 // query is what one row says that has a query, what is near to it, and perhaps what is not.
@@ -297,8 +297,8 @@ func LabelsOf(ctx context.Context, c Config) (names []string, count int, err err
 		return nil
 	})
 	names = slices.Sorted(maps.Keys(seen))
-	if err == nil && len(names) > MostLabels {
-		err = fmt.Errorf("data: jsonl %q: %s: found %d names, wanted at most %d", c.JSONL, labelKey, len(names), MostLabels)
+	if err == nil && len(names) > mostLabels {
+		err = fmt.Errorf("data: jsonl %q: %s: found %d names, wanted at most %d", c.JSONL, labelKey, len(names), mostLabels)
 	}
 	return names, max(count, len(names)), err
 }
