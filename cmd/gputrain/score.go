@@ -96,6 +96,8 @@ func (c *scoreCmd) Run(ctx context.Context) error {
 		err = s.failed
 	case err != nil && ctx.Err() == nil:
 		err = usageError{err}
+	case err == nil && s.read == 0:
+		err = usageError{fmt.Errorf("score: %s: found no rows, wanted one or more", c.File)}
 	}
 	return errors.Join(err, s.end(ctx))
 }
@@ -118,8 +120,9 @@ type scoring struct {
 	out    *bufio.Writer
 	rows   []scoredRow
 	inputs [][]int32
+	read   int // rows
 	failed error
-	padded bool
+	padded bool // whether a row that ends in the padding was told of
 }
 
 type scoredRow struct {
@@ -133,6 +136,7 @@ func (s *scoring) add(ctx context.Context, number int, row json.RawMessage, inpu
 		ID json.RawMessage `json:"id"`
 	}
 	_ = json.Unmarshal(row, &has) // an object without one
+	s.read++
 	s.rows = append(s.rows, scoredRow{number, has.ID, inputs})
 	pad, padding := model.Padding(s.m.Definition())
 	for _, in := range inputs {

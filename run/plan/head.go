@@ -125,7 +125,7 @@ func (p *Plan) layHead(def model.Definition, w World) {
 	lay("head.pooling", h.Pooling, h.Pooling != "")
 	spec.Put("train.sample_tokens", 0, "head.objective: the model writes no text")
 	if h.Kind == model.HeadScores {
-		if before.Kind != h.Kind {
+		if before.Kind != h.Kind && w.Adapters == nil {
 			p.Told = append(p.Told, fmt.Sprintf("a new head of %d scores a row is drawn, with the deviation of the embedding", h.Labels))
 		}
 		base, _ := model.WithHead(def, model.Head{}) // of a new model, which has no adapters

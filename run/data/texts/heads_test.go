@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -234,4 +235,36 @@ func TestInputsOfRows(t *testing.T) {
 	broken := errors.New("enough")
 	err = Inputs(t.Context(), Config{Vocab: 256, Context: 4}, "r", strings.NewReader(`{"text": "a"}`), 13, func(int, json.RawMessage, []Input) error { return broken })
 	require.ErrorIs(t, err, broken)
+}
+
+// FuzzRowsOfHeads reads any row as each form: as many documents as a group has, each with one label at most, or an error.
+func FuzzRowsOfHeads(f *testing.F) {
+	for _, row := range []string{
+		`{"text": "a", "label": 1}`, `{"tokens": [1, 2], "label": "b"}`, `{"prompt": [1], "chosen": [2], "rejected": [3], "margin": 1e9}`,
+		`{"query": "a", "positive": [1], "negatives": [[{"role": "user", "content": "x"}], "y"]}`, `{"prompt": "a", "completion": "", "label": true}`, `{"query": [], "negatives": null}`,
+	} {
+		f.Add([]byte(row))
+	}
+	f.Fuzz(func(t *testing.T, row []byte) {
+		if len(bytes.TrimSpace(row)) == 0 {
+			return // as files have them
+		}
+		for _, format := range []string{formats.Classes, formats.Ranked, formats.Queries} {
+			c := Config{Vocab: 256, Context: 8, Format: format, Group: 4, Labels: 3, Names: []string{"a", "b", "c"}}
+			j, err := newJSONL(c)
+			require.NoError(t, err)
+			documents, err := j.group.read(j, j.mended(row))
+			if err != nil {
+				continue
+			}
+			require.Len(t, documents, c.group().size())
+			for _, d := range documents {
+				last := len(d.tokens) - 1
+				require.Positive(t, last)
+				require.False(t, slices.ContainsFunc(d.tokens[:last], func(token uint32) bool { return token&unlabelled == 0 }))
+				require.True(t, d.tokens[last] < 3 || d.tokens[last] == unlabelled)
+			}
+			_, _ = j.inputs(row)
+		}
+	})
 }
