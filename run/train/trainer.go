@@ -304,7 +304,9 @@ func (t *trainer) evaluate(ctx context.Context) error {
 		show := func(done, all int) { t.display.Busy(spanEvaluation, done, all) }
 		show(0, t.validation.Batches())
 		r, err = t.team.evaluate(ctx, t.state, t.validation, show)
-		m = EvalMetrics{Step: step, Loss: Number(r.Loss), Tokens: r.Tokens, Figures: t.config.figures(r.Means)}
+		if err == nil {
+			m = EvalMetrics{Step: step, Loss: Number(r.Loss), Tokens: r.Tokens, Figures: t.config.figures(r.Means)}
+		}
 	}
 	if err != nil {
 		return err
