@@ -175,6 +175,11 @@ func (b *Bundle) adapted() (model.Definition, error) {
 // adapt is def with the adapters that adapter_config.json tells of.
 func (b *Bundle) adapt(raw []byte, def model.Definition) (model.Definition, error) {
 	tensors, _ := b.allTensors() // who reads them says what is wrong with them
+	if upon, err := b.readBase(model.FingerprintFile); err == nil && upon != nil && upon.Head != nil {
+		if def, err = model.WithHead(def, *upon.Head); err != nil {
+			return nil, fmt.Errorf("%w (%s)", err, b.Path(model.FingerprintFile))
+		}
+	}
 	def, err := model.ParseAdapter(raw, def, tensors...)
 	if err != nil {
 		return nil, fmt.Errorf("%w (%s)", err, b.Path(model.AdapterConfigFile))

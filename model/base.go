@@ -34,6 +34,8 @@ type Base struct {
 	Fingerprint string `json:"fingerprint"`         // of the parameters left out
 	// DType is how they were kept in training: rounded to it, where it is not f32.
 	DType string `json:"dtype"`
+	// Head is that of the model, where it is not one of logits: configurations of adapters have no place for what it is.
+	Head *Head `json:"head,omitempty"`
 }
 
 // Kept is DType.

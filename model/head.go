@@ -16,12 +16,14 @@ import (
 
 // Head is what stands behind the last norm of a network. The zero value is that of a language model: the logits of its tokens.
 type Head struct {
-	Kind string // HeadScores, HeadVectors, or "": logits
-	// Labels is how many scores a row has, the rows of score.weight, and Names what config.json calls them; nil: LABEL_0, LABEL_1, ...
-	Labels int
-	Names  []string
+	Kind string `json:"kind"` // HeadScores, HeadVectors, or "": logits
+	// Labels is how many scores a row has, the rows of score.weight, and Names what config.json calls them; nil: LABEL_0, LABEL_1 and so on, as Label says.
+	Labels int      `json:"labels,omitempty"`
+	Names  []string `json:"names,omitempty"`
 	// Pooling is what of a row becomes its vector: PoolingLast, which "" is too, or PoolingMean. Scores are those of its last token.
-	Pooling string
+	Pooling string `json:"pooling,omitempty"`
+	// Padding is pad_token_id of scores; nil: that which config.json has. Hugging Face takes scores at the last token that is another.
+	Padding *int32 `json:"padding,omitempty"`
 }
 
 // Kinds of heads.
@@ -229,12 +231,18 @@ func (rows Rows) ends(in *batchInputs) (e ended) {
 	return e
 }
 
+// Ends are the inputs by which a head finds the last tokens of rows: those with a label.
+func Ends(rows Rows) (in batchInputs) {
+	rows.ends(&in)
+	return in
+}
+
 // CheckEnds refuses a row whose last token is the one that config.json pads rows with: Hugging Face takes a row's scores at the last token that is not.
 func CheckEnds(def Definition, rows Rows) error {
 	if HeadOf(def).Kind != HeadScores {
 		return nil
 	}
-	pad, there := padding(def)
+	pad, there := Padding(def)
 	if !there {
 		return nil
 	}
@@ -249,8 +257,8 @@ func CheckEnds(def Definition, rows Rows) error {
 	return nil
 }
 
-// padding is pad_token_id of def.
-func padding(def Definition) (id int32, there bool) {
+// Padding is pad_token_id of def.
+func Padding(def Definition) (id int32, there bool) {
 	raw, err := json.Marshal(def.Settings()["pad_token_id"])
 	if err != nil || string(raw) == "null" {
 		return 0, false
@@ -268,6 +276,9 @@ func (m headed) Settings() map[string]any {
 		settings[poolingKey] = m.head.Pooling
 		return settings
 	}
+	if m.head.Padding != nil {
+		settings["pad_token_id"] = *m.head.Padding
+	}
 	if _, there := settings["id2label"]; there {
 		c := newConfigReader(asFields(settings))
 		if h := c.scores(); len(c.errs) == 0 && h.Labels == m.head.Labels && (m.head.Names == nil || slices.Equal(h.Names, m.head.Names)) {
@@ -279,15 +290,23 @@ func (m headed) Settings() map[string]any {
 	delete(settings, "num_labels")
 	names, ids := map[string]string{}, map[string]int{}
 	for i := range m.head.Labels {
-		name := fmt.Sprintf("LABEL_%d", i)
-		if m.head.Names != nil {
-			name = m.head.Names[i]
-		}
+		name := m.head.Label(i)
 		names[strconv.Itoa(i)], ids[name] = name, i
 	}
 	settings["id2label"], settings["label2id"] = names, ids
 	return settings
 }
+
+// Label is what label i is called.
+func (h Head) Label(i int) string {
+	if h.Names == nil {
+		return unnamed(i)
+	}
+	return h.Names[i]
+}
+
+// unnamed is what a label is called that has no name.
+func unnamed(i int) string { return fmt.Sprintf("LABEL_%d", i) }
 
 // asFields are settings as a file has them.
 func asFields(settings map[string]any) map[string]json.RawMessage {
@@ -347,6 +366,13 @@ func (c *ConfigReader) scores() Head {
 	}
 	if h.Labels = len(h.Names); h.Labels == 0 || h.Labels != len(names) {
 		c.wrong("id2label", "an object of names by whole numbers from 0 on")
+	}
+	named := false
+	for i, name := range h.Names {
+		named = named || name != unnamed(i)
+	}
+	if !named {
+		h.Names = nil
 	}
 	return h
 }

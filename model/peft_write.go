@@ -95,7 +95,14 @@ func adapterFiles(def Definition, read func(path string) ([]float32, error), o E
 	}
 	if o.Like != nil {
 		if upon := cmp.Or(o.Like.from, o.Like.upon); upon != nil {
-			text, err := Base{Fingerprint: upon.Fingerprint, DType: upon.DType}.Text()
+			b := Base{Fingerprint: upon.Fingerprint, DType: upon.DType}
+			if h := HeadOf(def); h.Kind != "" {
+				if pad, there := Padding(def); there && h.Kind == HeadScores {
+					h.Padding = &pad
+				}
+				b.Head = &h
+			}
+			text, err := b.Text()
 			if err != nil {
 				return nil, err
 			}

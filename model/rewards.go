@@ -17,7 +17,7 @@ import (
 func init() {
 	losses = append(losses, Loss{
 		Name: "reward", Tag: "reward-model", Numbers: []number{from0(centering)}, Counts: "pairs", Group: 2, Head: HeadScores,
-		Form: "pairs", Says: "a prompt, a chosen and a rejected completion",
+		Form: "ranked", Says: "a prompt, a chosen and a rejected completion",
 		Sums: []string{"mean_reward", "accuracy", "margin"}, Shown: []string{"margin", "accuracy"},
 		derive: asTheyAre, inputs: rewardInputs, build: buildReward,
 	}, Loss{

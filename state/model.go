@@ -146,6 +146,8 @@ type passes struct {
 	shape     evaluatorShape
 	looker    *pass
 	looked    evaluatorShape
+	scorer    *pass
+	scored    evaluatorShape
 	documents bool // batches are made of documents
 	generator *generator
 }
@@ -192,6 +194,7 @@ func (f *pass) release() {
 func (m *passes) release() {
 	m.evaluator.release()
 	m.looker.release()
+	m.scorer.release()
 	m.generator.release()
-	m.evaluator, m.looker, m.generator = nil, nil, nil
+	m.evaluator, m.looker, m.scorer, m.generator = nil, nil, nil, nil
 }

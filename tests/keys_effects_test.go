@@ -44,6 +44,9 @@ func newRuns(t *testing.T) *runs {
 	p.write(t, "documents.jsonl", documents.String())
 	p.write(t, "labelled.jsonl", strings.Repeat(`{"prompt": "2 + 2 =", "completion": " 4", "label": true}`+"\n"+`{"prompt": "2 + 2 =", "completion": " five", "label": 0}`+"\n", 10))
 	p.write(t, "pairs.jsonl", strings.Repeat(`{"prompt": "2 + 2 =", "chosen": " 4", "rejected": " five"}`+"\n", 20))
+	p.write(t, "classes.jsonl", strings.Repeat(`{"text": "good day", "label": "ham"}`+"\n"+`{"text": "buy now", "label": "spam"}`+"\n"+`{"text": "buy", "label": "spam"}`+"\n", 10))
+	p.write(t, "queries.jsonl", strings.Repeat(`{"query": "2+2", "positive": "four", "negatives": []}`+"\n"+`{"query": "a?", "positive": "b", "negatives": []}`+"\n"+
+		`{"query": "cc?", "positive": "dd", "negatives": []}`+"\n", 10))
 	p.write(t, "prompts.jsonl", strings.Repeat(`{"prompt": "2 + 2 =", "answer": "4"}`+"\n"+`{"prompt": "3 + 4 =", "answer": "7"}`+"\n", 10))
 	p.write(t, "lists.jsonl", strings.Repeat(`{"ids": [[48, 32], [48, 32], [48, 32], [48, 32], [48, 32]], "logprobs": [[-1, -2], [-1, -2], [-1, -2], [-1, -2], [-1, -2]]}`+"\n", 40))
 	p.write(t, "others.jsonl", others.String())
@@ -97,6 +100,9 @@ var (
 	orpo      = []string{"model.from=pretrained", "lora.rank=2", "data.jsonl=pairs.jsonl", "preference.loss=orpo"}
 	kto       = []string{"model.from=pretrained", "lora.rank=2", "data.jsonl=labelled.jsonl", "preference.loss=kto"}
 	simpo     = []string{"model.from=pretrained", "lora.rank=2", "data.jsonl=pairs.jsonl", "preference.loss=simpo"}
+	rewards   = []string{"model.from=pretrained", "data.jsonl=pairs.jsonl", "head.objective=reward"}
+	classes   = []string{"model.from=pretrained", "data.jsonl=classes.jsonl", "head.objective=classes"}
+	embed     = []string{"model.from=pretrained", "data.jsonl=queries.jsonl", "head.objective=embed", "train.batch=6"}
 	drawing   = []string{
 		"data.jsonl=prompts.jsonl", "rollout.loss=dapo", "rollout.samples=4", "rollout.updates=2", "rollout.tokens=4", "train.batch=4",
 		"rewards=[{kind: regex, pattern: '[a-z]'}, {kind: regex, name: b, pattern: '[0-9A-Z]', weight: 0.5}, {kind: regex, name: c, pattern: '[!-/]', weight: 0.3}]",
@@ -175,6 +181,13 @@ var effects = []effect{
 	{key: "preference.undesirable_weight", value: "2", over: kto, sees: losses},
 	{key: "preference.simpo_gamma", value: "2", over: simpo, sees: losses},
 	{key: "preference.simpo_alpha", value: "2", over: simpo, sees: losses},
+	{key: "head.objective", value: "classes", over: []string{"data.jsonl=classes.jsonl"}, sees: parameters(`^score\.weight$`), from: 0, want: 1},
+	{key: "head.num_labels", value: "5", over: classes, sees: shape("score.weight"), from: "[2 16]", want: "[5 16]"},
+	{key: "head.labels", value: "[spam, ham]", over: classes, sees: losses},
+	{key: "head.pooling", value: "mean", over: embed, sees: losses},
+	{key: "head.temperature", value: "1", over: embed, sees: losses},
+	{key: "head.negatives", value: "1", over: embed, sees: losses},
+	{key: "head.center_rewards_coefficient", value: "2", over: rewards, sees: losses},
 
 	{key: "rollout.loss", value: "dr_grpo", over: drawing, sees: norms},
 	{key: "rollout.samples", value: "2", over: drawing, sees: count(rolledOut("text")), from: 2 * 2 * 4, want: 2 * 2 * 2},

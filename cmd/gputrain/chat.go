@@ -81,6 +81,9 @@ func (c *chatCmd) Run(ctx context.Context) error {
 	}
 	defer release()
 	def := m.Definition()
+	if err := writesText("chat", c.Model, def); err != nil {
+		return err
+	}
 	if c.Window > def.Context() {
 		return usageError{fmt.Errorf("chat: --window: found %d, wanted at most the context of %d", c.Window, def.Context())}
 	}

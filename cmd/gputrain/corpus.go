@@ -29,31 +29,25 @@ type textFlags struct {
 	ChangedText bool     `help:"Measure the run's own text even if it has changed since the run learned from it."`
 }
 
-// open opens what the flags name, else the text that the run of a model learned from, for windows of so many tokens. Files are read as the run (nil: there
-// is none) reads its own, as far as it has such.
-func (f *textFlags) open(ctx context.Context, of *modelFlags, run *runfile.Config, def model.Definition, window int) (text *texts.Corpus, tokens data.Source, err error) {
-	cfg, path := run, of.Model
-	given := len(f.Text)+len(f.JSONL) > 0
-	if run == nil {
-		if !given {
-			return nil, nil, usageError{fmt.Errorf("eval: %s: found no run.yaml that names a text, wanted --text or --jsonl", path)}
-		}
-		cfg = runfile.New()
+// reads is how files are read for a model in windows of so many tokens: as a run file says, whose run has begun in a directory; "": there is none.
+func (f *modelFlags) reads(cfg *runfile.Config, def model.Definition, window int) (config texts.Config, began string, err error) {
+	if f.unspoken != nil {
+		return config, "", f.unspoken
 	}
-	if of.unspoken != nil {
-		return nil, nil, of.unspoken
+	return setup.ReadsAs(cfg, f.Model, f.tokens, def, window)
+}
+
+// open opens what the flags name, else the text that the run of a model learned from, for windows of so many tokens. Files are read as a run file says: that
+// of the run, which is ours, or one without a run.
+func (f *textFlags) open(ctx context.Context, of *modelFlags, cfg *runfile.Config, ours bool, def model.Definition, window int) (text *texts.Corpus, tokens data.Source, err error) {
+	path, given := of.Model, len(f.Text)+len(f.JSONL) > 0
+	if !ours && !given {
+		return nil, nil, usageError{fmt.Errorf("eval: %s: found no run.yaml that names a text, wanted --text or --jsonl", path)}
 	}
-	var marker train.Marker
-	if run != nil {
-		if marker, err = train.ReadMarker(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, nil, err
-		}
-	}
-	how, err := of.tokens.As(cfg, marker.From)
+	config, began, err := of.reads(cfg, def, window)
 	if err != nil {
 		return nil, nil, err
 	}
-	config := setup.Data(cfg, how, def, window)
 	config.Invalid, config.Replacing = cmp.Or(f.Invalid, config.Invalid), "--invalid replace"
 	if fields := (data.Fields{Text: f.Field, Prompt: f.PromptField, Mask: f.MaskField}); fields != (data.Fields{}) {
 		if len(f.JSONL) == 0 {
@@ -68,7 +62,7 @@ func (f *textFlags) open(ctx context.Context, of *modelFlags, run *runfile.Confi
 		}
 		text, err = openCorpus(ctx, config)
 	} else {
-		config.Dir = marker.From
+		config.Dir = began
 		text, err = f.openOwn(ctx, path, config)
 	}
 	if err != nil {

@@ -31,9 +31,10 @@ type shownDocument struct {
 	Source  string  `json:"source"`
 	Number  int     `json:"number"` // among those to train on
 	Tokens  []int32 `json:"tokens"`
-	Learned []int   `json:"learned"`        // 1 for a token that is learned
-	Left    int     `json:"left"`           // tokens that data.long leaves out
-	Text    string  `json:"text,omitempty"` // with special tokens; "": no tokenizer is known
+	Learned []int   `json:"learned"`         // 1 for a token that is learned
+	Left    int     `json:"left"`            // tokens that data.long leaves out
+	Label   *int    `json:"label,omitempty"` // its class
+	Text    string  `json:"text,omitempty"`  // with special tokens; "": no tokenizer is known
 }
 
 func (c *dataShowCmd) Run(ctx context.Context) error {
@@ -65,7 +66,7 @@ func (c *dataShowCmd) Run(ctx context.Context) error {
 
 func writeShown(out io.Writer, all []texts.Shown, tallies []texts.Tally, tokens setup.Tokens) error {
 	for _, s := range all {
-		d := shownDocument{Source: s.Source, Number: s.Number, Tokens: s.Tokens, Left: s.Left, Learned: make([]int, len(s.Learned))}
+		d := shownDocument{Source: s.Source, Number: s.Number, Tokens: s.Tokens, Left: s.Left, Label: s.Label, Learned: make([]int, len(s.Learned))}
 		for i, learned := range s.Learned {
 			if learned {
 				d.Learned[i] = 1
@@ -120,6 +121,9 @@ func printShown(out io.Writer, all []texts.Shown, text *texts.Corpus, tokens set
 		fmt.Fprintf(out, "%s, %d: %d tokens, %d learned", terminal.Name(s.Source), s.Number, len(s.Tokens), learned)
 		if s.Left > 0 {
 			fmt.Fprintf(out, ", %d left out (data.long)", s.Left)
+		}
+		if s.Label != nil {
+			fmt.Fprintf(out, ", label %d", *s.Label)
 		}
 		fmt.Fprintln(out)
 		if err := mark.print(out, s, tokens); err != nil {

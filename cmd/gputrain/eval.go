@@ -17,17 +17,21 @@ import (
 	"gputrain/run/plan"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
+	"gputrain/state"
 )
 
 type evalCmd struct {
 	modelFlags
 	textFlags
-	Batch  int  `help:"Sequences at once; the loss does not depend on it." default:"8"`
+	Batch  int  `help:"Sequences at once; the loss does not depend on it, but that of vectors does: each query is held against the rows of its batch, of a run as many as in its steps." default:"8"`
 	Limit  int  `help:"Most tokens to read, evenly spaced, in windows of at most as many; 0 = all." default:"0"`
 	Window int  `help:"Tokens that the model sees at once; 0 = as many as in its run; its context, but at most 2048, for a model that is no run of gputrain." default:"0"`
 	Stride int  `help:"Tokens from the start of one window of text to the start of the next, so that each token has at least the window less this before it; 0 = windows side by side, each of which predicts the first token of the next." default:"0"`
 	JSON   bool `help:"One JSON object on standard output."`
 }
+
+// defaultBatch is that of --batch.
+const defaultBatch = 8
 
 // strangersWindow is the default for models that may have been made for texts of any length, which take memory.
 const strangersWindow = 2048
@@ -49,7 +53,22 @@ func (c *evalCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return usageError{fmt.Errorf("eval: %w", err)}
 	}
-	text, tokens, err := c.textFlags.open(ctx, &c.modelFlags, run, m.Definition(), window)
+	cfg, err := c.learned(ctx, run, m.Definition())
+	if err != nil {
+		return err
+	}
+	loss := model.Objective{}.Row()
+	if model.HeadOf(m.Definition()).Kind != "" {
+		if err := m.Measure(cfg.Objective()); err != nil {
+			return err
+		}
+		loss = cfg.Objective().Row()
+		if loss.Whole && run != nil && c.Batch == defaultBatch { // each is held against the others of its batch
+			c.Batch = cfg.Train.Batch
+		}
+		c.Batch = max(1, c.Batch/loss.Group) * loss.Group
+	}
+	text, tokens, err := c.textFlags.open(ctx, &c.modelFlags, cfg, run != nil, m.Definition(), window)
 	if err != nil {
 		return err
 	}
@@ -70,7 +89,7 @@ func (c *evalCmd) Run(ctx context.Context) error {
 	if c.Limit > 0 {
 		windows = c.Limit / window
 	}
-	evaluation, err := batches(tokens, window, c.Batch, windows)
+	evaluation, err := batches(tokens, window, c.Batch, loss.Group, windows)
 	if err != nil {
 		return err
 	}
@@ -87,6 +106,9 @@ func (c *evalCmd) Run(ctx context.Context) error {
 		return err
 	}
 	seconds := time.Since(start).Seconds()
+	if loss.Head != "" {
+		return c.tellHead(r, loss, window, seconds)
+	}
 	if c.Limit > 0 || c.Stride == window {
 		whole.bytes = 0 // those of some tokens are not known
 	}
@@ -108,6 +130,56 @@ func (c *evalCmd) Run(ctx context.Context) error {
 		fmt.Printf("%.4f bits a byte, perplexity %.4f a byte, %d bytes\n", bits, math.Exp2(bits), whole.bytes)
 	}
 	return nil
+}
+
+// learned is how rows are read, and what the model learned: by its run, or where that does not say it by the head that it has.
+func (c *evalCmd) learned(ctx context.Context, run *runfile.Config, def model.Definition) (*runfile.Config, error) {
+	cfg, h := runfile.New(), model.HeadOf(def)
+	if run != nil {
+		cfg = run.Clone()
+	}
+	switch {
+	case h.Kind == "":
+		return cfg, nil
+	case len(c.Text) > 0:
+		return nil, usageError{fmt.Errorf("eval: %s: found --text, wanted --jsonl with rows of which its head gives something (docs/heads.md): it has %s in place of logits", c.Model, headOf(h))}
+	case cfg.Objective().Row().Head == h.Kind:
+		return cfg, nil
+	}
+	objective := "classes"
+	switch {
+	case h.Kind == model.HeadVectors:
+		objective = "embed"
+	case h.Labels == 1:
+		objective = "reward"
+	}
+	cfg.Put("head.objective", objective, "the model")
+	if objective == "embed" && len(c.JSONL) > 0 {
+		n, err := texts.NegativesOf(ctx, texts.Config{JSONL: c.JSONL})
+		if err != nil {
+			return nil, usageError{err}
+		}
+		cfg.Put("head.negatives", n, "--jsonl")
+	}
+	return cfg, nil
+}
+
+// tellHead tells what a head comes to.
+func (c *evalCmd) tellHead(r state.EvalResult, loss model.Loss, window int, seconds float64) error {
+	figures := loss.Figures(r.Means)
+	if c.JSON {
+		all := map[string]any{"eval_loss": r.Loss, loss.Counts: r.Tokens, loss.Counts + "_per_second": float64(r.Tokens) / seconds, "window": window}
+		for name, v := range figures {
+			all[name] = v
+		}
+		return json.NewEncoder(os.Stdout).Encode(all)
+	}
+	line := fmt.Sprintf("loss %.4f", r.Loss)
+	for _, name := range loss.Sums {
+		line += fmt.Sprintf(", %s %.4f", name, figures[name])
+	}
+	_, err := fmt.Printf("%s, %d %s, in %.1f s\n", line, r.Tokens, loss.Counts, seconds)
+	return err
 }
 
 // run is the record of the run whose model is measured; nil where it is no run's.
@@ -179,12 +251,12 @@ func (c *evalCmd) whole(text *texts.Corpus) (*wholeText, error) {
 }
 
 // batches lays a source into batches of at most batch windows, which have to fit the machine's memory.
-func batches(source data.Source, window, batch, limit int) (*data.Evaluation, error) {
+func batches(source data.Source, window, batch, group, limit int) (*data.Evaluation, error) {
 	one, err := data.NewEvaluation(source, window, 1, limit)
 	if err != nil {
 		return nil, err
 	}
-	batch = int(min(int64(batch), max(1, one.Windows())))
+	batch = int(min(int64(batch), max(int64(group), one.Windows())))
 	if err := setup.FitsMachine(fmt.Sprintf("eval: --batch: batches of %d sequences", batch), 2, batch, window); err != nil {
 		return nil, err
 	}

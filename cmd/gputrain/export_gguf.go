@@ -35,6 +35,9 @@ const wholeShards = "5GB"
 
 // exportGGUF writes a model as a file that llama.cpp runs.
 func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
+	if h := model.HeadOf(m.def); h.Kind != "" {
+		return usageError{fmt.Errorf("export: --to: found %s for a model that has %s in place of logits, wanted a directory: GGUF files are written of language models alone", c.To, headOf(h))}
+	}
 	own := model.AdapterParams(m.def)
 	usual := "f16"
 	if len(own) > 0 {

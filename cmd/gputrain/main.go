@@ -39,6 +39,7 @@ type cli struct {
 	Sample     sampleCmd     `cmd:"" help:"Write text with a trained model."`
 	Chat       chatCmd       `cmd:"" help:"Talk with a model, by its chat template."`
 	Eval       evalCmd       `cmd:"" help:"Measure a model's loss on text."`
+	Score      scoreCmd      `cmd:"" help:"Write what a reward model, a classifier or an embedding model says of rows."`
 	Show       showModelCmd  `cmd:"" help:"Show what a GGUF file, a safetensors file or a model directory is, by its headers."`
 	Distil     distilCmd     `cmd:"" help:"Write what a model thinks of rows, its likeliest tokens, for a student to learn."`
 	Inspect    inspectCmd    `cmd:"" help:"Show the numbers of a checkpoint, a model directory or a safetensors file."`

@@ -33,7 +33,7 @@ func TestEvalKnowsTheTextOfARun(t *testing.T) {
 	def, _, err := setup.Definition(cfg, os.Stderr)
 	require.NoError(t, err)
 	open := func(f textFlags) (string, error) {
-		text, _, err := f.open(t.Context(), &modelFlags{Model: filepath.Join(home, "run")}, cfg, def, def.Context())
+		text, _, err := f.open(t.Context(), &modelFlags{Model: filepath.Join(home, "run")}, cfg, true, def, def.Context())
 		if err != nil {
 			return "", err
 		}

@@ -83,6 +83,9 @@ func (c *sampleCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer release()
+	if err := writesText("sample", c.Model, m.Definition()); err != nil {
+		return err
+	}
 	sampling, err := c.sampling("sample", m.drawn, c.Prompt, c.Tokens)
 	if err != nil {
 		return err

@@ -19,6 +19,15 @@ const Pairs = "pairs"
 // first two are as in pairs. A row becomes a window, with the labels of the completion.
 const Labelled = "labelled"
 
+// Formats of rows of which a head other than logits learns: the one label of a window stands at its last token. In ranked a row is one of pairs, perhaps with a
+// "margin"; in classes it has a text (or "prompt" and "completion", messages, tokens) and a "label", a whole number or a name; in queries a "query", a
+// "positive" and perhaps a list of "negatives", each text, messages or tokens.
+const (
+	Ranked  = "ranked"
+	Classes = "classes"
+	Queries = "queries"
+)
+
 // Prompts is the format of rows with a prompt that completions are drawn behind: "prompt" is text, a list of messages or a list of tokens. The other columns are
 // for those who say how good completions are.
 const Prompts = "prompts"

@@ -23,6 +23,9 @@ const enoughTokens = 1024
 // batch or, where that has fewer than 1,024 tokens, as many as make these, unless their pass takes more memory than a step. The loss does
 // not depend on it but for the order of its sum.
 func EvaluationRows(ctx context.Context, c state.Config, tokens int64) int {
+	if c.Objective.Row().Whole { // whose loss depends on it
+		return c.Batch
+	}
 	rows := max(c.Batch, (enoughTokens+c.Sequence-1)/c.Sequence)
 	if windows := EvaluationWindows(c, tokens); windows > 0 {
 		rows = min(rows, windows)

@@ -21,6 +21,7 @@ type World struct {
 	Adapters *Adapters // of lora.from; nil: new ones, or none
 	Teacher  *Teacher  // of distil.teacher; nil: none
 	Tokens   Tokens
+	Labels   *Labels  // nil: nobody looked, or there are none
 	Text     *Text    // nil: it is not read yet
 	Earlier  *Earlier // nil: the run begins
 }
@@ -36,6 +37,12 @@ type Model struct {
 type Adapters struct {
 	Dir        string
 	Definition model.Definition
+}
+
+// Labels are those of rows of classes.
+type Labels struct {
+	Names []string // in the order of their numbers; nil: rows have numbers
+	Count int
 }
 
 // Teacher is what a run learns the distribution of.
@@ -77,6 +84,7 @@ func Resolve(spec *runfile.Config, w World) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.layHead(def, w)
 	if def, err = p.referred(def); err != nil {
 		return nil, err
 	}

@@ -15,7 +15,10 @@ import (
 
 // Base is the model of a run file without adapters: what those of lora.from are read for.
 func Base(spec *runfile.Config, w World) (model.Definition, error) {
-	def, err := model.WithDropout(w.Model.Definition, spec.Model.Dropout)
+	def, err := headed(spec, w.Model.Definition, w)
+	if err == nil {
+		def, err = model.WithDropout(def, spec.Model.Dropout)
+	}
 	if err == nil {
 		def, err = quantized(spec, def)
 	}
@@ -33,6 +36,9 @@ func Network(spec *runfile.Config, w World) (def model.Definition, err error) {
 			return nil, err
 		}
 		if err = w.Tokens.Fit(def, "run file: "+spec.At("model.vocab")); err != nil {
+			return nil, err
+		}
+		if def, err = headed(spec, def, w); err != nil {
 			return nil, err
 		}
 		return quantized(spec, def)
@@ -100,6 +106,9 @@ func (p *Plan) train(def model.Definition, w World) error {
 	spec := p.Spec
 	optimizer, err := p.optimizer(def, w.Earlier)
 	if err != nil {
+		return err
+	}
+	if err := fitsHead(spec, def); err != nil {
 		return err
 	}
 	t, n := spec.Train, spec.Pipeline.Microbatches

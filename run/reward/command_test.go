@@ -445,6 +445,10 @@ func TestCommandsAreTyped(t *testing.T) {
 // A command that is opened beside a reward that cannot be is ended.
 func TestOpenedInVain(t *testing.T) {
 	leaksNothing(t)
-	_, err := OpenAll([]Spec{{Kind: "command", Command: behaves("silence")}, {Kind: "command", Name: "b", Command: []string{"gputrain-no-such-program"}}}, Env{AllowCommand: true})
+	specs := []Spec{{Kind: "command", Command: behaves("silence")}, {Kind: "command", Name: "b", Command: []string{"gputrain-no-such-program"}}}
+	_, err := OpenAll(specs, Env{AllowCommand: true})
 	require.ErrorContains(t, err, `rewards[1]: reward "b": command "gputrain-no-such-program"`)
+	specs[1] = Spec{Kind: "model", Model: "judge"}
+	_, err = OpenAll(specs, Env{AllowCommand: true, Model: func(string) (Function, error) { return nil, os.ErrNotExist }})
+	require.ErrorContains(t, err, `rewards[1]: reward "model": file does not exist`)
 }

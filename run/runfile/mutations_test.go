@@ -29,6 +29,8 @@ var unknowable = []string{
 	"nothing without model.quantize.mode", // its other keys
 	"nothing without lora.rank",           // or lora.from: other keys of lora
 	"nothing beside lora.from",            // likewise
+	"with head.objective",                 // its keys, and those of which its loss reads nothing
+	"two labels or more",                  // head.num_labels, head.labels
 	"with preference.loss",                // its other keys, and those that say nothing of pairs
 	"with rollout.loss",                   // likewise, and rewards
 	"without data.jsonl, the rows",        // preference.loss

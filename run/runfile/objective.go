@@ -5,16 +5,18 @@ import (
 	"slices"
 	"strings"
 
+	"gputrain/internal/formats"
 	"gputrain/model"
 )
 
 // A naming is a section that can name what a run learns.
 type naming struct {
 	section string
-	key     string                 // that names the loss, or what it follows from
-	none    string                 // its value where the section names none
-	loss    func(c *Config) string // model.Objective.Loss; "": the section names none
-	beside  []string               // keys that have an effect with every loss of the section, besides the numbers that the loss reads
+	key     string                     // that names the loss, or what it follows from
+	none    string                     // its value where the section names none
+	loss    func(c *Config) string     // model.Objective.Loss; "": the section names none
+	beside  []string                   // keys that have an effect with every loss of the section, besides the numbers that the loss reads
+	own     func(loss string) []string // those that have one with this loss; nil: none
 	// numbers lays those that follow from other keys, or from the loss; nil: none.
 	numbers func(c *Config, numbers map[string]float64)
 }
@@ -26,6 +28,14 @@ var namings = []naming{
 			return ""
 		}
 		return c.Preference.Loss
+	}},
+	{section: "head", key: "head.objective", none: noHead, loss: func(c *Config) string {
+		if c.Head.Objective == noHead {
+			return ""
+		}
+		return c.Head.Objective
+	}, own: func(loss string) []string {
+		return map[string][]string{formats.Classes: {"num_labels", "labels"}, formats.Queries: {"pooling"}}[model.Objective{Loss: loss}.Row().Form]
 	}},
 	draws,
 	{section: "distil", key: "distil.teacher", none: `""`, beside: []string{"fingerprint", "tail"}, loss: func(c *Config) string {
@@ -58,7 +68,7 @@ func (n naming) reads(c *Config, key string) bool {
 	case key == referenceKey:
 		return model.Objective{Loss: loss}.Row().Reference
 	default:
-		return slices.Contains(n.beside, name) || model.Objective{Loss: loss}.Row().Reads(name)
+		return slices.Contains(n.beside, name) || n.own != nil && slices.Contains(n.own(loss), name) || model.Objective{Loss: loss}.Row().Reads(name)
 	}
 }
 
@@ -69,6 +79,17 @@ func (c *Config) named() (naming, bool) {
 		return naming{}, false
 	}
 	return namings[i], true
+}
+
+// Learned is the loss of the run of a record.
+func Learned(all []Recorded) model.Loss {
+	c := New()
+	for _, r := range all {
+		if slices.ContainsFunc(namings, func(n naming) bool { return strings.HasPrefix(r.Key, n.section+".") }) {
+			_ = c.Set(r.Key + "=" + string(r.Value)) // of a later program: what it has learned follows from what is known of it
+		}
+	}
+	return c.Objective().Row()
 }
 
 // Objective is what the run learns.
@@ -83,9 +104,12 @@ func (c *Config) Objective() (o model.Objective) {
 	o = model.Objective{Loss: n.loss(c), Numbers: map[string]float64{}}
 	o.Packed = n.reads(c, packingKey) && c.Preference.Packing
 	for _, number := range o.Row().Numbers {
-		f, there := find(n.section + "." + number.Name)
-		if !there {
-			continue // what is opened says it
+		f, is := find(n.section + "." + number.Name)
+		if !is {
+			if n.numbers != nil { // it follows from others
+				o.Numbers[number.Name] = 0
+			}
+			continue // or what is opened says it
 		}
 		switch v := c.value(f).(type) {
 		case int:
@@ -156,9 +180,19 @@ func (c *Config) validateObjective() error {
 		f, _ := find(n.key)
 		return c.Invalid(n.key, c.value(f), n.none+" without data.jsonl, the rows with "+loss.Counts)
 	case c.Train.Batch/c.Pipeline.Microbatches%loss.Group != 0:
-		return c.Invalid("train.batch", c.Train.Batch, "an even number of sequences a microbatch with "+n.with(c)+": a "+loss.One()+" has two")
+		wanted, each := "an even number", "two"
+		if loss.Group != 2 {
+			wanted, each = fmt.Sprintf("a multiple of %d", loss.Group), fmt.Sprint(loss.Group)
+		}
+		return c.Invalid("train.batch", c.Train.Batch, wanted+" of sequences a microbatch with "+n.with(c)+": a "+loss.One()+" has "+each)
+	case loss.Whole && c.Train.Accumulate*c.Pipeline.Microbatches > 1:
+		key, found := "train.accumulate", c.Train.Accumulate
+		if found == 1 {
+			key, found = "pipeline.microbatches", c.Pipeline.Microbatches
+		}
+		return c.Invalid(key, found, "1 with "+n.with(c)+", which holds each row against all of its update: a greater train.batch has more of them")
 	}
-	return nil
+	return c.validateHead()
 }
 
 // ofTokens are the keys of the loss of the next token.

@@ -11,8 +11,8 @@ import (
 
 // A model that was read is tuned at a part of the rate that its optimizer has for new models: 1/30 for all of it, 5e-5 with AdamW, and 1/10 for adapters,
 // which are new themselves: 1.5e-4. Published models are tuned at 1e-5 to 5e-5, adapters at 1e-4 to 3e-4. What is preferred, which a model is to learn without
-// leaving what it is, take a tenth of that: DPO of adapters is published at 5e-6 to 5e-5.
-const ofWhole, ofAdapters, ofPreferred = 30, 10, 10
+// leaving what it is, take a tenth of that: DPO of adapters is published at 5e-6 to 5e-5. Heads with adapters are published at 1e-4.
+const ofWhole, ofAdapters, ofPreferred, ofHeads = 30, 10, 10, 15
 
 // Models that learn from what they draw are published at 1e-6, adapters at 1e-5: such parts of the rates above.
 const ofDrawn, ofDrawnAdapters = 50, 15
@@ -40,7 +40,11 @@ func (c *Config) layRead() {
 	if c.LoRA.On() {
 		part, what = ofAdapters, "a model with adapters"
 	}
-	switch form := c.Objective().Row().Form; {
+	loss := c.Objective().Row()
+	switch form := loss.Form; {
+	case loss.Head != "" && c.LoRA.On():
+		part, what = ofHeads, "a head and adapters"
+	case loss.Head != "":
 	case form == formats.Prompts && c.LoRA.On():
 		part, what = part*ofDrawnAdapters, "rollouts of "+what
 	case form == formats.Prompts:

@@ -34,6 +34,7 @@ var namedRanges = map[string]rule{
 	"formats":       oneOf(formats.Rows),
 	"preferences":   preferences,
 	"references":    oneOf{referenceBase, ReferenceStart},
+	"heads":         heads,
 	"rollouts":      rolloutLosses,
 	"date":          form{dates, isDate, "a date such as 2024-07-26"},
 	"bases":         oneOf(array.Names(array.Bases)),

@@ -26,6 +26,7 @@ type Run struct {
 	LoRA       loRA       `yaml:"lora" doc:"adapters, which are trained in place of the model"`
 	Data       Data       `yaml:"data" doc:"the text to learn from"`
 	Preference preference `yaml:"preference" doc:"learning from completions that are preferred to others, or good and bad"`
+	Head       head       `yaml:"head" doc:"scores or vectors of rows in place of logits: reward models, classifiers, embeddings"`
 	Rollout    rollout    `yaml:"rollout" doc:"learning from completions that the model draws, and rewards for them"`
 	// Rewards stand beside the section, as a model may also be evaluated by them.
 	Rewards   []reward.Spec `yaml:"rewards" doc:"how good completions are: a list of functions, such as [{kind: equal, column: answer}, {kind: length, weight: 0.1, buffer: 128}], whose weighted sum is the reward; docs/rollouts.md has all kinds"`
@@ -78,7 +79,7 @@ type Data struct {
 // stand beside, as `gputrain optimizers NAME` lists them.
 type optimizer struct {
 	Name         string         `yaml:"name" default:"adamw" range:"optimizers" doc:"the optimizer; gputrain optimizers lists all"`
-	LearningRate float64        `yaml:"learning_rate" default:"0.0015" range:"0..1e6" resume:"reschedule" doc:"peak learning rate. With model.from the default is a thirtieth of the optimizer's rate for a new model (gputrain optimizers), and a tenth for adapters: 0.00005 and 0.00015 for adamw; with preference.loss a tenth of these, with rollout.loss a fiftieth and a fifteenth"`
+	LearningRate float64        `yaml:"learning_rate" default:"0.0015" range:"0..1e6" resume:"reschedule" doc:"peak learning rate. With model.from the default is a thirtieth of the optimizer's rate for a new model (gputrain optimizers), and a tenth for adapters: 0.00005 and 0.00015 for adamw; with preference.loss a tenth of these, with rollout.loss a fiftieth and a fifteenth, with head.objective and adapters 0.0001"`
 	Schedule     schedule       `yaml:"schedule" doc:"the rate over the run"`
 	WeightDecay  float64        `yaml:"weight_decay" default:"0.1" range:"0..1e6" doc:"decoupled weight decay, scaled by the learning rate"`
 	DecayMask    []string       `yaml:"decay_mask" range:"pattern" doc:"regular expressions of the parameter paths that decay; empty: all matrices, no vectors"`

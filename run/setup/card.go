@@ -36,7 +36,7 @@ func Card(e Exporting, tell func(string)) modelcard.Card {
 	defer closeAll(models)
 	c := modelcard.Card{Title: modelName(e.To), Tags: []string{"gputrain"}}
 	if e.Def.Vocab() > 0 {
-		c.Task = "text-generation"
+		c.Task = tasks[model.HeadOf(e.Def).Kind]
 	}
 	e.relate(&c, run, last)
 	own := models
@@ -128,29 +128,58 @@ func (e Exporting) relate(c *modelcard.Card, run *train.Summary, last string) {
 		c.About = fmt.Sprintf("The weights of %s, written anew: nothing was trained.", modelName(e.From.Path(".")))
 		c.Base = modelName(e.From.Path("."))
 	}
+	h := model.HeadOf(e.Def)
+	command := "gputrain sample DIR"
+	if h.Kind != "" {
+		command = "gputrain score DIR rows.jsonl"
+	}
+	class := map[string]string{"": "ForCausalLM", model.HeadScores: "ForSequenceClassification"}[h.Kind]
+	code := func(module, class, arguments string) string {
+		return fmt.Sprintf("from %s import %s\n\nmodel = %s.from_pretrained(\"DIR\"%s)%s", module, class, class, arguments, pooled(h))
+	}
 	switch {
 	case adapters && !e.Merged:
 		c.Library = "peft"
 		c.Tags = append(c.Tags, adapterKind(e.Def))
-		c.Use = append(c.Use, modelcard.Use{With: "PEFT", Language: "python", Code: peftUse},
-			modelcard.Use{With: "gputrain, and the base in BASE", Language: "sh", Code: "gputrain sample DIR --base BASE\ngputrain merge BASE DIR --to MERGED"})
+		arguments := ""
+		switch h.Kind {
+		case model.HeadScores:
+			arguments = fmt.Sprintf(", num_labels=%d", h.Labels)
+		case model.HeadVectors:
+			class = "ForFeatureExtraction"
+		}
+		c.Use = append(c.Use, modelcard.Use{With: "PEFT", Language: "python", Code: code("peft", "AutoPeftModel"+class, arguments)},
+			modelcard.Use{With: "gputrain, and the base in BASE", Language: "sh", Code: strings.Replace(command, "DIR", "DIR --base BASE", 1) + "\ngputrain merge BASE DIR --to MERGED"})
 	default:
 		if _, known := model.BaseOf(e.Def).Settings()["architectures"]; known {
 			c.Library = "transformers"
-			c.Use = append(c.Use, modelcard.Use{With: "transformers", Language: "python", Code: transformersUse})
+			c.Use = append(c.Use, modelcard.Use{With: "transformers", Language: "python", Code: code("transformers", "AutoModel"+class, "")})
 		}
-		c.Use = append(c.Use, modelcard.Use{With: "gputrain", Language: "sh", Code: "gputrain sample DIR"})
+		c.Use = append(c.Use, modelcard.Use{With: "gputrain", Language: "sh", Code: command})
 	}
 }
 
-const (
-	peftUse = `from peft import AutoPeftModelForCausalLM
+// tasks are what the hub calls what models are for, by their heads.
+var tasks = map[string]string{"": "text-generation", model.HeadScores: "text-classification", model.HeadVectors: "feature-extraction"}
 
-model = AutoPeftModelForCausalLM.from_pretrained("DIR")`
-	transformersUse = `from transformers import AutoModelForCausalLM
+// pooled is how vectors are made of what transformers gives, and compared; "": the model gives none.
+func pooled(h model.Head) string {
+	if h.Kind != model.HeadVectors {
+		return ""
+	}
+	pool := "x[range(len(x)), mask.sum(1) - 1]  # the last token of each row, padded on the right"
+	if h.Pooling == model.PoolingMean {
+		pool = "(x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)"
+	}
+	return `
 
-model = AutoModelForCausalLM.from_pretrained("DIR")`
-)
+# inputs: input_ids and attention_mask of rows as training had them, with the token that ends a text
+mask = inputs["attention_mask"]
+x = model(**inputs).last_hidden_state
+vectors = ` + pool + `
+vectors = vectors / vectors.norm(dim=1, keepdim=True)
+similarity = vectors @ vectors.T`
+}
 
 func adapterKind(def model.Definition) string {
 	if strings.Contains(model.DescribeLoRA(def), " with dora") {
@@ -186,13 +215,14 @@ func describeRun(c *modelcard.Card, s *train.Summary) {
 	for _, r := range s.Settings {
 		values[r.Key] = r
 	}
+	learned := runfile.Learned(s.Settings)
 	c.Add("data", dataText(s, values))
 	if teacher := teacherOf(values); teacher != "" {
 		c.Add("teacher", modelName(teacher))
 	}
 	c.Add("steps", fmt.Sprintf("%d of %d", s.Step, s.Steps))
 	if s.Last != nil {
-		c.Add(lossOf(values).Counts+" in the loss", strconv.FormatInt(s.Last.Tokens, 10))
+		c.Add(learned.Counts+" in the loss", strconv.FormatInt(s.Last.Tokens, 10))
 		c.Add("training loss", fmt.Sprintf("%s at step %d, %s at step %d", loss(s.First.Loss), s.First.Step, loss(s.Last.Loss), s.Last.Step))
 	}
 	if s.Best != nil {
@@ -200,8 +230,8 @@ func describeRun(c *modelcard.Card, s *train.Summary) {
 	}
 	c.Add("trained with", s.Program)
 	c.Add("trained on", s.Adapter)
-	if tag := lossOf(values).Tag; tag != "" {
-		c.Tags = append(c.Tags, tag)
+	if learned.Tag != "" && learned.Tag != c.Task {
+		c.Tags = append(c.Tags, learned.Tag)
 	}
 	for _, r := range s.Settings {
 		if tellsSetting(r) {
@@ -211,16 +241,6 @@ func describeRun(c *modelcard.Card, s *train.Summary) {
 			}
 		}
 	}
-}
-
-// lossOf is what the run of a record has learned.
-func lossOf(values map[string]runfile.Recorded) model.Loss {
-	var o model.Objective
-	_ = json.Unmarshal(values["preference.loss"].Value, &o.Loss) // a record without it is of next tokens
-	if teacherOf(values) != "" {
-		o.Loss = model.Distill
-	}
-	return o.Row()
 }
 
 // teacherOf is what the run of a record has learned from; "": no teacher.
@@ -273,7 +293,7 @@ func dataText(s *train.Summary, values map[string]runfile.Recorded) string {
 		for _, n := range []struct {
 			count int64
 			of    string
-		}{{int64(a.Files), "files"}, {a.Bytes, "bytes"}, {int64(documents), "documents"}, {int64(a.Groups), lossOf(values).Counts}, {a.Tokens, "tokens"}} {
+		}{{int64(a.Files), "files"}, {a.Bytes, "bytes"}, {int64(documents), "documents"}, {int64(a.Groups), runfile.Learned(s.Settings).Counts}, {a.Tokens, "tokens"}} {
 			if n.count > 0 {
 				parts = append(parts, strings.TrimSuffix(fmt.Sprintf("%d %s", n.count, n.of), map[bool]string{true: "s"}[n.count == 1]))
 			}

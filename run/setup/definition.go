@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/hub"
 	"gputrain/model"
+	"gputrain/run/data/texts"
 	"gputrain/run/plan"
 	"gputrain/run/runfile"
 	"gputrain/run/train"
@@ -76,6 +78,9 @@ func look(cfg *runfile.Config, out io.Writer, open opener) (w plan.World, begin 
 	if cfg.Model.From == "" {
 		begin.Tokens, err = tokensOf(cfg, nil, out)
 		w.Tokens = begin.Tokens.Tokens
+		if err == nil {
+			w.Labels, err = labelsOf(cfg, nil)
+		}
 		return w, begin, err
 	}
 	def, begin, err := open(cfg, out)
@@ -83,6 +88,10 @@ func look(cfg *runfile.Config, out io.Writer, open opener) (w plan.World, begin 
 		return w, Weights{}, err
 	}
 	w.Model, w.Tokens = &plan.Model{Dir: begin.Dir, Definition: def, Lacks: begin.Drawn}, begin.Tokens.Tokens
+	if w.Labels, err = labelsOf(cfg, def); err != nil {
+		begin.Release()
+		return w, Weights{}, err
+	}
 	if cfg.LoRA.From == "" {
 		return w, begin, nil
 	}
@@ -95,6 +104,18 @@ func look(cfg *runfile.Config, out io.Writer, open opener) (w plan.World, begin 
 	}
 	w.Adapters = &plan.Adapters{Dir: begin.LoRA.From, Definition: def}
 	return w, begin, nil
+}
+
+// labelsOf are the labels of the rows of a run file, where nothing else says which there are; else nil.
+func labelsOf(cfg *runfile.Config, def model.Definition) (*plan.Labels, error) {
+	if !plan.LooksForLabels(cfg, def) {
+		return nil, nil
+	}
+	names, count, err := texts.LabelsOf(context.Background(), texts.Config{JSONL: cfg.Data.JSONL})
+	if err != nil {
+		return nil, &UsageError{err}
+	}
+	return &plan.Labels{Names: names, Count: count}, nil
 }
 
 // onPaper reads what the directory of model.from says of its model, and its tokenizer; weights need not be there.

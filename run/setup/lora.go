@@ -35,9 +35,9 @@ func (w *Weights) readAdapters(cfg *runfile.Config, def model.Definition, out io
 	return def, nil
 }
 
-// adapt gives def, which a run file describes, the parameters of its new adapters, if it has any.
+// adapt gives def, which a run file describes, the parameters of its new adapters and of its new head, if it has any.
 func (w *Weights) adapt(cfg *runfile.Config, def model.Definition) {
-	if cfg.LoRA.On() && w.LoRA.From == "" {
+	if w.Dir != "" && w.LoRA.From == "" && (cfg.LoRA.On() || model.HeadOf(def).Kind != "") {
 		w.fresh(def, cfg.Train.Seed)
 	}
 }

@@ -45,6 +45,14 @@ func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens
 		}
 	}
 	env := reward.Env{AllowCommand: cfg.CommandsTyped(), Tokens: r.Tokens, Log: func(line string) { fmt.Fprintf(out, "gputrain: rewards: %s\n", line) }}
+	policy := ""
+	if tokens.Tokenizer != nil {
+		policy = tokens.Tokenizer.Fingerprint()
+	}
+	env.Model = func(dir string) (reward.Function, error) { return openReward(cfg, dir, policy, out) }
+	if err := reward.Check(cfg.Rewards, env); err != nil {
+		return err
+	}
 	c.Open = func() (reward.Rewards, error) { return reward.OpenAll(cfg.Rewards, env) }
 	run.Rollouts = c
 	if asked, are := cmp.Or(run.Validation, run.Train).(*data.Prompts); are && cfg.Train.Sample.Prompt == "" && run.Sample.Tokens > 0 {

@@ -28,9 +28,15 @@ func Data(cfg *runfile.Config, tokens Tokens, def model.Definition, context int)
 		Layout: d.Layout, Validation: d.Validation, Context: context,
 	}
 	out.Layout.Together = d.Documents == runfile.DocumentsTogether
-	out.Format = cmp.Or(cfg.Objective().Row().Form, out.Format)
-	if o := cfg.Objective(); o.Packed {
+	o := cfg.Objective()
+	if loss := o.Row(); loss.Form != "" {
+		out.Format, out.Group = loss.Form, loss.Group
+	}
+	if o.Packed {
 		out.PerWindow = o.PerWindow(context)
+	}
+	if h := model.HeadOf(def); h.Kind == model.HeadScores {
+		out.Labels, out.Names = h.Labels, h.Names
 	}
 	if tokens.Kind == plan.TokenizerTokens {
 		out.Tokenizer = tokens.Tokenizer

@@ -14,7 +14,6 @@ import (
 
 	"gputrain/internal/formats"
 	"gputrain/internal/ranks/mesh"
-	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/run/fit"
 	"gputrain/run/grpo"

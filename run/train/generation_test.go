@@ -321,10 +321,10 @@ func TestRolloutsRefused(t *testing.T) {
 			c.Train = data.NewPrompts(256, []data.Prompt{{Row: 7, Tokens: make([]int32, 16)}})
 		},
 		"rollout.beta: found a model that is trained whole and no reference": func(c *Config) { c.State.Objective.Numbers["beta"] = 0.1 },
-		"found 1 updates a generation and on_policy 0":                      func(c *Config) { c.Rollouts.Updates = 1 },
-		"found no rollouts, wanted some":                                    func(c *Config) { c.Rollouts = nil },
-		`rollouts: found the loss ""`:                                       func(c *Config) { c.State.Objective = model.Objective{} },
-		"rollouts: found a text (*data.Tokens), wanted prompts":             func(c *Config) { c.Train = tinyRun(t, "").Train },
+		"found 1 updates a generation and on_policy 0":                       func(c *Config) { c.Rollouts.Updates = 1 },
+		"found no rollouts, wanted some":                                     func(c *Config) { c.Rollouts = nil },
+		`rollouts: found the loss ""`:                                        func(c *Config) { c.State.Objective = model.Objective{} },
+		"rollouts: found a text (*data.Tokens), wanted prompts":              func(c *Config) { c.Train = tinyRun(t, "").Train },
 	} {
 		c := lettersRun(t, "dapo", 2)
 		rollouts := *c.Rollouts

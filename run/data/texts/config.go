@@ -47,12 +47,17 @@ type Config struct {
 	Fields data.Fields // of JSONL
 	Layout data.Layout // of JSONL
 	// Format is what the rows of JSONL are: "auto", told by the keys of each row; "fields", documents in Fields; "messages", "conversations", "prompt_completion",
-	// "alpaca" or "text"; or of the form of an objective (model.Loss.Form), "pairs". "" is "auto". Where fields are named, rows are documents in these.
+	// "alpaca" or "text"; or of the form of an objective (model.Loss.Form), such as "pairs". "" is "auto". Where fields are named, rows are documents in these.
 	Format string
 	// PerWindow packs the documents of rows of an objective into windows of at most so many, those of a row in one (model.Objective.PerWindow). Up to 1: each is a
 	// window.
 	PerWindow int
 	Chats     Chats // of rows that are conversations
+	// Labels is how many classes rows have, where they have classes, and Names what they may be called too; nil: they have numbers alone. Group is how many
+	// windows a row of queries is: one for its query, one for its positive, the others for negatives.
+	Labels int
+	Names  []string
+	Group  int
 	// Validation is the share of the tokens, or of the documents, kept for validation, in [0, 1).
 	Validation float64
 	// Context is the length of a window; both parts must hold one and a token more.

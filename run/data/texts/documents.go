@@ -30,7 +30,8 @@ type Documents struct {
 type span struct {
 	start  int64
 	count  int32
-	masked bool // some of its tokens are no labels
+	masked bool   // some of its tokens are no labels
+	beside uint32 // bits of document.beside
 }
 
 // Vocab is one more than the largest token id that can come.
@@ -72,7 +73,7 @@ func (d *Documents) counted(documents int64) (n int64, what string) {
 func (d *Documents) each(r *reading, take func(i int, s span) (more bool, err error)) error {
 	start, own := int64(0), 0
 	return d.tokens.parts.each(r, func(i int64, part uint64) (bool, error) {
-		s := span{start: start, count: int32(part >> 1), masked: part&1 == 1}
+		s := span{start: start, count: int32(uint32(part) >> 1), masked: part&1 == 1, beside: uint32(part >> 32)}
 		start += int64(s.count)
 		if !d.has(i) {
 			return true, nil

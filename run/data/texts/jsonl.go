@@ -37,6 +37,8 @@ type jsonl struct {
 	around  border                             // of documents of text that is encoded
 	format  string                             // of rows
 	group   group                              // that they make
+	labels  int                                // of classes
+	names   []string                           // of those; nil: none have names
 	chats   *chat.Encoder                      // of conversations; nil: there is no tokenizer
 	lacking error                              // why there is no template; nil: there is
 	limit   int                                // bytes a row
@@ -65,7 +67,8 @@ func newJSONL(config Config) (*jsonl, error) {
 			return nil, fmt.Errorf("data: %w", err)
 		}
 	}
-	j.format, j.group, j.lacking = config.Format, groups[config.Format], config.Chats.Lacking
+	j.labels, j.names = config.Labels, config.Names
+	j.format, j.group, j.lacking = config.Format, config.group(), config.Chats.Lacking
 	if j.vocab == 0 {
 		j.vocab = j.ofText
 	}
@@ -81,8 +84,9 @@ func newJSONL(config Config) (*jsonl, error) {
 // document is the tokens of one document.
 type document struct {
 	tokens []uint32
-	masked bool // some of them are no labels
-	form   form // of its row
+	masked bool    // some of them are no labels
+	form   form    // of its row
+	beside float32 // group.laid
 
 	row, otherwise string   // where it has other tokens than earlier programs made of it: which it is, and why
 	unread         []string // keys of its row that nothing reads

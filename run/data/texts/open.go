@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"gputrain/internal/formats"
@@ -21,7 +22,7 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	if err != nil {
 		return err
 	}
-	all := &Documents{corpus: c, config: config, layout: config.Layout, group: groups[config.Format]}
+	all := &Documents{corpus: c, config: config, layout: config.Layout, group: config.group()}
 	if all.group.windows() {
 		all.layout = data.Layout{End: config.Layout.End, Packing: data.PackNone}
 		if all.places = config.PerWindow; all.places > 1 {
@@ -35,6 +36,9 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	}
 	if config.tokenizes() {
 		print.add("%s\n", config.how(config.border()))
+	}
+	if all.group.ends {
+		print.add("%s\n", all.group.how(config))
 	}
 	if err := c.encodeDocuments(r, config, reader, texts, all); err != nil {
 		return err
@@ -84,6 +88,7 @@ func (c *Corpus) encodeDocuments(r *reading, config Config, reader *jsonl, texts
 	if config.tokenizes() {
 		phase, how = "tokenizing", config.how(config.border())
 	}
+	how += all.group.how(config)
 	how += " " + ending(config.Layout) // of lists of ids, which have no end of their own, also where a tokenizer has the same one
 	key := tokenKeyOf(fmt.Sprintf("documents %s %q %q %s %d", how, config.Fields, cmp.Or(config.Format, formats.Auto), config.Chats.how(), reader.vocab), texts)
 	tokens, kept, err := c.tokenFile(r, key, tokenWidth(reader.vocab), func(w *tokenWriter) error {
@@ -120,7 +125,7 @@ func (d document) part() uint64 {
 	if d.masked {
 		masked = 1
 	}
-	return uint64(len(d.tokens))<<1 | masked
+	return uint64(math.Float32bits(d.beside))<<32 | uint64(len(d.tokens))<<1 | masked
 }
 
 // countedReader tells how far a file has been read.

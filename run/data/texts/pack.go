@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -23,7 +24,7 @@ type piece struct {
 }
 
 // packed is documents laid into windows. Where these lie is kept as a token file, made once: three words of four bytes a piece, window after window; as parts
-// the first piece of each window, their number, and the figures.
+// the first piece of each window, their number, and the figures. A piece of no tokens, behind one of a window, is what lies beside that.
 type packed struct {
 	store store
 	size  int // tokens a window
@@ -89,7 +90,7 @@ func (d *Documents) pack(r *reading, size int) (*packed, error) {
 
 // lay writes the windows of size tokens. In memory are the open ones.
 func (d *Documents) lay(r *reading, w *tokenWriter, layout data.Layout, size int) error {
-	p := &packer{store: d.tokens.store, size: size, open: map[string]int{data.PackGreedy: 1, data.PackFirstFit: openWindows}[layout.Packing], places: max(d.places, 1), to: w}
+	p := &packer{store: d.tokens.store, size: size, group: d.group, open: map[string]int{data.PackGreedy: 1, data.PackFirstFit: openWindows}[layout.Packing], places: max(d.places, 1), to: w}
 	place := p.place
 	if layout.Packing == data.PackStream {
 		place = p.stream
@@ -107,7 +108,11 @@ func (d *Documents) lay(r *reading, w *tokenWriter, layout data.Layout, size int
 		if err := d.onePiece(i, p.used-used, s, size); err != nil {
 			return false, err
 		}
-		p.documents, p.tokens, p.longest = p.documents+1, p.tokens+int64(s.count), max(p.longest, int64(s.count))
+		n := int64(s.count)
+		if d.group.ends {
+			n--
+		}
+		p.documents, p.tokens, p.longest = p.documents+1, p.tokens+n, max(p.longest, n)
 		if kept.count < s.count {
 			p.cut++
 		}
@@ -161,12 +166,14 @@ func pieceOf(words []uint32) piece {
 // kept is the document without what long says to leave out.
 func (s span) kept(size int, long string) span {
 	from, n := data.Kept(int(s.count), size, long)
-	return span{s.start + int64(from), int32(n), s.masked}
+	s.start, s.count = s.start+int64(from), int32(n)
+	return s
 }
 
 // openWindow is a window that is being filled.
 type openWindow struct {
 	pieces []piece
+	texts  int // of them: the others are numbers beside these
 	room   int
 }
 
@@ -174,6 +181,7 @@ type packer struct {
 	store   store
 	size    int
 	open    int // windows that may be open
+	group   group
 	current []openWindow
 	used    int    // pieces placed
 	places  int    // of a window, for documents of groups
@@ -189,6 +197,9 @@ type packer struct {
 func (p *packer) place(s span) error {
 	for from := int32(0); s.count-from >= 2; from += int32(p.size) {
 		next := s.piece(from, p.size)
+		if p.group.ends && next.ends { // the label is no token
+			next.inputs, next.ends = next.inputs-1, false
+		}
 		if counts, err := p.counts(s, next); err != nil {
 			return err
 		} else if !counts {
@@ -205,7 +216,7 @@ func (p *packer) place(s span) error {
 			}
 			p.current = append(p.current, openWindow{room: p.size})
 		}
-		p.put(i, next)
+		p.put(i, next, s)
 		if p.open == 0 {
 			p.closeAll()
 		}
@@ -227,7 +238,7 @@ func (p *packer) together(g group, i int, s span) error {
 		return fmt.Errorf("row %d: found %d tokens in %s, with the prompt before each, wanted at most %d: packed, they share a window (model.context)",
 			i/g.size()+1, room+len(all), strings.Join(g.keys, " and "), p.size+len(all))
 	}
-	at := slices.IndexFunc(p.current, func(w openWindow) bool { return w.room >= room && len(w.pieces)+len(all) <= p.places })
+	at := slices.IndexFunc(p.current, func(w openWindow) bool { return w.room >= room && w.texts+len(all) <= p.places })
 	if at < 0 {
 		if len(p.current) >= p.open {
 			p.close(0)
@@ -240,7 +251,7 @@ func (p *packer) together(g group, i int, s span) error {
 		if _, err := p.counts(s, next); err != nil {
 			return err
 		}
-		p.put(at, next)
+		p.put(at, next, s)
 	}
 	return nil
 }
@@ -256,7 +267,7 @@ func (p *packer) stream(s span) error {
 		if counts, err := p.counts(s, next); err != nil {
 			return err
 		} else if counts {
-			p.put(0, next)
+			p.put(0, next, s)
 		}
 	}
 	return nil
@@ -269,9 +280,12 @@ func (s span) piece(from int32, room int) piece {
 }
 
 // put adds a piece to an open window, which is closed once it is full.
-func (p *packer) put(i int, next piece) {
+func (p *packer) put(i int, next piece, of span) {
 	w := &p.current[i]
-	w.pieces, w.room = append(w.pieces, next), w.room-int(next.inputs)
+	w.pieces, w.texts, w.room = append(w.pieces, next), w.texts+1, w.room-int(next.inputs)
+	if p.group.laid != "" {
+		w.pieces = append(w.pieces, piece{start: int64(of.beside)})
+	}
 	p.used, p.filled = p.used+1, p.filled+int64(next.inputs)
 	if w.room == 0 {
 		p.close(i)
@@ -311,7 +325,7 @@ func (p *packer) counts(s span, next piece) (bool, error) {
 		n = int64(data.Counted(labels))
 	}
 	p.learned += n
-	return n > 0, nil
+	return n > 0 || p.group.ends, nil // a window that is left out of a group is there without a label
 }
 
 // read returns the tokens of a piece and their labels.
@@ -369,19 +383,12 @@ func (p *packed) Fill(b *data.Batch, row int, i int64) error {
 	if err != nil {
 		return fmt.Errorf("data: read windows: window %d: %w", i, err)
 	}
-	at := 0
-	if p.group.laid != "" {
-		laid := make([]float32, p.each())
-		for i, piece := range pieces {
-			first := make([]uint32, 1)
-			if err := p.store.read(first, piece.start); err != nil {
-				return err
-			}
-			laid[i] = float32(1 - first[0]/unlabelled)
-		}
-		b.SetBeside(p.group.laid, row, laid...)
-	}
+	at, laid := 0, make([]float32, 0, p.each())
 	for _, piece := range pieces {
+		if piece.inputs == 0 {
+			laid = append(laid, math.Float32frombits(uint32(piece.start)))
+			continue
+		}
 		tokens, labels, err := piece.read(p.store)
 		if err != nil {
 			return err
@@ -396,6 +403,9 @@ func (p *packed) Fill(b *data.Batch, row int, i int64) error {
 			}
 		}
 		at += len(tokens)
+	}
+	if p.group.laid != "" {
+		b.SetBeside(p.group.laid, row, laid[:p.each()]...)
 	}
 	for name, values := range p.beside {
 		b.SetBeside(name, row, values[int(i)*p.each():(int(i)+1)*p.each()]...)

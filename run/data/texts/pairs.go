@@ -21,8 +21,8 @@ type group struct {
 	name string   // of one
 	keys []string // of the row, by document
 	read func(j *jsonl, line []byte) (all []document, err error)
-	// laid is what rows have beside their tokens (data.Batch.Beside); "": nothing. It is 0 where the first token of the document, which is no label, has a mark.
-	laid string
+	laid string // what rows have beside their tokens (data.Batch.Beside), document.beside; "": nothing
+	ends bool   // documents end in a label, which is no token: see ended
 }
 
 func (g group) size() int { return max(1, len(g.keys)) }
@@ -32,8 +32,28 @@ func (g group) windows() bool { return g.read != nil }
 
 // groups are those of the formats that have them.
 var groups = map[string]group{
-	formats.Pairs:    {"pair", pairKeys[1:], (*jsonl).pair, ""},
-	formats.Labelled: {"row", labelledKeys[1:2], (*jsonl).labelled, model.InputGood},
+	formats.Pairs:    {"pair", pairKeys[1:], (*jsonl).pair, "", false},
+	formats.Labelled: {"row", labelledKeys[1:2], (*jsonl).labelled, model.InputGood, false},
+	formats.Ranked:   {"pair", pairKeys[1:], (*jsonl).ranked, model.InputMargin, true},
+	formats.Classes:  {"row", []string{"text"}, (*jsonl).class, "", true},
+	formats.Queries:  {"row", queryKeys, (*jsonl).query, "", true},
+}
+
+// group is what rows make: of queries, so many documents each.
+func (c Config) group() group {
+	g := groups[c.Format]
+	for i := 0; c.Format == formats.Queries && len(g.keys) < c.Group; i++ {
+		g.keys = append(slices.Clip(g.keys), fmt.Sprintf("negatives[%d]", i))
+	}
+	return g
+}
+
+// how is what documents follow from, besides their format.
+func (g group) how(c Config) string {
+	if g.laid == "" && !g.ends {
+		return ""
+	}
+	return fmt.Sprintf(" %d documents a row, laid %q, labels %d %q", g.size(), g.laid, c.Labels, c.Names)
 }
 
 // labelledKeys are those of a row with one completion that is good or bad.
@@ -72,11 +92,11 @@ func (j *jsonl) labelled(line []byte) ([]document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("completion: %w", err)
 	}
-	if !d.learns() || len(d.tokens) == 0 || d.tokens[0]&unlabelled == 0 {
+	if !d.learns() || d.tokens[0]&unlabelled == 0 {
 		return nil, fmt.Errorf("completion: %w", errEmptyCompletion)
 	}
 	if good {
-		d.tokens[0] &^= unlabelled
+		d.beside = 1
 	}
 	return []document{d}, nil
 }
@@ -239,5 +259,9 @@ func (d *Documents) onePiece(i, pieces int, s span, size int) error {
 	if !d.group.windows() || pieces == 1 && int64(s.count) <= int64(size)+1 {
 		return nil
 	}
-	return fmt.Errorf("row %d: %s: found %d tokens with the prompt, wanted at most %d: a window and one token more", i/d.group.size()+1, d.group.keys[i%d.group.size()], s.count, size+1)
+	row, key := i/d.group.size()+1, d.group.keys[i%d.group.size()]
+	if d.group.ends {
+		return fmt.Errorf("row %d: %s: found %d tokens, wanted at most %d, a window: model.context", row, key, s.count-1, size)
+	}
+	return fmt.Errorf("row %d: %s: found %d tokens with the prompt, wanted at most %d: a window and one token more", row, key, s.count, size+1)
 }

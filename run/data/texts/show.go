@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"gputrain/internal/formats"
 	"gputrain/run/data"
 )
 
@@ -14,6 +15,7 @@ type Shown struct {
 	Tokens  []int32
 	Learned []bool // each
 	Left    int    // tokens that Layout.Long leaves out
+	Label   *int   // that stands at its last token; nil: it has none, or that of all
 }
 
 // Show returns the first documents of each source, or windows of a text.
@@ -78,6 +80,12 @@ func (d *Documents) show(document span, context int) (s Shown, err error) {
 		return s, err
 	}
 	s.Left = int(document.count - kept.count)
+	if last := len(raw) - 1; d.group.ends {
+		if d.config.Format == formats.Classes {
+			s.Label = new(int(raw[last]))
+		}
+		raw = raw[:last]
+	}
 	for j, token := range raw {
 		s.Tokens, s.Learned = append(s.Tokens, int32(token&^unlabelled)), append(s.Learned, j > 0 && token&unlabelled == 0)
 	}
@@ -101,6 +109,9 @@ func (d *Documents) Count() int { return int(d.laid.documents) }
 // Lengths are the tokens of each document.
 func (d *Documents) Lengths() (all []int, err error) {
 	err = d.each(d.later(), func(_ int, s span) (bool, error) {
+		if d.group.ends {
+			s.count--
+		}
 		all = append(all, int(s.count))
 		return true, nil
 	})

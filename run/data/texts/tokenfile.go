@@ -27,7 +27,7 @@ import (
 // little-endian:
 //
 //	tokens   of two or four bytes, whose highest bit is unlabelled in documents
-//	parts    uint64 each: the tokens of a file; of a document twice that, and one more where it has masked tokens
+//	parts    uint64 each: the tokens of a file; of a document twice that, and one more where it has masked tokens, and in the upper half the float32 beside it
 //	sums     uint32 each: CRC32C of each mebibyte of tokens
 //	account  JSON: what is known of rows besides their tokens (tally.go)
 //	trailer  72 bytes: "GTCACHED", uint32 version, uint32 bytes a token, uint64 tokens, uint64 parts, uint32 bytes of the account, the key of 32 bytes,

@@ -1,0 +1,334 @@
+package texts
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+
+	"gputrain/internal/formats"
+	"gputrain/internal/suggest"
+)
+
+// mostLabels is how many classes rows may have: a token of two bytes has room for their numbers.
+const mostLabels = 1 << 15
+
+const (
+	labelKey  = "label"
+	marginKey = "margin"
+)
+
+// queryKeys are those of a row of queries.
+var queryKeys = []string{"query", "positive"}
+
+const negativesKey = "negatives"
+
+// ended is a document of which nothing is learned but a label, which stands behind its last token.
+func (d document) ended(label uint32) document {
+	for i := range d.tokens {
+		d.tokens[i] |= unlabelled
+	}
+	d.tokens, d.masked = append(d.tokens, label), true
+	return d
+}
+
+// ranked is what one row of pairs says, of which the two are held against each other.
+func (j *jsonl) ranked(line []byte) ([]document, error) {
+	object, err := objectOf(line)
+	if err != nil {
+		return nil, err
+	}
+	margin := 0.0
+	if raw := object[marginKey]; !none(object, marginKey) {
+		if err := json.Unmarshal(raw, &margin); err != nil || math.Abs(margin) > 1e30 {
+			return nil, fmt.Errorf("%s: found %s, wanted a number from -1e30 to 1e30", marginKey, short(raw))
+		}
+	}
+	object = maps.Clone(object)
+	delete(object, marginKey)
+	if line, err = json.Marshal(object); err != nil {
+		return nil, err
+	}
+	both, err := j.pair(line)
+	for i := range both {
+		both[i] = both[i].ended(0)
+		both[i].beside = float32(margin)
+	}
+	return both, err
+}
+
+// class is what one row says that has a class.
+func (j *jsonl) class(line []byte) ([]document, error) {
+	object, err := objectOf(line)
+	if err != nil {
+		return nil, err
+	}
+	if none(object, labelKey) {
+		return nil, missing(object, labelKey)
+	}
+	label, err := j.labelOf(object[labelKey])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", labelKey, err)
+	}
+	d, err := j.input(object)
+	if err != nil {
+		return nil, err
+	}
+	return []document{d.ended(label)}, nil
+}
+
+// input is the text, the messages, the prompt with its completion, or the tokens of a row.
+func (j *jsonl) input(object map[string]json.RawMessage) (d document, err error) {
+	object = maps.Clone(object)
+	delete(object, labelKey)
+	if tokens, ok := object["tokens"]; ok && none(object, "input_ids") {
+		object["input_ids"] = tokens
+		delete(object, "tokens")
+	}
+	own := *j
+	own.format, own.group = formats.Auto, group{}
+	if !none(object, "prompt") && !none(object, "completion") {
+		d, err = own.completion(object, "completion")
+	} else {
+		var line []byte
+		if line, err = json.Marshal(object); err == nil {
+			d, err = own.document(line)
+		}
+	}
+	if err == nil && len(d.tokens) == 0 {
+		err = errors.New("found no tokens, wanted one or more")
+	}
+	return d, err
+}
+
+// labelOf is the number of a class, which a row has or names.
+func (j *jsonl) labelOf(raw json.RawMessage) (uint32, error) {
+	name, number, err := classOf(raw)
+	switch {
+	case err != nil:
+		return 0, err
+	case name == "" && number < j.labels:
+		return uint32(number), nil
+	case name == "":
+		return 0, fmt.Errorf("found %d, wanted 0 to %d", number, j.labels-1)
+	}
+	if i := slices.Index(j.names, name); i >= 0 {
+		return uint32(i), nil
+	}
+	if j.names == nil {
+		return 0, fmt.Errorf("found %q, wanted 0 to %d: the labels of this model have no names", name, j.labels-1)
+	}
+	return 0, fmt.Errorf("found %q, wanted %s, or their numbers from 0 on%s", name, suggest.Or(j.names), suggest.DidYouMean(name, j.names))
+}
+
+// classOf reads a label: a name, or "" and a number.
+func classOf(raw json.RawMessage) (name string, number int, err error) {
+	if json.Unmarshal(raw, &name) == nil && name != "" {
+		return name, 0, nil
+	}
+	if json.Unmarshal(raw, &number) == nil && number >= 0 && number < mostLabels && raw[0] != 'n' && raw[0] != '"' {
+		return "", number, nil
+	}
+	return "", 0, fmt.Errorf("found %s, wanted a name, or a whole number from 0 to %d", short(raw), mostLabels-1)
+}
+
+// query is what one row says that has a query, what is near to it, and perhaps what is not.
+func (j *jsonl) query(line []byte) (all []document, err error) {
+	object, err := objectOf(line)
+	if err != nil {
+		return nil, err
+	}
+	most := j.group.size() - len(queryKeys)
+	var negatives []json.RawMessage
+	wanted := queryKeys
+	if most > 0 {
+		wanted = append(slices.Clone(queryKeys), negativesKey)
+	}
+	for _, key := range wanted {
+		if none(object, key) {
+			return nil, missing(object, wanted...)
+		}
+	}
+	if raw := object[negativesKey]; !none(object, negativesKey) && json.Unmarshal(raw, &negatives) != nil {
+		return nil, fmt.Errorf("%s: found %s, wanted a list", negativesKey, short(raw))
+	}
+	if len(negatives) > most {
+		return nil, fmt.Errorf("%s: found %d, wanted at most %d, as head.negatives says", negativesKey, len(negatives), most)
+	}
+	said := []json.RawMessage{object[queryKeys[0]], object[queryKeys[1]]}
+	for i, raw := range append(said, negatives...) {
+		d, err := j.one(raw)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", j.group.keys[i], err)
+		}
+		all = append(all, d.ended(0))
+	}
+	for len(all) < j.group.size() { // a negative that is not there, without a label
+		all = append(all, document{tokens: []uint32{unlabelled, unlabelled}, masked: true})
+	}
+	return all, nil
+}
+
+// one is a text, a list of messages or a list of tokens.
+func (j *jsonl) one(raw json.RawMessage) (document, error) {
+	raw = bytes.TrimSpace(raw)
+	key := "text"
+	switch {
+	case bytes.HasPrefix(raw, []byte("[")) && len(messagesOf(raw)) > 0:
+		key = "messages"
+	case bytes.HasPrefix(raw, []byte("[")):
+		key = "input_ids"
+	case !bytes.HasPrefix(raw, []byte(`"`)):
+		return document{}, fmt.Errorf("found %s, wanted text, a list of messages or a list of tokens", short(raw))
+	}
+	return j.input(map[string]json.RawMessage{key: raw})
+}
+
+// Input is what a model with a head reads of a row.
+type Input struct {
+	Key    string // what the row calls it; "": it is all of the row
+	Tokens []int32
+}
+
+// Inputs reads the rows of a file one after the other, each a JSON object with a text, messages, a prompt with its completion, or tokens: as rows of classes
+// are without a label. One with chosen and rejected, or with a query, is several inputs.
+func Inputs(ctx context.Context, c Config, name string, from io.ReaderAt, size int64, take func(number int, row json.RawMessage, inputs []Input) error) error {
+	j, err := newJSONL(c)
+	if err != nil {
+		return err
+	}
+	return eachRow(ctx, name, from, size, func(number int, row []byte) error {
+		row = j.mended(row)
+		all, err := j.inputs(row)
+		if err != nil {
+			return err
+		}
+		for _, in := range all {
+			if n := len(in.Tokens); n > c.Context {
+				return fmt.Errorf("found %d tokens, wanted at most %d, the window", n, c.Context)
+			}
+		}
+		return take(number, row, all)
+	})
+}
+
+func (j *jsonl) inputs(row []byte) (all []Input, err error) {
+	object, err := objectOf(row)
+	if err != nil {
+		return nil, err
+	}
+	var documents []document
+	keys := []string{""}
+	switch {
+	case !none(object, queryKeys[0]):
+		own := *j
+		var negatives []json.RawMessage
+		_ = json.Unmarshal(object[negativesKey], &negatives) // query says what is wrong with it
+		own.group = Config{Format: formats.Queries, Group: len(queryKeys) + len(negatives)}.group()
+		documents, err = own.query(row)
+		keys = own.group.keys
+		for i, d := range documents {
+			documents[i].tokens = d.tokens[:len(d.tokens)-1]
+		}
+	case !none(object, pairKeys[1]) && !none(object, pairKeys[2]):
+		documents, err = j.pair(row)
+		keys = pairKeys[1:]
+	default:
+		documents = make([]document, 1)
+		documents[0], err = j.input(object)
+	}
+	for i, d := range documents {
+		all = append(all, Input{keys[i], signed(d.tokens)})
+	}
+	return all, err
+}
+
+// eachRow takes the rows of a file; what take says of one names it.
+func eachRow(ctx context.Context, name string, from io.ReaderAt, size int64, take func(number int, row []byte) error) error {
+	file, err := rowsOf(ctx, name, from, size, maxRow)
+	if err != nil {
+		return fmt.Errorf("data: jsonl %q: %w", name, err)
+	}
+	var refused error
+	err = file.read(func(some rowRun) bool {
+		for i, row := range some.rows {
+			if refused = context.Cause(ctx); refused == nil && len(bytes.TrimSpace(row)) > 0 {
+				if refused = take(some.first+i, row); refused != nil {
+					refused = fmt.Errorf("%s %d: %w", file.row, some.first+i, refused)
+				}
+			}
+			if refused != nil {
+				return false
+			}
+		}
+		return true
+	})
+	if err = cmp.Or(refused, err); err != nil {
+		return fmt.Errorf("data: jsonl %q: %w", name, err)
+	}
+	return nil
+}
+
+// LabelsOf are the labels of the rows of c.JSONL: their names in order, or of numbers how many there are from 0 on.
+func LabelsOf(ctx context.Context, c Config) (names []string, count int, err error) {
+	seen := map[string]bool{}
+	err = eachObject(ctx, c, func(object map[string]json.RawMessage) error {
+		if none(object, labelKey) {
+			return missing(object, labelKey)
+		}
+		name, number, err := classOf(object[labelKey])
+		if err == nil && (name == "" && len(seen) > 0 || name != "" && count > 0) {
+			err = fmt.Errorf("found %s, and names and numbers in other rows, wanted one of them", short(object[labelKey]))
+		}
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s: %w", labelKey, err)
+		case name == "":
+			count = max(count, number+1)
+		default:
+			seen[name] = true
+		}
+		return nil
+	})
+	names = slices.Sorted(maps.Keys(seen))
+	if err == nil && len(names) > mostLabels {
+		err = fmt.Errorf("data: jsonl %q: %s: found %d names, wanted at most %d", c.JSONL, labelKey, len(names), mostLabels)
+	}
+	return names, max(count, len(names)), err
+}
+
+// NegativesOf is how many negatives the rows of c.JSONL have at most.
+func NegativesOf(ctx context.Context, c Config) (most int, err error) {
+	err = eachObject(ctx, c, func(object map[string]json.RawMessage) error {
+		var all []json.RawMessage
+		_ = json.Unmarshal(object[negativesKey], &all) // who reads the row says what is wrong with it
+		most = max(most, len(all))
+		return nil
+	})
+	return most, err
+}
+
+// eachObject takes the rows of c.JSONL.
+func eachObject(ctx context.Context, c Config, take func(object map[string]json.RawMessage) error) error {
+	r := &reading{ctx: ctx, config: c}
+	files, _, _, err := r.find(c)
+	for _, f := range files {
+		t := &textFile{file: f}
+		err = cmp.Or(err, t.reading(r, func(from io.ReaderAt) error {
+			return eachRow(ctx, f.path, from, f.size, func(_ int, row []byte) error {
+				object, err := objectOf(row)
+				if err != nil {
+					return err
+				}
+				return take(object)
+			})
+		}))
+	}
+	return err
+}

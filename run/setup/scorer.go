@@ -1,0 +1,172 @@
+package setup
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"gputrain/gpu"
+	"gputrain/hub"
+	"gputrain/model"
+	"gputrain/run/data/texts"
+	"gputrain/run/reward"
+	"gputrain/run/runfile"
+	"gputrain/run/train"
+	"gputrain/state"
+	"gputrain/state/checkpoint"
+)
+
+// ReadsAs is how files are read for the model of a directory in windows of so many tokens, as a run file says, and the directory in which its run has begun; ""
+// where it is no run's.
+func ReadsAs(cfg *runfile.Config, dir string, tokens Tokens, def model.Definition, window int) (config texts.Config, began string, err error) {
+	var marker train.Marker
+	if hub.Has(dir, runfile.RecordFile) {
+		if marker, err = train.ReadMarker(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return config, "", err
+		}
+	}
+	how, err := tokens.As(cfg, marker.From)
+	if err != nil {
+		return config, "", err
+	}
+	return Data(cfg, how, def, window), marker.From, nil
+}
+
+// A Scorer is a reward model on a device: a reward.Function, of one goroutine.
+type Scorer struct {
+	model  *state.Model
+	files  *hub.Bundle
+	device *gpu.Device // its own; nil: another's
+	from   texts.Config
+	tokens Tokens
+	policy string // fingerprint of the tokenizer whose tokens samples have; "": not known
+}
+
+// scoredAtOnce is how many rows a Scorer computes at once.
+const scoredAtOnce = 16
+
+// OpenScorer opens the reward model of a directory, whose head gives one score a row. policy is the fingerprint of the tokenizer by which samples have tokens:
+// where the model has the same they are read as they are, else their texts. What there is to say is written to out.
+func OpenScorer(dev *gpu.Device, dir, policy string, out io.Writer) (_ *Scorer, err error) {
+	s := &Scorer{policy: policy}
+	if s.files, err = Open(dir, out); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	at := s.files.Path(".")
+	if err := checkpoint.VerifyModel(checkpoint.OS, at); err != nil {
+		return nil, err
+	}
+	def, err := s.files.Definition()
+	if err != nil {
+		return nil, &ModelError{err}
+	}
+	if h := model.HeadOf(def); h.Kind != model.HeadScores || h.Labels != 1 {
+		return nil, &UsageError{fmt.Errorf("%s: found a model without one score a row, wanted a reward model: gputrain train with head.objective reward makes one (docs/heads.md)", dir)}
+	}
+	weights, err := s.files.Weights(def)
+	if err != nil {
+		return nil, &ModelError{err}
+	}
+	if s.model, err = state.LoadStored(dev, at, def, weights); err != nil {
+		return nil, err
+	}
+	if s.tokens, err = ModelTokens(spokenBy(s.files), def); err != nil {
+		return nil, err
+	}
+	cfg := runfile.New()
+	if hub.Has(dir, runfile.RecordFile) {
+		if cfg, err = runfile.OfRun(dir); err != nil {
+			return nil, &UsageError{err}
+		}
+	}
+	if s.from, _, err = ReadsAs(cfg, dir, s.tokens, def, def.Context()); err != nil {
+		return nil, err
+	}
+	s.from.Format, s.from.Group = "", 0
+	return s, nil
+}
+
+// Scores are those of rows of tokens.
+func (s *Scorer) Scores(ctx context.Context, rows [][]int32) ([]float64, error) {
+	found, err := s.model.Scores(ctx, rows, scoredAtOnce)
+	scores := make([]float64, len(found))
+	for i, values := range found {
+		scores[i] = float64(values[0])
+	}
+	return scores, err
+}
+
+// Rewards are the scores of prompts with their completions.
+func (s *Scorer) Rewards(ctx context.Context, samples []reward.Sample) ([]float64, error) {
+	rows, err := s.rows(ctx, samples)
+	if err != nil {
+		return nil, err
+	}
+	return s.Scores(ctx, rows)
+}
+
+func (s *Scorer) rows(ctx context.Context, samples []reward.Sample) (rows [][]int32, err error) {
+	own := ""
+	if s.tokens.Tokenizer != nil {
+		own = s.tokens.Tokenizer.Fingerprint()
+	}
+	if own == s.policy && !slices.ContainsFunc(samples, func(one reward.Sample) bool { return one.PromptTokens == nil }) {
+		for _, one := range samples {
+			rows = append(rows, slices.Concat(one.PromptTokens, one.Tokens))
+		}
+		return rows, nil
+	}
+	var text bytes.Buffer
+	for _, one := range samples {
+		if err := json.NewEncoder(&text).Encode(map[string]string{"prompt": one.Prompt, "completion": one.Completion}); err != nil {
+			return nil, err
+		}
+	}
+	err = texts.Inputs(ctx, s.from, "samples", bytes.NewReader(text.Bytes()), int64(text.Len()), func(_ int, _ json.RawMessage, in []texts.Input) error {
+		rows = append(rows, in[0].Tokens)
+		return nil
+	})
+	return rows, err
+}
+
+// Close gives back what the model takes.
+func (s *Scorer) Close() error {
+	s.model.Release()
+	if s.device != nil {
+		s.device.Release()
+	}
+	return s.files.Close()
+}
+
+// openReward opens a reward model beside a run, on a device of its own of the run's first adapter.
+func openReward(cfg *runfile.Config, dir, policy string, out io.Writer) (reward.Function, error) {
+	adapters, err := Adapters(cfg, "")
+	if err != nil {
+		return nil, err
+	}
+	options, err := DeviceOptions(cfg, adapters[0])
+	if err != nil {
+		return nil, err
+	}
+	dev, err := gpu.Open(context.Background(), adapters[0], options)
+	if err != nil {
+		return nil, err
+	}
+	s, err := OpenScorer(dev, dir, policy, out)
+	if err != nil {
+		dev.Release()
+		return nil, err
+	}
+	s.device = dev
+	return s, nil
+}

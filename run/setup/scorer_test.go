@@ -1,0 +1,67 @@
+package setup
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/internal/gputest"
+	"gputrain/model"
+	"gputrain/run/reward"
+)
+
+// exported writes a model as it is drawn.
+func exported(t *testing.T, head model.Head) string {
+	t.Helper()
+	def, err := model.New("llama", model.Keys{Layers: 1, Heads: 1, Width: 8, Vocab: 256, Context: 32, RopeTheta: 1e4})
+	require.NoError(t, err)
+	def, err = model.WithHead(def, head)
+	require.NoError(t, err)
+	values := map[string][]float32{}
+	for _, h := range model.Init(def, 5) {
+		for i := range h.Data {
+			h.Data[i] *= 10
+		}
+		values[h.Path] = h.Data
+	}
+	dir := filepath.Join(t.TempDir(), "judge")
+	require.NoError(t, model.Export(dir, def, func(path string) ([]float32, error) { return values[path], nil }, model.ExportOptions{}))
+	return dir
+}
+
+// TestScorer scores the tokens of samples, and texts as rows of texts are read: with the token that ends them.
+func TestScorer(t *testing.T) {
+	dev := gputest.Device(t)
+	s, err := OpenScorer(dev, exported(t, model.Head{Kind: model.HeadScores, Labels: 1}), "", os.Stderr)
+	require.NoError(t, err)
+	want, err := s.Scores(t.Context(), [][]int32{{'a', 'b', 'c', 0}, {'a', 0}})
+	require.NoError(t, err)
+	assert.NotEqual(t, want[0], want[1])
+	texts := []reward.Sample{{Prompt: "ab", Completion: "c"}, {Prompt: "a"}}
+	found, err := s.Rewards(t.Context(), texts)
+	require.NoError(t, err)
+	assert.Equal(t, want, found)
+	found, err = s.Rewards(t.Context(), []reward.Sample{
+		{Prompt: "other", PromptTokens: []int32{'a', 'b'}, Tokens: []int32{'c', 0}}, {Prompt: "other", PromptTokens: []int32{'a'}, Tokens: []int32{0}},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, want, found)
+	s.policy = "of another tokenizer"
+	texts[0].PromptTokens, texts[1].PromptTokens = []int32{1}, []int32{2}
+	found, err = s.Rewards(t.Context(), texts)
+	require.NoError(t, err)
+	assert.Equal(t, want, found)
+	_, err = s.Rewards(t.Context(), []reward.Sample{texts[0], {Prompt: "a much longer prompt than", Completion: "the window has"}})
+	assert.ErrorContains(t, err, "line 2: found 40 tokens, wanted at most 32, the window")
+	require.NoError(t, s.Close())
+
+	for _, head := range []model.Head{{Kind: model.HeadScores, Labels: 2}, {Kind: model.HeadVectors}, {}} {
+		_, err = OpenScorer(dev, exported(t, head), "", os.Stderr)
+		assert.ErrorContains(t, err, "found a model without one score a row, wanted a reward model")
+	}
+	_, err = OpenScorer(dev, t.TempDir(), "", os.Stderr)
+	assert.ErrorContains(t, err, "found neither config.json nor checkpoints")
+}

@@ -1,0 +1,125 @@
+package state
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"gputrain/buffers"
+	"gputrain/buffers/array"
+	"gputrain/graph"
+	"gputrain/graph/compile"
+	"gputrain/model"
+	"gputrain/run/data"
+)
+
+// Measure makes Evaluate give the loss of an objective, which the head of the model has to suit, in place of that of the next token.
+func (m *Model) Measure(o model.Objective) error {
+	if err := o.Validate(); err != nil {
+		return fmt.Errorf("state: measure: %w", err)
+	}
+	m.passes.evaluator.release()
+	m.passes.evaluator, m.passes.objective = nil, o
+	return nil
+}
+
+// Scores gives for each row of tokens what a head other than logits gives of it: scores or a vector. So many rows are computed at once; a row's numbers do not
+// depend on the others but for rounding. Rows that pad_token_id ends are computed as all others.
+func (m *Model) Scores(ctx context.Context, rows [][]int32, batch int) ([][]float32, error) {
+	if err := m.checkRows(rows, batch); err != nil {
+		return nil, fmt.Errorf("state: scores: %w", err)
+	}
+	order := make([]int, len(rows))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(rows[a]), len(rows[b])) })
+	out := make([][]float32, len(rows))
+	for some := range slices.Chunk(order, max(1, batch)) {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		var together [][]int32
+		for _, i := range some {
+			together = append(together, rows[i])
+		}
+		found, err := m.passes.score(ctx, together, batch)
+		if err != nil {
+			return nil, fmt.Errorf("state: scores: %w", err)
+		}
+		for at, i := range some {
+			out[i] = found[at]
+		}
+	}
+	return out, nil
+}
+
+func (m *Model) checkRows(rows [][]int32, batch int) error {
+	def := m.passes.def
+	if model.HeadOf(def).Kind == "" {
+		return fmt.Errorf("found a model of kind %s that gives logits of tokens, wanted one with scores or vectors", def.Kind())
+	}
+	if batch < 1 {
+		return fmt.Errorf("batch: found %d, wanted 1 or more", batch)
+	}
+	for i, row := range rows {
+		if len(row) < 1 || len(row) > def.Context() {
+			return fmt.Errorf("row %d: found %d tokens, wanted 1 to the context %d", i, len(row), def.Context())
+		}
+		for at, token := range row {
+			if token < 0 || int(token) >= def.Vocab() {
+				return fmt.Errorf("row %d: token %d: found %d, wanted 0 to %d", i, at, token, def.Vocab()-1)
+			}
+		}
+	}
+	return nil
+}
+
+// leastScored is the length of the shortest program of Scores; others are twice as long, and so on.
+const leastScored = 16
+
+// score gives what the head has of at most batch rows.
+func (m *passes) score(ctx context.Context, rows [][]int32, batch int) ([][]float32, error) {
+	longest, seq := len(slices.MaxFunc(rows, func(a, b []int32) int { return cmp.Compare(len(a), len(b)) })), leastScored
+	for seq < longest {
+		seq *= 2
+	}
+	seq = min(seq, m.def.Context())
+	if shape := (evaluatorShape{rows: batch, sequence: seq}); m.scorer == nil || m.scored != shape {
+		m.scorer.release()
+		m.scorer = nil
+		built, err := m.def.Build(batch, seq, model.Options{Logits: true})
+		if err != nil {
+			return nil, err
+		}
+		targets := []compile.Target{{Name: lossTarget, Value: built.Logits}}
+		if m.scorer, err = m.compile(ctx, lossTarget, 1, built.Graph, compile.Options{Label: "scores", Targets: targets}); err != nil {
+			return nil, err
+		}
+		m.scored = shape
+	}
+	b := data.Batch{Rows: batch, Tokens: make([]int32, batch*seq), Labels: slices.Repeat([]int32{graph.IgnoreLabel}, batch*seq)}
+	for i, row := range rows {
+		copy(b.Tokens[i*seq:], row)
+		b.Labels[i*seq+len(row)-1] = 0
+	}
+	in := model.Ends(rowsOf(b))
+	if err := (Feed{Batch: b, Rows: in.Ends, Floats: in.Floats}).Write(m.scorer.graph); err != nil {
+		return nil, err
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err := m.scorer.run.Submit(ctx); err != nil {
+		return nil, err
+	}
+	raw, err := m.scorer.ring.Next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := array.Decoded(buffers.F32, raw)
+	each, out := len(all)/batch, [][]float32{}
+	for i := range rows {
+		out = append(out, all[i*each:(i+1)*each])
+	}
+	return out, nil
+}
