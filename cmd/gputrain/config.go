@@ -91,7 +91,7 @@ func (c *configRecordCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	run, release, err := setup.Train(ctx, cfg, told)
+	run, release, err := setup.Resume(ctx, cfg, setup.Resumed{AllowCommand: true}, told) // nothing runs, and so no command starts
 	if err != nil {
 		return err
 	}

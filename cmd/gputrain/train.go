@@ -31,7 +31,6 @@ type trainCmd struct {
 	runFlags
 	serveFlags
 	windowFlags
-	commandFlag
 	RunDir   string `help:"Run directory; by default one below runs/, named for the run file and the changes of --set, so that the same command resumes its run." type:"path" placeholder:"DIR"`
 	Adapter  string `help:"Index, part of a name, or backend:part." placeholder:"SEL"`
 	Progress string `help:"auto, bar, plain, json or none." default:"auto" enum:"auto,bar,plain,json,none"`
@@ -68,22 +67,12 @@ func (c *trainCmd) stoppable(ctx context.Context, do func(ctx context.Context, b
 	return c.close(ctx, do(ctx, begin))
 }
 
-// commandFlag is of commands that learn by rewards.
-type commandFlag struct {
-	AllowCommand bool `help:"Let the rewards of the run file start their commands, as those that --set gives may."`
-}
-
 // settings reads the run files, or the one that was chosen.
-func (c *trainCmd) settings(dir string) (cfg *runfile.Config, err error) {
-	defer func() {
-		if err == nil && c.AllowCommand {
-			cfg.AllowCommands()
-		}
-	}()
+func (c *trainCmd) settings(dir string) (*runfile.Config, error) {
 	if c.chosen == nil {
 		return c.runFlags.load()
 	}
-	cfg, err = runfile.Layers(func(cfg *runfile.Config) error {
+	cfg, err := runfile.Layers(func(cfg *runfile.Config) error {
 		return cfg.Take(runfile.Text{Path: filepath.Join(dir, c.chosen.Name), Text: c.chosen.Text})
 	}, os.Environ(), c.Set)
 	if err != nil {

@@ -33,8 +33,9 @@ type tuneCmd struct {
 	Adapter  string   `help:"Index, part of a name, or backend:part." placeholder:"SEL" xor:"adapter"`
 	Memory   string   `help:"Say what would be chosen for a card that is not here, of so much memory or by its name, and train nothing." placeholder:"24GiB|CARD" xor:"adapter"`
 	Progress string   `help:"auto, bar, plain, json or none." default:"auto" enum:"auto,bar,plain,json,none"`
-	commandFlag
-	Fresh bool `help:"Choose anew, and start over: remove an earlier run's files from the run directory."`
+	Fresh    bool     `help:"Choose anew, and start over: remove an earlier run's files from the run directory."`
+
+	AllowCommand bool `help:"Start the commands of rewards also where a file names them: they run with your rights."`
 }
 
 // Help says what the command does.
@@ -44,7 +45,7 @@ func (*tuneCmd) Help() string {
 }
 
 func (c *tuneCmd) Run(ctx context.Context) error {
-	t := &trainCmd{Adapter: c.Adapter, Progress: c.Progress, Fresh: c.Fresh, commandFlag: c.commandFlag}
+	t := &trainCmd{Adapter: c.Adapter, Progress: c.Progress, Fresh: c.Fresh, AllowCommand: c.AllowCommand}
 	return t.stoppable(ctx, func(ctx context.Context, begin time.Time) error { return train.Stopping(ctx, c.tune(ctx, begin, t)) })
 }
 

@@ -215,12 +215,14 @@ func openRepetition(s Spec, _ Env) (Function, error) {
 	}), nil
 }
 
-func openModel(s Spec, e Env) (Function, error) {
+func lookForModel(_ Spec, e Env) error {
 	if e.Model == nil {
-		return nil, errors.New("model: found none that opens reward models, wanted one")
+		return errors.New("model: found none that opens reward models, wanted one")
 	}
-	return e.Model(s.Model)
+	return nil
 }
+
+func openModel(s Spec, e Env) (Function, error) { return e.Model(s.Model) }
 
 // mostShown is how many bytes of what was found an error says.
 const mostShown = 80

@@ -29,17 +29,25 @@ type each struct {
 	late     atomic.Int64 // batches running of which nothing was over in time
 }
 
-func openEach(s Spec, e Env) (Function, error) {
-	limit, err := limitOf(s.Timeout)
-	if err != nil {
-		return nil, err
+// lookForCommand says whether there is such a program.
+func lookForCommand(s Spec, e Env) error {
+	if _, err := limitOf(s.Timeout); err != nil {
+		return err
 	}
 	program := s.Command[0]
 	if filepath.Base(program) != program && !filepath.IsAbs(program) {
 		program = filepath.Join(e.Dir, program)
 	}
 	if _, err := exec.LookPath(program); err != nil {
-		return nil, fmt.Errorf("command %q: %w: wanted a program, and its arguments as items of the list", terminal.Text(s.Command[0]), err)
+		return fmt.Errorf("command %q: %w: wanted a program, and its arguments as items of the list", terminal.Text(s.Command[0]), err)
+	}
+	return nil
+}
+
+func openEach(s Spec, e Env) (Function, error) {
+	limit, err := limitOf(s.Timeout)
+	if err != nil {
+		return nil, err
 	}
 	return &each{args: s.Command, dir: e.Dir, limit: limit, at: cmp.Or(s.Processes, runtime.NumCPU()), said: &sayings{name: s.name(), to: e.Log}}, nil
 }

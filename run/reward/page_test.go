@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -30,8 +31,8 @@ func TestExamplesOfThePage(t *testing.T) {
 	} {
 		block := regexp.MustCompile(c.block).FindSubmatch(page)
 		require.NotNil(t, block, program)
-		if _, err := exec.LookPath(program); err != nil {
-			continue // Windows
+		if runtime.GOOS == "windows" {
+			continue // its python3 may be a shop
 		}
 		file := filepath.Join(t.TempDir(), "example")
 		require.NoError(t, os.WriteFile(file, block[1], 0o666))

@@ -54,18 +54,15 @@ func OpenAll(specs []Spec, env Env) (all Rewards, err error) {
 			all = nil
 		}
 	}()
-	names := map[string]bool{}
+	if err := Check(specs, env); err != nil {
+		return nil, err
+	}
 	for i, s := range specs {
-		name := s.name()
-		if names[name] {
-			return all, fmt.Errorf("rewards[%d]: found %q twice, wanted a name for each (name: ...)", i, name)
-		}
-		names[name] = true
 		f, err := Open(s, env)
 		if err != nil {
 			return all, fmt.Errorf("rewards[%d]: %w", i, err)
 		}
-		all = append(all, Reward{name, or(s.Weight, 1), f})
+		all = append(all, Reward{s.name(), or(s.Weight, 1), f})
 	}
 	return all, nil
 }

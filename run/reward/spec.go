@@ -45,9 +45,10 @@ type Env struct {
 // A kind is what a reward can be.
 type kind struct {
 	name   string
-	reads  []string // fields of Spec, besides those that every kind reads
-	needs  []string // those of them that may not be left out
-	starts bool     // a command
+	reads  []string                  // fields of Spec, besides those that every kind reads
+	needs  []string                  // those of them that may not be left out
+	starts bool                      // a command
+	look   func(s Spec, e Env) error // says what would be wrong with opening one; nil: to open one starts and reads nothing
 	open   func(s Spec, e Env) (Function, error)
 }
 
@@ -59,9 +60,9 @@ var kinds = []kind{
 	{name: "tags", reads: []string{"tags"}, needs: []string{"tags"}, open: openTags},
 	{name: "length", reads: []string{"tokens", "buffer"}, needs: []string{"buffer"}, open: openLength},
 	{name: "repetition", reads: []string{"ngram"}, open: openRepetition},
-	{name: "model", reads: []string{"model"}, needs: []string{"model"}, open: openModel},
-	{name: "command", reads: []string{"command", "timeout"}, needs: []string{"command"}, starts: true, open: openCommand},
-	{name: "each", reads: []string{"command", "timeout", "processes"}, needs: []string{"command"}, starts: true, open: openEach},
+	{name: "model", reads: []string{"model"}, needs: []string{"model"}, look: lookForModel, open: openModel},
+	{name: "command", reads: []string{"command", "timeout"}, needs: []string{"command"}, starts: true, look: lookForCommand, open: openCommand},
+	{name: "each", reads: []string{"command", "timeout", "processes"}, needs: []string{"command"}, starts: true, look: lookForCommand, open: openEach},
 }
 
 // Kinds are the names of all kinds.
@@ -72,7 +73,7 @@ func Kinds() (names []string) {
 	return names
 }
 
-// of is the kind of a name.
+// kindOf is the kind of a name.
 func kindOf(name string) (kind, error) {
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })
 	if i < 0 {
@@ -83,12 +84,6 @@ func kindOf(name string) (kind, error) {
 
 // name is what the reward is called in figures.
 func (s Spec) name() string { return cmp.Or(s.Name, s.Kind) }
-
-// Starts tells whether it starts a command.
-func (s Spec) Starts() bool {
-	k, _ := kindOf(s.Kind)
-	return k.starts
-}
 
 // common are the fields that every kind reads.
 var common = []string{"kind", "name", "weight", "scale", "offset"}
@@ -116,15 +111,44 @@ func (s Spec) Validate() error {
 	return nil
 }
 
+// Check says what is wrong with rewards of a run file before anything is opened or started.
+func Check(specs []Spec, e Env) error {
+	names := map[string]bool{}
+	for i, s := range specs {
+		if names[s.name()] {
+			return fmt.Errorf("rewards[%d]: found %q twice, wanted a name for each (name: ...)", i, s.name())
+		}
+		names[s.name()] = true
+		if _, err := s.checked(e); err != nil {
+			return fmt.Errorf("rewards[%d]: reward %q: %w", i, s.name(), err)
+		}
+	}
+	return nil
+}
+
+// checked is the kind of a reward that can be opened.
+func (s Spec) checked(e Env) (kind, error) {
+	if err := s.Validate(); err != nil {
+		return kind{}, err
+	}
+	k, err := kindOf(s.Kind)
+	switch {
+	case k.starts && !e.AllowCommand: // the one place that decides it
+		return k, fmt.Errorf("found the command %s in a file or in the environment, wanted it typed: --allow-command, or --set with the rewards",
+			shown(strings.Join(s.Command, " ")))
+	case k.look != nil:
+		err = k.look(s, e)
+	default:
+		_, err = k.open(s, e)
+	}
+	return k, err
+}
+
 // Open makes the function of a reward. One that is an io.Closer is closed by the caller.
 func Open(s Spec, e Env) (Function, error) {
-	if err := s.Validate(); err != nil {
+	k, err := s.checked(e)
+	if err != nil {
 		return nil, fmt.Errorf("reward %q: %w", s.name(), err)
-	}
-	k, _ := kindOf(s.Kind)
-	if k.starts && !e.AllowCommand { // the one place that decides it
-		return nil, fmt.Errorf("reward %q: found the command %s in a file or in the environment, wanted it typed: --allow-command, or --set with the rewards",
-			s.name(), shown(strings.Join(s.Command, " ")))
 	}
 	f, err := k.open(s, e)
 	if err != nil {

@@ -32,9 +32,8 @@ func (o Origin) IsDefault() bool {
 // Config is a run with the origin of each of its values.
 type Config struct {
 	Run
-	Read     []Text // the files that were laid, as they were
-	origin   map[string]Origin
-	commands bool // AllowCommands
+	Read   []Text // the files that were laid, as they were
+	origin map[string]Origin
 }
 
 // Text is a file as it was read.

@@ -28,13 +28,10 @@ func (c *Config) rewards() iter.Seq2[string, reward.Spec] {
 	}
 }
 
-// AllowCommands says that the user typed --allow-command.
-func (c *Config) AllowCommands() { c.commands = true }
-
-// CommandsTyped tells whether commands of the rewards may start: the user typed them, by --set, or that they may. A file may come from anybody, a
-// run's own directory too, and nobody types the environment.
+// CommandsTyped tells whether the user typed the rewards of the run, by --set, so that their commands may start: not a file, which may come from
+// anybody, a run's own directory too, nor the environment. What a command line allows besides is for --allow-command.
 func (c *Config) CommandsTyped() bool {
-	return c.commands || !slices.ContainsFunc(fields, func(f field) bool {
+	return !slices.ContainsFunc(fields, func(f field) bool {
 		return f.typ == reflect.TypeFor[[]reward.Spec]() && c.Origin(f.key) != typed
 	})
 }

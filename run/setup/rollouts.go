@@ -35,7 +35,7 @@ func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens
 		Drawing: rollout.Config{
 			Tokens: r.Tokens, Temperature: r.Temperature, TopK: r.TopK, TopP: r.TopP, MinP: r.MinP, Vocab: run.Tokenizer.Size(), Stop: stop, Rows: r.Rows,
 		},
-		Text: spokenBy(run.Tokenizer),
+		Text: withoutSpecial(run.Tokenizer),
 	}
 	for i, s := range cfg.Rewards {
 		weight := 1.0
@@ -44,7 +44,10 @@ func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens
 			return fmt.Errorf("rewards[%d]: column: %w", i, err)
 		}
 	}
-	env := reward.Env{AllowCommand: cfg.CommandsTyped(), Tokens: r.Tokens, Log: func(line string) { fmt.Fprintf(out, "gputrain: rewards: %s\n", line) }}
+	env := reward.Env{AllowCommand: cfg.CommandsTyped(), Tokens: r.Tokens, Log: func(line string) { fmt.Fprintf(out, "gputrain: %s\n", line) }}
+	if err := reward.Check(cfg.Rewards, env); err != nil {
+		return err
+	}
 	c.Open = func() (reward.Rewards, error) { return reward.OpenAll(cfg.Rewards, env) }
 	run.Rollouts = c
 	if asked, are := cmp.Or(run.Validation, run.Train).(*data.Prompts); are && cfg.Train.Sample.Prompt == "" && run.Sample.Tokens > 0 {
@@ -98,8 +101,8 @@ func (t Tokens) stops(run *train.Config, cfg *runfile.Config, text *texts.Corpus
 	return stop, nil
 }
 
-// spokenBy is the text of tokens, special ones left out.
-func spokenBy(t train.Tokenizer) func(tokens []int32) string {
+// withoutSpecial is the text of tokens, special ones left out.
+func withoutSpecial(t train.Tokenizer) func(tokens []int32) string {
 	var special []int32
 	if file, ok := t.(fileTokenizer); ok {
 		special = file.Special()
