@@ -20,8 +20,8 @@ import (
 	"gputrain/state/checkpoint"
 )
 
-// rollouts makes the run draw what it learns from, as its run file says.
-func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens Tokens, from *hub.Bundle, out io.Writer) error {
+// rollouts makes the run draw what it learns from, as its run file says. commands: those of rewards may start, typed or not.
+func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens Tokens, from *hub.Bundle, commands bool, out io.Writer) error {
 	if run.Tokenizer == nil {
 		return fmt.Errorf("rollout: found no tokenizer, wanted one (data.tokenizer): rewards read texts")
 	}
@@ -44,7 +44,7 @@ func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens
 			return fmt.Errorf("rewards[%d]: column: %w", i, err)
 		}
 	}
-	env := reward.Env{AllowCommand: cfg.CommandsTyped(), Tokens: r.Tokens, Log: func(line string) { fmt.Fprintf(out, "gputrain: %s\n", line) }}
+	env := reward.Env{AllowCommand: commands || cfg.CommandsTyped(), Tokens: r.Tokens, Log: func(line string) { fmt.Fprintf(out, "gputrain: %s\n", line) }}
 	if err := reward.Check(cfg.Rewards, env); err != nil {
 		return err
 	}

@@ -73,10 +73,7 @@ func TestCommandsOfRewards(t *testing.T) {
 		var out bytes.Buffer
 		cfg := configOf(t)
 		require.NoError(t, cfg.Parse(file, []byte(text)))
-		if allowed {
-			cfg.AllowCommands()
-		}
-		run, release, err := Train(t.Context(), cfg, &out)
+		run, release, err := Resume(t.Context(), cfg, Resumed{AllowCommand: allowed}, &out)
 		if want != "" {
 			require.ErrorContains(t, err, want)
 			continue
