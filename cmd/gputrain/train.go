@@ -37,6 +37,8 @@ type trainCmd struct {
 	Fresh    bool   `help:"Start over: remove an earlier run's files from the run directory." xor:"start"`
 	Profile  bool   `help:"Time every pass on the device: print a table at the end, and write profile.json for ui.perfetto.dev into the run directory, with a lane for each stage and link of a pipeline."`
 
+	AllowCommand bool `help:"Start the commands of rewards also where a file names them: they run with your rights."`
+
 	Reschedule bool `help:"Resume with another train.steps, data.epochs, optimizer.learning_rate or optimizer.schedule; if --set changes them, name the run directory with --run-dir." xor:"start"`
 
 	together `kong:"-"`
@@ -157,8 +159,9 @@ func startedOver(dir string) bool {
 // config is setup.Train of a run that may go on in dir: then it needs nothing of model.from, lora.from and data.tokenizer, which may be gone, but that they
 // are what they were.
 func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string, begun setup.Resumed) (train.Config, func(), error) {
+	begun.AllowCommand = c.AllowCommand
 	if c.Fresh {
-		return setup.Train(ctx, cfg, c.out)
+		return setup.Resume(ctx, cfg, begun, c.out)
 	}
 	places := map[string]string{"model.from": cfg.Model.From, "lora.from": cfg.LoRA.From, "data.tokenizer": cfg.Data.Tokenizer}
 	maps.DeleteFunc(places, func(_, place string) bool { return !gone(place) })

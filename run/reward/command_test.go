@@ -51,7 +51,7 @@ func behave(how string, args []string) {
 		}
 	}
 	say := func(text string) { _, _ = os.Stdout.WriteString(text) }
-	forever := func() { time.Sleep(time.Hour) }
+	forever := func() { time.Sleep(5 * time.Minute) }
 	switch how {
 	case "length": // of the completion, null for none
 		rows(func(row map[string]any) {
@@ -130,8 +130,9 @@ func behave(how string, args []string) {
 			forever()
 		}
 		time.Sleep(50 * time.Millisecond)
-	case "beat": // shows in a file that it lives
-		for f, _ := os.OpenFile(args[0], os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666); ; time.Sleep(5 * time.Millisecond) {
+	case "beat": // shows in a file that it lives, for as long as a test lasts
+		f, _ := os.OpenFile(args[0], os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 			_, _ = f.WriteString(".")
 		}
 	case "passes": // each: 0 where the completion is what is wanted

@@ -73,7 +73,7 @@ func Kinds() (names []string) {
 	return names
 }
 
-// of is the kind of a name.
+// kindOf is the kind of a name.
 func kindOf(name string) (kind, error) {
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })
 	if i < 0 {
@@ -84,12 +84,6 @@ func kindOf(name string) (kind, error) {
 
 // name is what the reward is called in figures.
 func (s Spec) name() string { return cmp.Or(s.Name, s.Kind) }
-
-// Starts tells whether it starts a command.
-func (s Spec) Starts() bool {
-	k, _ := kindOf(s.Kind)
-	return k.starts
-}
 
 // common are the fields that every kind reads.
 var common = []string{"kind", "name", "weight", "scale", "offset"}

@@ -20,8 +20,8 @@ import (
 	"gputrain/state/checkpoint"
 )
 
-// rollouts makes the run draw what it learns from, as its run file says.
-func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens Tokens, from *hub.Bundle, out io.Writer) error {
+// rollouts makes the run draw what it learns from, as its run file says. commands: those of rewards may start, typed or not.
+func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens Tokens, from *hub.Bundle, commands bool, out io.Writer) error {
 	if run.Tokenizer == nil {
 		return fmt.Errorf("rollout: found no tokenizer, wanted one (data.tokenizer): rewards read texts")
 	}
@@ -35,7 +35,7 @@ func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens
 		Drawing: rollout.Config{
 			Tokens: r.Tokens, Temperature: r.Temperature, TopK: r.TopK, TopP: r.TopP, MinP: r.MinP, Vocab: run.Tokenizer.Size(), Stop: stop, Rows: r.Rows,
 		},
-		Text: decodedBy(run.Tokenizer),
+		Text: withoutSpecial(run.Tokenizer),
 	}
 	for i, s := range cfg.Rewards {
 		weight := 1.0
@@ -44,7 +44,7 @@ func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens
 			return fmt.Errorf("rewards[%d]: column: %w", i, err)
 		}
 	}
-	env := reward.Env{AllowCommand: cfg.CommandsTyped(), Tokens: r.Tokens, Log: func(line string) { fmt.Fprintf(out, "gputrain: rewards: %s\n", line) }}
+	env := reward.Env{AllowCommand: commands || cfg.CommandsTyped(), Tokens: r.Tokens, Log: func(line string) { fmt.Fprintf(out, "gputrain: %s\n", line) }}
 	policy := ""
 	if tokens.Tokenizer != nil {
 		policy = tokens.Tokenizer.Fingerprint()
@@ -106,8 +106,8 @@ func (t Tokens) stops(run *train.Config, cfg *runfile.Config, text *texts.Corpus
 	return stop, nil
 }
 
-// decodedBy is the text of tokens, special ones left out.
-func decodedBy(t train.Tokenizer) func(tokens []int32) string {
+// withoutSpecial is the text of tokens, special ones left out.
+func withoutSpecial(t train.Tokenizer) func(tokens []int32) string {
 	var special []int32
 	if file, ok := t.(fileTokenizer); ok {
 		special = file.Special()

@@ -73,18 +73,15 @@ func TestCommandsOfRewards(t *testing.T) {
 		var out bytes.Buffer
 		cfg := configOf(t)
 		require.NoError(t, cfg.Parse(file, []byte(text)))
-		if allowed {
-			cfg.AllowCommands()
-		}
-		run, release, err := Train(t.Context(), cfg, &out)
-		require.NoError(t, err, "what is only looked at starts nothing")
-		opened, err := run.Rollouts.Open()
+		run, release, err := Resume(t.Context(), cfg, Resumed{AllowCommand: allowed}, &out)
 		if want != "" {
 			require.ErrorContains(t, err, want)
-		} else {
-			require.NoError(t, err)
-			require.NoError(t, opened.Close())
+			continue
 		}
+		require.NoError(t, err)
+		opened, err := run.Rollouts.Open()
+		require.NoError(t, err)
+		require.NoError(t, opened.Close())
 		release()
 	}
 }

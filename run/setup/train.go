@@ -22,6 +22,8 @@ import (
 type Resumed struct {
 	Earlier                    *plan.Earlier // nil: the run begins
 	Model, Adapters, Tokenizer string
+	// AllowCommand lets commands of rewards start that nobody typed.
+	AllowCommand bool
 }
 
 // over puts places into a run file, and gives back what it said.
@@ -120,7 +122,7 @@ func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer)
 		return run, nil, err
 	}
 	if cfg.DrawsRollouts() {
-		if err := rollouts(&run, cfg, text, begin.Tokens, begin.from(), out); err != nil {
+		if err := rollouts(&run, cfg, text, begin.Tokens, begin.from(), r.AllowCommand, out); err != nil {
 			return run, nil, &UsageError{err}
 		}
 	}
