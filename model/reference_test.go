@@ -77,7 +77,7 @@ func TestReferenceInTheGraph(t *testing.T) {
 		} {
 			assert.False(t, o.ReadsReference(both))
 			assert.Empty(t, o.Beside(both, seq, false)[InputReference])
-			looks, _ := o.Ahead()
+			looks := Objective{Loss: looked.Name}
 			own, reference := eval(looks, params)[1].Data[:batch], eval(looks, before)[1].Data[:batch]
 			want, got := 0.0, eval(o, params)
 			for row, good := range beside[InputGood] {
