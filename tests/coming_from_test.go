@@ -96,13 +96,23 @@ var (
 	rowID       = regexp.MustCompile(`(?m)^\| ([SCTLMPDR]\d+) \|`)
 )
 
+// drawnOrPreferred is what stands behind the key of an objective.
+func drawnOrPreferred(row string) (losses string, ok bool) {
+	for _, key := range []string{"`preference.loss` of ", "`rollout.loss` of "} {
+		if losses, ok = strings.CutPrefix(row, key); ok {
+			break
+		}
+	}
+	return losses, ok
+}
+
 // easydelTrainers are the classes of its __init__.py, but for BaseTrainer and RayDistributedTrainer.
 var easydelTrainers = strings.Fields(`AgenticMoshPitTrainer BCOTrainer CPOTrainer DPOTrainer DistillationTrainer EmbeddingTrainer GFPOTrainer GKDTrainer GRPOTrainer
 	GSPOTrainer KTOTrainer NashMDTrainer ORPOTrainer OnPolicyDistillationTrainer PPOTrainer RLVRTrainer RewardTrainer SDPOTrainer SFTTrainer SeqKDTrainer
 	SparseDistillationTrainer Trainer XPOTrainer`)
 
 // The page has a row for each trainer of EasyDeL: a key, a command or a name of ours, which TestComingFromEasyDeL looks for, or why it is not here. What stands behind
-// "of" is an objective of preference.loss.
+// "of" is an objective of preference.loss or rollout.loss.
 func TestEveryTrainerOfEasyDeL(t *testing.T) {
 	text := read(t, filepath.Join("..", "docs", "coming-from-easydel.md"))
 	var found []string
@@ -110,7 +120,7 @@ func TestEveryTrainerOfEasyDeL(t *testing.T) {
 	for _, m := range trainerRow.FindAllStringSubmatch(text, -1) {
 		found = append(found, m[1])
 		assert.Regexp(t, named, m[2], m[1])
-		if losses, ok := strings.CutPrefix(m[2], "`preference.loss` of "); ok {
+		if losses, ok := drawnOrPreferred(m[2]); ok {
 			for _, quoted := range inBackticks.FindAllString(losses, -1) {
 				if name := strings.Trim(quoted, "`"); !strings.Contains(name, ".") {
 					assert.Contains(t, model.Objectives(), name, m[1])

@@ -10,10 +10,10 @@ import (
 	"gputrain/state"
 )
 
-// A batch draws rows side by side. The keys and values of a row are in blocks, which its entries of the table list in the order of its positions: those that
+// A drawing draws rows side by side. The keys and values of a row are in blocks, which its entries of the table list in the order of its positions: those that
 // its prompt fills but for the last token are the prompt's, taken in once and never written again, and the others are its own. What is left of the prompt
 // is taken in for each row, its last token as a row's first step, so that all logits come from steps.
-type batch struct {
+type drawing struct {
 	Config
 	model   Model
 	paging  state.Paging
@@ -39,9 +39,9 @@ type prefix struct {
 	left   int // rows that have not ended
 }
 
-func newBatch(c Config, m Model, prompts []Prompt) *batch {
+func newDrawing(c Config, m Model, prompts []Prompt) *drawing {
 	p := m.Paging()
-	b := &batch{
+	b := &drawing{
 		Config: c, model: m, paging: p, prompts: prompts, rows: make([]*row, min(c.Rows, p.Rows)), table: make([]int32, p.Rows*p.Entries),
 		shared: map[int]*prefix{}, workers: make([]Chooser, min(runtime.GOMAXPROCS(0), p.Rows)),
 	}
@@ -60,7 +60,7 @@ func newBatch(c Config, m Model, prompts []Prompt) *batch {
 }
 
 // draw goes on until all rows have ended.
-func (b *batch) draw(ctx context.Context, done func(*row)) error {
+func (b *drawing) draw(ctx context.Context, done func(*row)) error {
 	for len(b.waiting)+b.alive > 0 {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -82,7 +82,7 @@ func (b *batch) draw(ctx context.Context, done func(*row)) error {
 }
 
 // admit begins rows that wait, as long as there are a free one and blocks for the longest that it may become.
-func (b *batch) admit() error {
+func (b *drawing) admit() error {
 	for len(b.waiting) > 0 {
 		at := slices.Index(b.rows, nil)
 		if at < 0 {
@@ -121,7 +121,7 @@ func (b *batch) admit() error {
 }
 
 // block takes n blocks.
-func (b *batch) block(n int) []int32 {
+func (b *drawing) block(n int) []int32 {
 	at := len(b.blocks) - n
 	out := slices.Clone(b.blocks[at:])
 	b.blocks = b.blocks[:at]
@@ -129,7 +129,7 @@ func (b *batch) block(n int) []int32 {
 }
 
 // ready are the numbers of the rows whose prompt is taken in.
-func (b *batch) ready() (out []int) {
+func (b *drawing) ready() (out []int) {
 	for i, r := range b.rows {
 		if r != nil && r.after <= b.taken {
 			out = append(out, i)
@@ -139,12 +139,12 @@ func (b *batch) ready() (out []int) {
 }
 
 // filling tells whether tokens of prompts are taken in next. Those of a few rows wait for more, while others go on.
-func (b *batch) filling(ready int) bool {
+func (b *drawing) filling(ready int) bool {
 	few := len(b.queue) < b.paging.Fill && len(b.waiting) > 0 && 4*ready >= 3*len(b.rows)
 	return len(b.queue) > 0 && !few
 }
 
-func (b *batch) fill(ctx context.Context) error {
+func (b *drawing) fill(ctx context.Context) error {
 	some := b.queue[:min(len(b.queue), b.paging.Fill)]
 	p := b.places(b.paging.Fill)
 	for i, e := range some {
@@ -155,7 +155,7 @@ func (b *batch) fill(ctx context.Context) error {
 }
 
 // places are n places that nothing is in.
-func (b *batch) places(n int) state.Places {
+func (b *drawing) places(n int) state.Places {
 	p := state.Places{Tokens: make([]int32, n), Rows: make([]int32, n), Positions: make([]int32, n), Table: b.table}
 	for i := range p.Rows {
 		p.Rows[i] = -1
@@ -164,7 +164,7 @@ func (b *batch) places(n int) state.Places {
 }
 
 // step draws a token of each row that is ready.
-func (b *batch) step(ctx context.Context, ready []int, done func(*row)) error {
+func (b *drawing) step(ctx context.Context, ready []int, done func(*row)) error {
 	p := b.places(b.paging.Rows)
 	for _, i := range ready {
 		r := b.rows[i]
@@ -196,7 +196,7 @@ func (b *batch) step(ctx context.Context, ready []int, done func(*row)) error {
 }
 
 // onModel has the model draw a token of each row that is ready.
-func (b *batch) onModel(ctx context.Context, p state.Places, ready []int, ended []bool, failed []error) error {
+func (b *drawing) onModel(ctx context.Context, p state.Places, ready []int, ended []bool, failed []error) error {
 	p.Uniforms, p.Temperature = make([]float32, b.paging.Rows), float32(b.Temperature)
 	for _, i := range ready {
 		p.Uniforms[i] = b.rows[i].uniform()
@@ -212,7 +212,7 @@ func (b *batch) onModel(ctx context.Context, p state.Places, ready []int, ended 
 }
 
 // byHost draws it of the logits, several rows at a time.
-func (b *batch) byHost(ctx context.Context, p state.Places, ready []int, ended []bool, failed []error) error {
+func (b *drawing) byHost(ctx context.Context, p state.Places, ready []int, ended []bool, failed []error) error {
 	logits, err := b.model.Advance(ctx, p)
 	if err != nil {
 		return err
@@ -232,7 +232,7 @@ func (b *batch) byHost(ctx context.Context, p state.Places, ready []int, ended [
 }
 
 // end gives back what a row has.
-func (b *batch) end(i int) {
+func (b *drawing) end(i int) {
 	r := b.rows[i]
 	b.rows[i], b.alive, b.blocks = nil, b.alive-1, append(b.blocks, r.blocks...)
 	p := b.shared[r.Prompt]

@@ -103,7 +103,7 @@ func draw(ctx context.Context, c Config, m Model, prompts []Prompt, done func(Co
 		}
 	}
 	if m.Paging().Rows > 0 {
-		return all, newBatch(c, m, prompts).draw(ctx, end)
+		return all, newDrawing(c, m, prompts).draw(ctx, end)
 	}
 	return all, oneByOne(ctx, c, m, prompts, end)
 }
