@@ -26,9 +26,9 @@ type ListsHead struct {
 	Tokenizer   string  `json:"tokenizer,omitempty"`   // fingerprint; "": bytes, or it does not say
 }
 
-// Lists is a file of what a teacher says of rows, a line of JSON (model.TeacherList) for each, in their order: of each token that is learned so many ids with their
+// lists is a file of what a teacher says of rows, a line of JSON (model.TeacherList) for each, in their order: of each token that is learned so many ids with their
 // log-probabilities. It is read a line at a time.
-type Lists struct {
+type lists struct {
 	Head ListsHead
 	path string
 	file *os.File
@@ -39,9 +39,9 @@ type Lists struct {
 // mostLine is how many bytes of JSON the longest line has.
 const mostLine = 1 << 30
 
-// OpenLists opens a file of lists.
-func OpenLists(path string) (_ *Lists, err error) {
-	l := &Lists{path: path}
+// openLists opens a file of lists.
+func openLists(path string) (_ *lists, err error) {
+	l := &lists{path: path}
 	if l.file, err = stranger.OpenFile(path, os.O_RDONLY); err != nil {
 		return nil, err
 	}
@@ -135,20 +135,20 @@ func strictly(line []byte, to any) error {
 }
 
 // Close closes the file.
-func (l *Lists) Close() {
+func (l *lists) Close() {
 	if l != nil {
 		_ = l.file.Close() // nothing was written
 	}
 }
 
 // Count is how many rows it has lists of.
-func (l *Lists) Count() int { return len(l.at) - 1 }
+func (l *lists) Count() int { return len(l.at) - 1 }
 
 // Fingerprint is that of the file.
-func (l *Lists) Fingerprint() string { return "sha256:" + hex.EncodeToString(l.sum) }
+func (l *lists) Fingerprint() string { return "sha256:" + hex.EncodeToString(l.sum) }
 
 // list are the lists of a row.
-func (l *Lists) list(row int) (list model.TeacherList, err error) {
+func (l *lists) list(row int) (list model.TeacherList, err error) {
 	line := make([]byte, l.at[row+1]-l.at[row])
 	if err = data.ReadBytes(l.file, line, l.at[row]); err == nil {
 		err = strictly(line, &list)
@@ -161,7 +161,7 @@ func (l *Lists) list(row int) (list model.TeacherList, err error) {
 
 // listsOf are lists for a network of so many tokens.
 type listsOf struct {
-	*Lists
+	*lists
 	vocab  int
 	bucket bool
 }
