@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 
+	"gputrain/internal/jsonline"
 	"gputrain/internal/stranger"
 	"gputrain/model"
 	"gputrain/run/data"
@@ -52,21 +53,22 @@ func openLists(path string) (_ *lists, err error) {
 	}()
 	sum, in, at := sha256.New(), bufio.NewReaderSize(l.file, 1<<20), int64(0)
 	for number := 1; ; number++ {
-		line, err := readLine(in)
-		if err != nil && !errors.Is(err, io.EOF) {
+		line, err := jsonline.Read(in, mostLine)
+		last, head := errors.Is(err, io.EOF), false
+		if last {
+			err = nil
+		}
+		if err == nil && number == 1 {
+			l.Head, head, err = headOf(line)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%s: line %d: %w", path, number, err)
 		}
 		sum.Write(line)
-		if number == 1 {
-			l.Head, err = headOf(line)
-			if err != nil {
-				return nil, fmt.Errorf("%s: line 1: %w", path, err)
-			}
+		if !head && len(bytes.TrimSpace(line)) > 0 {
+			l.at = append(l.at, at)
 		}
-		if begin := at; len(bytes.TrimSpace(line)) > 0 && (number > 1 || !isHead(line)) {
-			l.at = append(l.at, begin)
-		}
-		if at += int64(len(line)); len(line) == 0 || line[len(line)-1] != '\n' {
+		if at += int64(len(line)); last {
 			break
 		}
 	}
@@ -88,40 +90,16 @@ func openLists(path string) (_ *lists, err error) {
 
 const listExample = `{"ids": [[5, 7]], "logprobs": [[-0.1, -2.5]]}, with a list for each token that is learned`
 
-// readLine returns the next line with its end; with the last, which may lack that, comes io.EOF.
-func readLine(r *bufio.Reader) (line []byte, err error) {
-	for {
-		part, err := r.ReadSlice('\n')
-		if line = append(line, part...); len(line) > mostLine {
-			return nil, fmt.Errorf("longer than %d bytes, wanted a line for each row", mostLine)
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, err
-		}
-	}
-}
-
-// isHead tells a head from the list of a row.
-func isHead(line []byte) bool {
+// headOf reads the first line; false: it is the list of a row, or something else.
+func headOf(line []byte) (h ListsHead, is bool, err error) {
 	var keys map[string]json.RawMessage
-	if json.Unmarshal(line, &keys) != nil {
-		return false
+	if json.Unmarshal(line, &keys) != nil || keys["top_k"] == nil || keys["ids"] != nil {
+		return h, false, nil
 	}
-	_, list := keys["ids"]
-	return keys["top_k"] != nil && !list
-}
-
-func headOf(line []byte) (h ListsHead, err error) {
-	if !isHead(line) {
-		return h, nil
+	if err = strictly(line, &h); err == nil && (h.TopK < 1 || h.Vocab < 0 || !(h.Temperature >= 0 && h.Temperature < 1e30)) {
+		err = fmt.Errorf("found top_k %d, vocab %d, temperature %v, wanted numbers above 0", h.TopK, h.Vocab, h.Temperature)
 	}
-	if err = strictly(line, &h); err != nil {
-		return h, err
-	}
-	if h.TopK < 1 || h.Vocab < 0 || !(h.Temperature >= 0 && h.Temperature < 1e30) {
-		return h, fmt.Errorf("found top_k %d, vocab %d, temperature %v, wanted numbers above 0", h.TopK, h.Vocab, h.Temperature)
-	}
-	return h, nil
+	return h, true, err
 }
 
 // strictly reads one value of JSON, without keys that nothing reads.

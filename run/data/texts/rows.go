@@ -12,6 +12,7 @@ import (
 	"io"
 	"strings"
 
+	"gputrain/internal/jsonline"
 	"gputrain/internal/ordered"
 	"gputrain/run/data/texts/internal/parquet"
 )
@@ -103,7 +104,7 @@ func (g *gathering) end() bool {
 func readLines(in *bufio.Reader, limit int, yield func(rowRun) bool) error {
 	g := gathering{some: rowRun{first: 1}, yield: yield}
 	for number := 1; ; number++ {
-		line, err := readLine(in, limit)
+		line, err := jsonline.Read(in, limit)
 		last := errors.Is(err, io.EOF)
 		switch {
 		case err != nil && !last:
@@ -114,25 +115,6 @@ func readLines(in *bufio.Reader, limit int, yield func(rowRun) bool) error {
 		case last:
 			g.end()
 			return nil
-		}
-	}
-}
-
-// readLine returns the next line; with the last, which may lack its end, comes io.EOF.
-func readLine(r *bufio.Reader, limit int) ([]byte, error) {
-	var long []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		if len(long)+len(part) > limit {
-			return nil, fmt.Errorf("longer than %d bytes: is it JSON, one document a line?", limit)
-		}
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			long = append(long, part...)
-		case long == nil:
-			return part, err
-		default:
-			return append(long, part...), err
 		}
 	}
 }
