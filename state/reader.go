@@ -154,7 +154,7 @@ func (r *Reader) logits(ctx context.Context, window []int32) ([]float32, error) 
 
 func (r *Reader) check(window []int32) error {
 	if len(window) < 1 || len(window) > r.window {
-		return fmt.Errorf("window: %d tokens, want 1 to %d", len(window), r.window)
+		return fmt.Errorf("window: found %d tokens, wanted 1 to %d", len(window), r.window)
 	}
 	return KnownTokens(r.vocab, window...)
 }

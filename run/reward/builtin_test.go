@@ -25,7 +25,7 @@ func equalAnswers(t *testing.T, want, got []float64, of ...any) {
 
 func opened(t *testing.T, s Spec, e Env) Function {
 	t.Helper()
-	f, err := Open(s, e)
+	f, err := open(s, e)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = Rewards{{Function: f}}.Close() })
 	return f
@@ -165,7 +165,7 @@ func TestWrongSpecs(t *testing.T) {
 		{Spec{Kind: "each", Command: []string{"gputrain-no-such-program"}}, "wanted a program, and its arguments as items of the list"},
 		{Spec{Kind: "each", Command: []string{"a"}, Timeout: "0s"}, `timeout: found "0s", wanted a time such as 60s or 5m`},
 	} {
-		_, err := Open(c.spec, Env{AllowCommand: true})
+		_, err := open(c.spec, Env{AllowCommand: true})
 		require.ErrorContains(t, err, c.says)
 		assert.NotContains(t, err.Error(), "\n")
 	}

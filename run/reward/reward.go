@@ -1,7 +1,7 @@
 // Package reward says how good completions are: functions that need no code, commands that read JSON lines and answer numbers, and functions
 // of a program that embeds this one.
 //
-// A command runs what somebody wrote with the rights of the user. [Open] starts none unless [Env.AllowCommand] says that the user typed it.
+// A command runs what somebody wrote with the rights of the user. [OpenAll] starts none unless [Env.AllowCommand] says that the user typed it.
 package reward
 
 import (
@@ -58,7 +58,7 @@ func OpenAll(specs []Spec, env Env) (all Rewards, err error) {
 		return nil, err
 	}
 	for i, s := range specs {
-		f, err := Open(s, env)
+		f, err := open(s, env)
 		if err != nil {
 			return all, fmt.Errorf("rewards[%d]: %w", i, err)
 		}

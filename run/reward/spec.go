@@ -144,8 +144,8 @@ func (s Spec) checked(e Env) (kind, error) {
 	return k, err
 }
 
-// Open makes the function of a reward. One that is an io.Closer is closed by the caller.
-func Open(s Spec, e Env) (Function, error) {
+// open makes the function of a reward. One that is an io.Closer is closed by the caller.
+func open(s Spec, e Env) (Function, error) {
 	k, err := s.checked(e)
 	if err != nil {
 		return nil, fmt.Errorf("reward %q: %w", s.name(), err)

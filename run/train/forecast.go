@@ -91,7 +91,7 @@ func timesDue(from, steps, every int64) int64 {
 func (f *forecast) count(c Config, from int64) {
 	f.steps.many = c.Steps - from
 	f.evaluations.many, f.samples.many, f.checkpoints.many = 0, 0, 0
-	if c.evaluates() {
+	if c.evaluatesLoss() {
 		f.evaluations.many = timesDue(from, c.Steps, c.EvalEvery)
 	}
 	if c.Sample.Tokens > 0 {
