@@ -14,7 +14,7 @@ import (
 
 // A Sample is one completion as reward functions see it.
 type Sample struct {
-	ID           int64  // of the row, for errors and commands
+	ID           int64  // number of the row, from 1 on, for errors and commands
 	Prompt       string // texts, special tokens left out
 	Completion   string
 	PromptTokens []int32 // nil where the caller has texts alone

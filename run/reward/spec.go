@@ -100,7 +100,7 @@ func (s Spec) Validate() error {
 		case v.IsZero() && slices.Contains(k.needs, name):
 			return fmt.Errorf("%s: found none, wanted one with kind %s", name, s.Kind)
 		case !v.IsZero() && !slices.Contains(k.reads, name):
-			return fmt.Errorf("%s: found %v, wanted none with kind %s, which reads %s", name, v, s.Kind, strings.Join(k.reads, ", "))
+			return fmt.Errorf("%s: found %v, wanted none with kind %s, which reads %s", name, reflect.Indirect(v), s.Kind, strings.Join(k.reads, ", "))
 		}
 	}
 	for name, v := range map[string]float64{"weight": or(s.Weight, 1), "scale": or(s.Scale, 1), "offset": s.Offset} {
@@ -109,6 +109,18 @@ func (s Spec) Validate() error {
 		}
 	}
 	return nil
+}
+
+// CheckRow says what is wrong with the column of a row that the reward reads.
+func (s Spec) CheckRow(columns map[string]any) error {
+	if s.Column == "" {
+		return nil
+	}
+	text, said, err := column(Sample{Columns: columns}, s.Column)
+	if err == nil && said && s.Kind == "number" {
+		_, err = numberIn(s.Column, text)
+	}
+	return err
 }
 
 // Check says what is wrong with rewards of a run file before anything is opened or started.
