@@ -67,7 +67,10 @@ func OpenAll(specs []Spec, env Env) (all Rewards, err error) {
 	return all, nil
 }
 
-// Of are the answers of each reward, in order. An answer that is infinite, or another number of answers than of samples, is an error.
+// most bounds rewards: advantages square their sums.
+const most = 1e30
+
+// Of are the answers of each reward, in order. An answer beyond most, or another number of answers than of samples, is an error.
 func (r Rewards) Of(ctx context.Context, samples []Sample) (answers [][]float64, err error) {
 	for _, one := range r {
 		a, err := one.Function.Rewards(ctx, samples)
@@ -78,8 +81,8 @@ func (r Rewards) Of(ctx context.Context, samples []Sample) (answers [][]float64,
 			return nil, fmt.Errorf("reward %q: found %d answers, wanted %d, one a row", one.Name, len(a), len(samples))
 		}
 		for i, v := range a {
-			if math.IsInf(v, 0) {
-				return nil, fmt.Errorf("reward %q: row %d: found %v, wanted a finite number, or NaN for nothing", one.Name, samples[i].ID, v)
+			if math.Abs(v) > most || math.Abs(v*one.Weight) > most {
+				return nil, fmt.Errorf("reward %q: row %d: found %v with the weight %v, wanted at most %v, also of both multiplied", one.Name, samples[i].ID, v, one.Weight, most)
 			}
 		}
 		answers = append(answers, a)
