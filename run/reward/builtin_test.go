@@ -210,7 +210,7 @@ func TestRewardsOfARun(t *testing.T) {
 	_, err = of(1, 2).Of(t.Context(), []Sample{{}})
 	require.ErrorContains(t, err, `reward "mine": found 2 answers, wanted 1, one a row`)
 	_, err = of(math.Inf(-1)).Of(t.Context(), []Sample{{ID: 3}})
-	require.ErrorContains(t, err, `reward "mine": row 3: found -Inf with the weight 1, wanted at most 1e+30, also of both multiplied`)
+	require.ErrorContains(t, err, `reward "mine": row 3: found -Inf with the weight 0, wanted at most 1e+30, also of both multiplied`)
 	heavy := of(1e29)
 	heavy[0].Weight = 1e2
 	_, err = heavy.Of(t.Context(), []Sample{{ID: 3}})
