@@ -60,7 +60,7 @@ func openEach(s Spec, e Env) (Function, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &each{args: s.Command, dir: e.Dir, limit: limit, at: cmp.Or(s.Processes, runtime.NumCPU()), said: &sayings{name: s.name(), to: e.Log}}, nil
+	return &each{args: s.Command, dir: e.Dir, limit: limit, at: cmp.Or(s.Processes, runtime.NumCPU()), said: &sayings{name: s.Called(), to: e.Log}}, nil
 }
 
 // Rewards starts the command for each row, several at once.

@@ -62,7 +62,7 @@ func OpenAll(specs []Spec, env Env) (all Rewards, err error) {
 		if err != nil {
 			return all, fmt.Errorf("rewards[%d]: %w", i, err)
 		}
-		all = append(all, Reward{s.name(), or(s.Weight, 1), f})
+		all = append(all, Reward{s.Called(), or(s.Weight, 1), f})
 	}
 	return all, nil
 }

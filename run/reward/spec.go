@@ -82,8 +82,14 @@ func kindOf(name string) (kind, error) {
 	return kinds[i], nil
 }
 
-// name is what the reward is called in figures.
-func (s Spec) name() string { return cmp.Or(s.Name, s.Kind) }
+// Called is the name of the reward in figures.
+func (s Spec) Called() string { return cmp.Or(s.Name, s.Kind) }
+
+// Starts tells whether the reward is a command.
+func (s Spec) Starts() bool {
+	k, err := kindOf(s.Kind)
+	return err == nil && k.starts
+}
 
 // common are the fields that every kind reads.
 var common = []string{"kind", "name", "weight", "scale", "offset"}
@@ -127,12 +133,12 @@ func (s Spec) CheckRow(columns map[string]any) error {
 func Check(specs []Spec, e Env) error {
 	names := map[string]bool{}
 	for i, s := range specs {
-		if names[s.name()] {
-			return fmt.Errorf("rewards[%d]: found %q twice, wanted a name for each (name: ...)", i, s.name())
+		if names[s.Called()] {
+			return fmt.Errorf("rewards[%d]: found %q twice, wanted a name for each (name: ...)", i, s.Called())
 		}
-		names[s.name()] = true
+		names[s.Called()] = true
 		if _, err := s.checked(e); err != nil {
-			return fmt.Errorf("rewards[%d]: reward %q: %w", i, s.name(), err)
+			return fmt.Errorf("rewards[%d]: reward %q: %w", i, s.Called(), err)
 		}
 	}
 	return nil
@@ -160,11 +166,11 @@ func (s Spec) checked(e Env) (kind, error) {
 func Open(s Spec, e Env) (Function, error) {
 	k, err := s.checked(e)
 	if err != nil {
-		return nil, fmt.Errorf("reward %q: %w", s.name(), err)
+		return nil, fmt.Errorf("reward %q: %w", s.Called(), err)
 	}
 	f, err := k.open(s, e)
 	if err != nil {
-		return nil, fmt.Errorf("reward %q: %w", s.name(), err)
+		return nil, fmt.Errorf("reward %q: %w", s.Called(), err)
 	}
 	return &scaled{f, or(s.Scale, 1), s.Offset}, nil
 }

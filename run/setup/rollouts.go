@@ -8,6 +8,7 @@ import (
 
 	"gputrain/hub"
 	"gputrain/internal/stranger"
+	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
 	"gputrain/run/grpo"
@@ -16,8 +17,22 @@ import (
 	"gputrain/run/rollout"
 	"gputrain/run/runfile"
 	"gputrain/run/train"
+	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
+
+// Rewards is how a run draws completions of prompts and what it says of them, for a model that is there. No command starts.
+func Rewards(
+	cfg *runfile.Config, def model.Definition, window int, prompts *data.Prompts, text *texts.Corpus, tokens Tokens, from *hub.Bundle, out io.Writer,
+) (*grpo.Config, error) {
+	run := train.Config{Tokenizer: tokens.Text(), Train: prompts, State: state.Config{Definition: def, Sequence: window, Batch: cfg.Train.Batch, Microbatches: cfg.Train.Accumulate}}
+	cfg = cfg.Clone()
+	cfg.Train.Sample.Tokens = 0
+	if err := rollouts(&run, cfg, text, tokens, from, false, out); err != nil {
+		return nil, err
+	}
+	return run.Rollouts, nil
+}
 
 // rollouts makes the run draw what it learns from, as its run file says. commands: those of rewards may start, typed or not.
 func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens Tokens, from *hub.Bundle, commands bool, out io.Writer) error {
