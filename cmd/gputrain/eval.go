@@ -63,7 +63,7 @@ func (c *evalCmd) Run(ctx context.Context) error {
 		}
 		loss = cfg.Objective().Row()
 		if loss.Whole && run != nil && c.Batch == defaultBatch { // each is held against the others of its batch
-			c.Batch = cfg.Train.Batch
+			c.Batch = cfg.Train.Batch / cfg.Pipeline.Microbatches
 		}
 		c.Batch = max(1, c.Batch/loss.Group) * loss.Group
 	}
