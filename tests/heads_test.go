@@ -168,7 +168,6 @@ func TestHeadsRefused(t *testing.T) {
 		`line 1: found fields ["label" "text"], wanted ["prompt" "chosen" "rejected"]`:     {"head.objective=reward", "data.jsonl=one.jsonl"},
 		"train.batch (--set): found 4, wanted a multiple of 3":                             {"head.objective=embed", "head.negatives=1", "data.jsonl=queries.jsonl"},
 		"negatives: found 1, wanted at most 0, as head.negatives says":                     {"head.objective=embed", "data.jsonl=queries.jsonl"},
-		"train.accumulate (--set): found 2, wanted 1 with head.objective embed":            {"head.objective=embed", "data.jsonl=queries.jsonl", "train.accumulate=2"},
 		`head.objective (--set): found "reward", wanted none with preference.loss simpo`:   {"head.objective=reward", "data.jsonl=pairs.jsonl", "preference.loss=simpo"},
 		"train.z_loss (--set): found 0.1, wanted nothing with head.objective reward":       {"head.objective=reward", "data.jsonl=pairs.jsonl", "train.z_loss=0.1"},
 		`data.packing (--set): found "stream", wanted nothing with head.objective classes`: {"head.objective=classes", "data.jsonl=classes.jsonl", "data.packing=stream"},

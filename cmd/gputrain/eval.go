@@ -63,9 +63,13 @@ func (c *evalCmd) Run(ctx context.Context) error {
 		}
 		loss = cfg.Objective().Row()
 		if loss.Whole && run != nil && c.Batch == defaultBatch { // each is held against the others of its batch
-			c.Batch = cfg.Train.Batch
+			c.Batch = cfg.Train.Batch / cfg.Pipeline.Microbatches
 		}
 		c.Batch = max(1, c.Batch/loss.Group) * loss.Group
+	}
+	if len(c.Text) > 0 && cfg.DrawsRollouts() { // a text has no rewards
+		cfg.Put("rollout.loss", "none", "--text")
+		cfg.Rewards = nil
 	}
 	text, tokens, err := c.textFlags.open(ctx, &c.modelFlags, cfg, run != nil, m.Definition(), window)
 	if err != nil {
@@ -74,6 +78,9 @@ func (c *evalCmd) Run(ctx context.Context) error {
 	defer text.Close()
 	if tokens.Vocab() > m.Definition().Vocab() {
 		return usageError{fmt.Errorf("eval: text has tokens up to %d, the model %d", tokens.Vocab()-1, m.Definition().Vocab()-1)}
+	}
+	if cfg.DrawsRollouts() {
+		return c.rewards(ctx, m, cfg, text, tokens, window)
 	}
 	whole := &wholeText{}
 	if len(c.Text) > 0 {

@@ -290,6 +290,19 @@ func NegativesOf(ctx context.Context, c Config) (most int, err error) {
 	return most, err
 }
 
+// FirstOf is the first row of c.JSONL; nil: there is none.
+func FirstOf(ctx context.Context, c Config) (first map[string]json.RawMessage, err error) {
+	enough := errors.New("the first is there")
+	err = eachObject(ctx, c, func(object map[string]json.RawMessage) error {
+		first = object
+		return enough
+	})
+	if errors.Is(err, enough) {
+		err = nil
+	}
+	return first, err
+}
+
 // eachObject takes the rows of c.JSONL.
 func eachObject(ctx context.Context, c Config, take func(at rowAt, object map[string]json.RawMessage) error) error {
 	r := &reading{ctx: ctx, config: c}
