@@ -228,7 +228,7 @@ func TestMessages(t *testing.T) {
 		`command "./none.sh": no such file or directory: `:  {Kind: "command", Command: []string{"./none.sh"}},
 		`command "./plain.sh": permission denied: `:         {Kind: "each", Command: []string{"./plain.sh"}},
 	} {
-		_, err := Open(s, Env{AllowCommand: true, Dir: dir})
+		_, err := open(s, Env{AllowCommand: true, Dir: dir})
 		require.ErrorContains(t, err, want)
 	}
 	t.Chdir(dir)

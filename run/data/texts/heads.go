@@ -293,7 +293,7 @@ func NegativesOf(ctx context.Context, c Config) (most int, err error) {
 // FirstOf is the first row of c.JSONL; nil: there is none.
 func FirstOf(ctx context.Context, c Config) (first map[string]json.RawMessage, err error) {
 	enough := errors.New("the first is there")
-	err = eachObject(ctx, c, func(object map[string]json.RawMessage) error {
+	err = eachObject(ctx, c, func(_ rowAt, object map[string]json.RawMessage) error {
 		first = object
 		return enough
 	})
