@@ -174,7 +174,7 @@ func guessed(c Config, from int64, flops float64, commands int, speed gpu.Speed)
 		return f, err
 	}
 	f.drawing(c, passes, overhead, speed)
-	if c.evaluates() && f.evaluations.many > 0 {
+	if c.evaluatesLoss() && f.evaluations.many > 0 {
 		e, err := c.evaluation()
 		if err != nil {
 			return f, err
