@@ -12,7 +12,7 @@ import (
 	"gputrain/run/data"
 )
 
-// Measure makes Evaluate give the loss of an objective, which the head of the model has to suit, in place of that of the next token.
+// Measure makes Evaluate give the loss of an objective in place of the loss of the next token. The head of the model has to suit it.
 func (m *Model) Measure(o model.Objective) error {
 	if err := o.Validate(); err != nil {
 		return fmt.Errorf("state: measure: %w", err)
@@ -22,8 +22,8 @@ func (m *Model) Measure(o model.Objective) error {
 	return nil
 }
 
-// Scores gives for each row of tokens what a head other than logits gives of it: scores or a vector. So many rows are computed at once; a row's numbers do not
-// depend on the others but for rounding. Rows that pad_token_id ends are computed as all others.
+// Scores gives the output of a head other than logits for each row of tokens: scores or a vector. batch rows are computed at once; rows change each other's
+// numbers by rounding alone. Rows that end in pad_token_id are computed as all others.
 func (m *Model) Scores(ctx context.Context, rows [][]int32, batch int) ([][]float32, error) {
 	if err := m.checkRows(rows, batch); err != nil {
 		return nil, fmt.Errorf("state: scores: %w", err)
@@ -77,7 +77,7 @@ func (m *Model) checkRows(rows [][]int32, batch int) error {
 // leastScored is the length of the shortest program of Scores; others are twice as long, and so on.
 const leastScored = 16
 
-// score gives what the head has of at most batch rows.
+// score gives the outputs of the head for at most batch rows.
 func (m *passes) score(ctx context.Context, rows [][]int32, batch int) ([][]float32, error) {
 	longest, seq := len(slices.MaxFunc(rows, func(a, b []int32) int { return cmp.Compare(len(a), len(b)) })), leastScored
 	for seq < longest {

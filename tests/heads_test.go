@@ -102,6 +102,9 @@ func TestHeadsFromRowsToScores(t *testing.T) {
 				assert.Contains(t, read(t, p.path("merged", "config.json")), `"pad_token_id": 255`)
 				near(t, rows, objects(t, score("merged")))
 			}
+			if testing.Short() && c.name != "rewards" { // what follows is of any head
+				return
+			}
 			refused(t, p.command("sample", c.name), 2, "in place of logits, wanted one that writes text: gputrain score ")
 			refused(t, p.command("export", c.name, "--to", c.name+".gguf"), 2, "GGUF files are written of language models alone")
 			refused(t, p.command("eval", c.name, "--text", "text.txt"), 2, "found --text, wanted --jsonl")

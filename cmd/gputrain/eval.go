@@ -29,7 +29,7 @@ type evalCmd struct {
 	JSON   bool `help:"One JSON object on standard output."`
 }
 
-// defaultBatch is that of --batch.
+// defaultBatch is the default of --batch.
 const defaultBatch = 8
 
 // strangersWindow is the default for models that may have been made for texts of any length, which take memory.
@@ -138,7 +138,7 @@ func (c *evalCmd) Run(ctx context.Context) error {
 	return nil
 }
 
-// learned is how rows are read, and what the model learned: by its run, or where that does not say it by the head that it has.
+// learned is the run file by which rows are read and measured: that of the model's run, or one for the head of the model.
 func (c *evalCmd) learned(ctx context.Context, run *runfile.Config, def model.Definition) (*runfile.Config, error) {
 	cfg, h := runfile.New(), model.HeadOf(def)
 	if run != nil {
@@ -170,7 +170,7 @@ func (c *evalCmd) learned(ctx context.Context, run *runfile.Config, def model.De
 	return cfg, nil
 }
 
-// tellHead tells what a head comes to.
+// tellHead prints the loss and the figures of a head.
 func (c *evalCmd) tellHead(r state.EvalResult, loss model.Loss, window int, seconds float64) error {
 	figures := loss.Figures(r.Means)
 	if c.JSON {

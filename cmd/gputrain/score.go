@@ -162,7 +162,7 @@ func (s *scoring) end(ctx context.Context) error {
 	return errors.Join(s.flush(ctx), s.out.Flush())
 }
 
-// write writes what the model says of a row.
+// write writes the line of a row.
 func (s *scoring) write(row scoredRow, found [][]float32) error {
 	line := map[string]any{"row": row.number}
 	if row.id != nil {
@@ -193,7 +193,7 @@ func (s *scoring) write(row scoredRow, found [][]float32) error {
 	return json.NewEncoder(s.out).Encode(line)
 }
 
-// saidOf is what the head says of one input: its score, its vector, or the likeliest label with the probabilities of all.
+// saidOf is the answer of the head for one input: its score, its vector, or the likeliest label with the probabilities of all labels.
 func saidOf(def model.Definition, values []float32) map[string]any {
 	h := model.HeadOf(def)
 	switch {

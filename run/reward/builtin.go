@@ -36,7 +36,7 @@ func (s *scaled) Rewards(ctx context.Context, samples []Sample) ([]float64, erro
 	return answers, err
 }
 
-// Timeouts are those of the function.
+// Timeouts counts the timeouts of the function.
 func (s *scaled) Timeouts() int64 { return Rewards{{Function: s.of}}.Timeouts() }
 
 // Close closes the function.
@@ -233,7 +233,7 @@ func lookForModel(_ Spec, e Env) error {
 
 func openModel(s Spec, e Env) (Function, error) { return e.Model(s.Model) }
 
-// mostShown is how many bytes of what was found an error says.
+// mostShown is how many bytes of a text an error shows.
 const mostShown = 80
 
 // shown is a text in an error: quoted, on one line, the begin of it.

@@ -98,7 +98,7 @@ func (c *command) Rewards(ctx context.Context, samples []Sample) (answers []floa
 	return answers, err
 }
 
-// errLate is that of a batch whose time is over.
+// errLate ends a batch whose time is over.
 var errLate = errors.New("time is over")
 
 // ask has a batch answered.

@@ -92,7 +92,7 @@ func start(args []string, dir string, said *sayings) (p *process, err error) {
 	return p, nil
 }
 
-// read reads answers, one ahead of who takes them, until one is wrong.
+// read reads answers until one is wrong, one ahead of ask.
 func (p *process) read(stdout io.Reader) {
 	defer close(p.answers)
 	r := bufio.NewReaderSize(stdout, mostLine)

@@ -1,7 +1,7 @@
 // Package reward says how good completions are: functions that need no code, commands that read JSON lines and answer numbers, and functions
 // of a program that embeds this one.
 //
-// A command runs what somebody wrote with the rights of the user. [OpenAll] starts none unless [Env.AllowCommand] says that the user typed it.
+// A command has the rights of the user. [OpenAll] starts none unless [Env.AllowCommand] is set: the user typed it.
 package reward
 
 import (
@@ -23,7 +23,7 @@ type Sample struct {
 	Columns      map[string]any
 }
 
-// A Function answers a number for each of samples, in their order; NaN: it says nothing of that one.
+// A Function answers a number for each sample, in their order; NaN: no answer.
 type Function interface {
 	Rewards(ctx context.Context, samples []Sample) ([]float64, error)
 }
@@ -43,7 +43,7 @@ type Reward struct {
 	Function Function
 }
 
-// Rewards are those of a run.
+// Rewards are the rewards of a run.
 type Rewards []Reward
 
 // OpenAll opens the rewards of a run file, each with a name of its own. Close ends what they have started.

@@ -19,7 +19,7 @@ import (
 	"gputrain/run/data/texts"
 )
 
-// ListsHead is what the first line of a file of lists says of the others. A file that others made may be without one.
+// ListsHead is the first line of a file of lists, about all others. A file of another program may lack it.
 type ListsHead struct {
 	TopK        int     `json:"top_k"`
 	Temperature float64 `json:"temperature,omitempty"` // what the logits were divided by; 0: it does not say
@@ -27,7 +27,7 @@ type ListsHead struct {
 	Tokenizer   string  `json:"tokenizer,omitempty"`   // fingerprint; "": bytes, or it does not say
 }
 
-// lists is a file of what a teacher says of rows, a line of JSON (model.TeacherList) for each, in their order: of each token that is learned so many ids with their
+// lists is a file with a line of JSON (model.TeacherList) for each row, in their order: for each token that is learned, the likeliest ids of a teacher with their
 // log-probabilities. It is read a line at a time.
 type lists struct {
 	Head ListsHead
@@ -37,7 +37,7 @@ type lists struct {
 	sum  []byte  // SHA-256 of the file
 }
 
-// mostLine is how many bytes of JSON the longest line has.
+// mostLine bounds a line, in bytes.
 const mostLine = 1 << 30
 
 // openLists opens a file of lists.
@@ -102,7 +102,7 @@ func headOf(line []byte) (h ListsHead, is bool, err error) {
 	return h, true, err
 }
 
-// strictly reads one value of JSON, without keys that nothing reads.
+// strictly reads one value of JSON, and refuses unknown keys.
 func strictly(line []byte, to any) error {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
@@ -119,13 +119,13 @@ func (l *lists) Close() {
 	}
 }
 
-// Count is how many rows it has lists of.
+// Count is the number of rows.
 func (l *lists) Count() int { return len(l.at) - 1 }
 
-// Fingerprint is that of the file.
+// Fingerprint is the fingerprint of the file.
 func (l *lists) Fingerprint() string { return "sha256:" + hex.EncodeToString(l.sum) }
 
-// list are the lists of a row.
+// list reads the line of a row.
 func (l *lists) list(row int) (list model.TeacherList, err error) {
 	line := make([]byte, l.at[row+1]-l.at[row])
 	if err = data.ReadBytes(l.file, line, l.at[row]); err == nil {

@@ -22,8 +22,8 @@ import (
 	"gputrain/state/checkpoint"
 )
 
-// ReadsAs is how files are read for the model of a directory in windows of so many tokens, as a run file says, and the directory in which its run has begun; ""
-// where it is no run's.
+// ReadsAs says how files are read for the model in dir, by a run file, in windows of so many tokens. began is the directory in which the run of the model was
+// started; "": it is no run's.
 func ReadsAs(cfg *runfile.Config, dir string, tokens Tokens, def model.Definition, window int) (config texts.Config, began string, err error) {
 	var marker train.Marker
 	if hub.Has(dir, runfile.RecordFile) {
@@ -38,7 +38,7 @@ func ReadsAs(cfg *runfile.Config, dir string, tokens Tokens, def model.Definitio
 	return Data(cfg, how, def, window), marker.From, nil
 }
 
-// A scorer is a reward model on a device: a reward.Function, of one goroutine.
+// A scorer is a reward model on a device: a reward.Function for one goroutine.
 type scorer struct {
 	model  *state.Model
 	files  *hub.Bundle
@@ -51,8 +51,8 @@ type scorer struct {
 // scoredAtOnce is how many rows a scorer computes at once.
 const scoredAtOnce = 16
 
-// openScorer opens the reward model of a directory, whose head gives one score a row. policy is the fingerprint of the tokenizer by which samples have tokens:
-// where the model has the same they are read as they are, else their texts. What there is to say is written to out.
+// openScorer opens the reward model in dir, whose head gives one score a row. policy is the fingerprint of the tokenizer of samples: a model with the same
+// tokenizer reads their tokens, any other their texts. Notes are written to out.
 func openScorer(dev *gpu.Device, dir, policy string, out io.Writer) (_ *scorer, err error) {
 	s := &scorer{policy: policy}
 	if s.files, err = Open(dir, out); err != nil {
@@ -95,7 +95,7 @@ func openScorer(dev *gpu.Device, dir, policy string, out io.Writer) (_ *scorer, 
 	return s, nil
 }
 
-// scores are those of rows of tokens.
+// scores scores rows of tokens.
 func (s *scorer) scores(ctx context.Context, rows [][]int32) ([]float64, error) {
 	found, err := s.model.Scores(ctx, rows, scoredAtOnce)
 	scores := make([]float64, len(found))
@@ -105,7 +105,7 @@ func (s *scorer) scores(ctx context.Context, rows [][]int32) ([]float64, error) 
 	return scores, err
 }
 
-// Rewards are the scores of prompts with their completions.
+// Rewards scores prompts with their completions.
 func (s *scorer) Rewards(ctx context.Context, samples []reward.Sample) ([]float64, error) {
 	rows, err := s.rows(ctx, samples)
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *scorer) rows(ctx context.Context, samples []reward.Sample) (rows [][]in
 	return rows, err
 }
 
-// Close gives back what the model takes.
+// Close releases the model.
 func (s *scorer) Close() error {
 	s.model.Release()
 	if s.device != nil {
@@ -143,7 +143,7 @@ func (s *scorer) Close() error {
 	return s.files.Close()
 }
 
-// openReward opens a reward model beside a run, on a device of its own of the run's first adapter.
+// openReward opens a reward model beside a run, on a new device of the run's first adapter.
 func openReward(cfg *runfile.Config, dir, policy string, out io.Writer) (reward.Function, error) {
 	adapters, err := Adapters(cfg, "")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"gputrain/text/tokenizer"
 )
 
-// teacher is what distil.teacher names, opened.
+// teacher is distil.teacher, opened.
 type teacher struct {
 	plan.Teacher
 	params []buffers.Host // with their paths in model.WithTeacher; nil: it is a file of lists
@@ -24,7 +24,7 @@ type teacher struct {
 	files  *hub.Bundle
 }
 
-// openTeacher opens distil.teacher for a network of so many tokens, which text becomes as tokens say. bare: its weights need not be there.
+// openTeacher opens distil.teacher for a network of that vocabulary and tokenizer. bare: its weights may be missing.
 func openTeacher(cfg *runfile.Config, vocab int, tokens Tokens, bare bool, out io.Writer) (_ *teacher, err error) {
 	t, path := &teacher{}, cfg.Distil.Teacher
 	defer func() {
@@ -75,7 +75,7 @@ func openTeacher(cfg *runfile.Config, vocab int, tokens Tokens, bare bool, out i
 	return t, nil
 }
 
-// sameTokens compares the tokenizer of a teacher, if it has one, with that of a run: each token has to be the same text in both.
+// sameTokens compares the tokenizer of a teacher, if there is one, with the run's: each token has to be the same text in both.
 func sameTokens(b *hub.Bundle, tokens Tokens, path string, out io.Writer) error {
 	if b = b.OrBase(tokenizer.Has(b)); !tokenizer.Has(b) || tokens.Tokenizer == nil {
 		return nil // ids, or bytes, are what they are
@@ -99,7 +99,7 @@ func sameTokens(b *hub.Bundle, tokens Tokens, path string, out io.Writer) error 
 	return nil
 }
 
-// fingerprint is that of the teacher, which has to be as a run file says it.
+// fingerprint takes the fingerprint of the teacher, and compares it with the run file's.
 func (t *teacher) fingerprint(cfg *runfile.Config) (err error) {
 	if t.lists != nil {
 		t.Fingerprint = t.lists.Fingerprint()
@@ -112,7 +112,7 @@ func (t *teacher) fingerprint(cfg *runfile.Config) (err error) {
 	return nil
 }
 
-// ready is that it has the fingerprint that it is to have, its weights are there, and its lists lie beside the rows of a text.
+// ready refuses a teacher without weights or with another fingerprint, and lays its lists beside the rows of a text.
 func (t *teacher) ready(cfg *runfile.Config, text *texts.Corpus, context, vocab int) error {
 	if t.lists == nil && t.params == nil {
 		return cfg.Wrong("distil.teacher", fmt.Errorf("%s: found no weights, wanted some", t.files.Path(".")))

@@ -157,7 +157,7 @@ func (t Tokens) Ends() []int32 {
 	return t.Tokenizer.EndTokens()
 }
 
-// fingerprint is that of the tokenizer; "": there is none.
+// fingerprint is the tokenizer's; "": there is no tokenizer.
 func (t Tokens) fingerprint() string {
 	if t.Tokenizer == nil {
 		return ""

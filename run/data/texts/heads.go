@@ -23,12 +23,12 @@ const (
 	marginKey = "margin"
 )
 
-// queryKeys are those of a row of queries.
+// queryKeys are the keys of a row with a query.
 var queryKeys = []string{"query", "positive"}
 
 const negativesKey = "negatives"
 
-// ended is a document of which nothing is learned but a label, which stands behind its last token.
+// ended is a document with a label behind its last token and no other label.
 func (d document) ended(label uint32) document {
 	for i := range d.tokens {
 		d.tokens[i] |= unlabelled
@@ -37,7 +37,7 @@ func (d document) ended(label uint32) document {
 	return d
 }
 
-// ranked is what one row of pairs says, of which the two are held against each other.
+// ranked makes the two documents of a pair whose scores are compared.
 func (j *jsonl) ranked(line []byte) ([]document, error) {
 	object, err := objectOf(line)
 	if err != nil {
@@ -62,7 +62,7 @@ func (j *jsonl) ranked(line []byte) ([]document, error) {
 	return both, err
 }
 
-// class is what one row says that has a class.
+// class makes the document of a row with a label.
 func (j *jsonl) class(line []byte) ([]document, error) {
 	object, err := objectOf(line)
 	if err != nil {
@@ -106,7 +106,7 @@ func (j *jsonl) input(object map[string]json.RawMessage) (d document, err error)
 	return d, err
 }
 
-// labelOf is the number of a class, which a row has or names.
+// labelOf is the number of a label, given by its number or its name.
 func (j *jsonl) labelOf(raw json.RawMessage) (uint32, error) {
 	name, number, err := classOf(raw)
 	switch {
@@ -137,7 +137,7 @@ func classOf(raw json.RawMessage) (name string, number int, err error) {
 	return "", 0, fmt.Errorf("found %s, wanted a name, or a whole number from 0 to %d", short(raw), mostLabels-1)
 }
 
-// query is what one row says that has a query, what is near to it, and perhaps what is not.
+// query makes the documents of a row with a query: the query, its positive and its negatives.
 func (j *jsonl) query(line []byte) (all []document, err error) {
 	object, err := objectOf(line)
 	if err != nil {
@@ -189,14 +189,14 @@ func (j *jsonl) one(raw json.RawMessage) (document, error) {
 	return j.input(map[string]json.RawMessage{key: raw})
 }
 
-// Input is what a model with a head reads of a row.
+// Input is a text for a model with a head.
 type Input struct {
 	Key    string // what the row calls it; "": it is all of the row
 	Tokens []int32
 }
 
-// Inputs reads the rows of a file one after the other, each a JSON object with a text, messages, a prompt with its completion, or tokens: as rows of classes
-// are without a label. One with chosen and rejected, or with a query, is several inputs.
+// Inputs reads the rows of a file, each a JSON object with a text, messages, a prompt with its completion, or tokens. A row with chosen and rejected, or with a
+// query, is several inputs. take gets rows in their order.
 func Inputs(ctx context.Context, c Config, name string, from io.ReaderAt, size int64, take func(number int, row json.RawMessage, inputs []Input) error) error {
 	j, err := newJSONL(c)
 	if err != nil {
@@ -231,7 +231,7 @@ func (j *jsonl) inputs(row []byte) (all []Input, err error) {
 	case !none(object, queryKeys[0]):
 		own := *j
 		var negatives []json.RawMessage
-		_ = json.Unmarshal(object[negativesKey], &negatives) // query says what is wrong with it
+		_ = json.Unmarshal(object[negativesKey], &negatives) // own.query tells what is wrong with it
 		own.group = Config{Format: formats.Queries, Group: len(queryKeys) + len(negatives)}.group()
 		documents, err = own.query(row)
 		keys = own.group.keys
@@ -251,7 +251,7 @@ func (j *jsonl) inputs(row []byte) (all []Input, err error) {
 	return all, err
 }
 
-// LabelsOf are the labels of the rows of c.JSONL: their names in order, or of numbers how many there are from 0 on.
+// LabelsOf are the labels of the rows of c.JSONL: their names, sorted, and how many there are; labels that are numbers have no names.
 func LabelsOf(ctx context.Context, c Config) (names []string, count int, err error) {
 	seen := map[string]bool{}
 	err = eachObject(ctx, c, func(at rowAt, object map[string]json.RawMessage) error {
@@ -279,11 +279,11 @@ func LabelsOf(ctx context.Context, c Config) (names []string, count int, err err
 	return names, max(count, len(names)), err
 }
 
-// NegativesOf is how many negatives the rows of c.JSONL have at most.
+// NegativesOf is the largest number of negatives of a row of c.JSONL.
 func NegativesOf(ctx context.Context, c Config) (most int, err error) {
 	err = eachObject(ctx, c, func(_ rowAt, object map[string]json.RawMessage) error {
 		var all []json.RawMessage
-		_ = json.Unmarshal(object[negativesKey], &all) // who reads the row says what is wrong with it
+		_ = json.Unmarshal(object[negativesKey], &all) // whatever is wrong with it is told when the row is read
 		most = max(most, len(all))
 		return nil
 	})

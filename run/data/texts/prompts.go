@@ -20,7 +20,7 @@ const promptKey = "prompt"
 // besideMessages are columns that a template reads beside the messages of a prompt.
 var besideMessages = []string{"system", "system_prompt", "tools", "functions", "chat_template_kwargs"}
 
-// A promptRow is what one row says.
+// A promptRow is a row, read.
 type promptRow struct {
 	data.Prompt
 	form form
