@@ -151,7 +151,7 @@ func (a Ahead) Lengths(rows Rows) (all [][2]int) {
 
 // completionOf are the labels of a row from the first to the last that counts; end is 0 where none does.
 func completionOf(rows Rows, row int) (begin, end int) {
-	seq := len(rows.Tokens) / rows.Count
+	seq := len(rows.Tokens) / max(1, rows.Count)
 	for i, label := range rows.Labels[row*seq:][:seq] {
 		if label == graph.IgnoreLabel {
 			continue

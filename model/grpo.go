@@ -116,7 +116,7 @@ func drawnInputs(o Objective, rows Rows) batchInputs {
 			in.Lacking = fmt.Errorf("batch: row %d: found %s, wanted %s", row, found, wanted)
 		}
 	}
-	seq, truncated, masks := len(rows.Tokens)/rows.Count, rows.Beside[BesideTruncated], o.Numbers[maskTruncated] != 0
+	seq, truncated, masks := len(rows.Tokens)/max(1, rows.Count), rows.Beside[BesideTruncated], o.Numbers[maskTruncated] != 0
 	for row := range rows.Count {
 		n := 0
 		for i := row * seq; i < (row+1)*seq; i++ {

@@ -93,3 +93,11 @@ func TestDrawnFigures(t *testing.T) {
 	assert.Equal(t, map[string]float64{"entropy": 2, "kl": 0.5, "cispo_clip": 0.125, "old_difference": 0, "old_difference_rms": 0}, capped)
 	assert.Equal(t, "cispo", Telling(capped).Name)
 }
+
+// A rank that no row of an update falls to has inputs of none.
+func TestInputsOfNoRows(t *testing.T) {
+	for _, name := range Objectives() {
+		assert.NotPanics(t, func() { Objective{Loss: name}.Inputs(Rows{}) }, name)
+		assert.Zero(t, Objective{Loss: name}.Inputs(Rows{}).Counts.Of, name)
+	}
+}
