@@ -38,7 +38,8 @@ func decodeFigures(ctx context.Context, dev *gpu.Device, report func(Figure) err
 	return nil
 }
 
-// decodeOf are those of a model. What is timed takes turns, so that what disturbs the machine disturbs all alike.
+// decodeOf are those of a model. What is timed takes turns, so that what disturbs the machine disturbs all alike, and a ratio is the median of those of
+// turns.
 func decodeOf(ctx context.Context, dev *gpu.Device, c model.LlamaConfig, report func(Figure) error) error {
 	def, err := model.NewLlama(c)
 	if err != nil {
@@ -113,20 +114,24 @@ func decodeOf(ctx context.Context, dev *gpu.Device, c model.LlamaConfig, report 
 			}
 		}
 	}
-	var each []float64 // medians, in seconds
-	for _, all := range times {
+	median := func(of func(round int) float64) float64 {
+		var all []float64
+		for round := range rounds {
+			all = append(all, of(round))
+		}
 		slices.Sort(all)
-		each = append(each, all[len(all)/2].Seconds())
+		return all[rounds/2]
 	}
 	for i, pass := range passes {
 		texts := 64.0
 		if i == 1 {
 			texts = 1
 		}
+		seconds := median(func(round int) float64 { return times[i][round].Seconds() })
 		name := fmt.Sprintf("%s, %d heads of keys", pass.name, c.KVHeads)
-		f := Figure{Bench: name, Value: texts / each[i], Unit: "tokens/s", Millis: each[i] * 1e3}
+		f := Figure{Bench: name, Value: texts / seconds, Unit: "tokens/s", Millis: seconds * 1e3}
 		if i > 0 {
-			f.Of, f.Ratio = passes[0].name, each[0]/each[i]*texts/64
+			f.Of, f.Ratio = passes[0].name, median(func(round int) float64 { return times[0][round].Seconds() / times[i][round].Seconds() })*texts/64
 		}
 		if err := report(f); err != nil {
 			return err
