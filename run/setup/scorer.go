@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
+	"strings"
 
 	"gputrain/gpu"
 	"gputrain/hub"
@@ -19,6 +21,7 @@ import (
 	"gputrain/run/train"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
+	"gputrain/text/chat"
 )
 
 // ReadsAs is how files are read for the model of a directory in windows of so many tokens, as a run file says, and the directory in which its run has begun; ""
@@ -45,6 +48,9 @@ type Scorer struct {
 	from   texts.Config
 	tokens Tokens
 	policy string // fingerprint of the tokenizer whose tokens samples have; "": not known
+
+	end  int32   // the token that ends an answer, where a template writes one
+	tail []int32 // what the template writes behind it, which rows of messages have and completions do not
 }
 
 // scoredAtOnce is how many rows a Scorer computes at once.
@@ -93,7 +99,42 @@ func OpenScorer(dev *gpu.Device, dir, policy string, out io.Writer) (_ *Scorer, 
 		return nil, err
 	}
 	s.from.Format, s.from.Group = "", 0
-	return s, nil
+	return s, s.findTail()
+}
+
+// findTail asks the template how an answer ends. One that does not take it writes nothing that is known.
+func (s *Scorer) findTail() error {
+	if s.from.Chats.Template == nil || s.tokens.Tokenizer == nil {
+		return nil
+	}
+	encoder, err := chat.NewEncoder(s.tokens.Tokenizer, s.from.Chats.Template, s.from.Chats.Options)
+	if err != nil {
+		return &ModelError{err}
+	}
+	const row = `{"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "a"}]}`
+	var tokens []int32
+	from := s.from
+	from.Context = math.MaxInt32
+	_ = texts.Inputs(context.Background(), from, "template", strings.NewReader(row), int64(len(row)), func(_ int, _ json.RawMessage, in []texts.Input) error {
+		tokens = in[0].Tokens
+		return nil
+	})
+	for i, id := range slices.Backward(tokens) {
+		if slices.Contains(encoder.Ends(), id) {
+			s.end, s.tail = id, tokens[i+1:]
+			break
+		}
+	}
+	return nil
+}
+
+// whole is a completion behind its prompt, with all that ends an answer: the reward model takes its score at the last token that rows have.
+func (s *Scorer) whole(one reward.Sample) []int32 {
+	row := slices.Concat(one.PromptTokens, one.Tokens)
+	if n := len(one.Tokens); n > 0 && one.Tokens[n-1] == s.end && slices.Contains(one.PromptTokens, s.end) { // a template wrote it
+		row = append(row, s.tail...)
+	}
+	return row
 }
 
 // Scores are those of rows of tokens.
@@ -122,7 +163,7 @@ func (s *Scorer) rows(ctx context.Context, samples []reward.Sample) (rows [][]in
 	}
 	if own == s.policy && !slices.ContainsFunc(samples, func(one reward.Sample) bool { return one.PromptTokens == nil }) {
 		for _, one := range samples {
-			rows = append(rows, slices.Concat(one.PromptTokens, one.Tokens))
+			rows = append(rows, s.whole(one))
 		}
 		return rows, nil
 	}
