@@ -24,7 +24,8 @@ import (
 //	dr_grpo            S v of all rows / (rows * max_completion_length)
 //
 // With on_policy, old are the log-probabilities of the update itself, without gradient: every rho is 1, and no pass before it is needed. That is so where each
-// completion is learned from once, all in one update. With mask_truncated_completions, of a row that is truncated no token counts; it is a row all the same.
+// completion is learned from once, all in one update. Those of the sampler, which are given, are then only compared with: old_difference is the mean of
+// |lp - old| over the tokens that count, old_difference_rms the root of the mean of its square. With mask_truncated_completions, of a row that is truncated no token counts; it is a row all the same.
 // ref are those of the network without its adapters, or numbers that are given; none are read where beta is 0.
 //
 // grpo Shao et al. 2024 (arXiv:2402.03300); dapo Yu et al. 2025 (arXiv:2503.14476); dr_grpo Liu et al. 2025 (arXiv:2503.20783); gspo Zheng et al. 2025
@@ -48,8 +49,8 @@ func init() {
 		{Loss: Loss{Name: "cispo", Numbers: capped, Sums: []string{"cispo_clip"}}, by: byTokens, weighs: true},
 	} {
 		l.Tag, l.Counts, l.Group, l.Form, l.Says, l.Entropy = "grpo", "completions", 1, formats.Prompts, "a prompt", true
-		l.Sums, l.Shown = append([]string{"entropy", "kl"}, l.Sums...), []string{"entropy", "kl"}
-		l.derive, l.inputs, l.beside, l.build = withRegion, drawnInputs, drawnBeside, l.losses
+		l.Sums, l.Shown = slices.Concat([]string{"entropy", "kl"}, l.Sums, []string{"old_difference", oldRMS}), []string{"entropy", "kl"}
+		l.derive, l.inputs, l.beside, l.build = drawnFigures, drawnInputs, drawnBeside, l.losses
 		losses = append(losses, l.Loss)
 	}
 }
@@ -79,12 +80,16 @@ const (
 // else 0), InputLabelScale and, of each label, InputReference.
 const (
 	InputAdvantages = "advantages" // f32 [batch]
-	InputOld        = "old"        // f32 [batch*seq], the log-probabilities of the labels when they were drawn; without on_policy
+	InputOld        = "old"        // f32 [batch*seq], the log-probabilities of the labels when they were drawn
 	// BesideTruncated is no input: of each row of a batch 1 if the completion was cut off before its end, else 0.
 	BesideTruncated = "truncated"
 )
 
-func withRegion(figures map[string]float64) {
+// oldRMS is the figure whose sum is one of squares.
+const oldRMS = "old_difference_rms"
+
+func drawnFigures(figures map[string]float64) {
+	figures[oldRMS] = math.Sqrt(figures[oldRMS])
 	if low, there := figures["clip_low"]; there {
 		figures["clip_region"] = low + figures["clip_high"]
 	}
@@ -92,10 +97,7 @@ func withRegion(figures map[string]float64) {
 
 // drawnBeside are the numbers beside rows: advantages, and so on.
 func drawnBeside(o Objective, adapted bool, seq int) map[string]int {
-	of := map[string]int{InputAdvantages: 1, BesideTruncated: 1}
-	if o.Numbers[onPolicy] == 0 {
-		of[InputOld] = seq
-	}
+	of := map[string]int{InputAdvantages: 1, BesideTruncated: 1, InputOld: seq}
 	if o.Numbers["beta"] != 0 && !adapted {
 		of[InputReference] = seq
 	}
@@ -162,9 +164,12 @@ func (l drawnLoss) losses(b *Builder, built *Built, losses *graph.Value) error {
 	built.Figures = []figure{{"logps", b.Reshape(lp, b.batch*b.seq)}, {"entropy", built.entropies}}
 
 	// Differences are 0 where a token does not count, so that nothing grows there.
+	given := byRow(b.Input(InputOld, losses.Type()))
+	off := b.Mul(b.Sub(b.StopGradient(lp), given), counts)
+	off = b.Apply("max", off, b.Apply("neg", off))
 	old := b.StopGradient(lp)
 	if numbers[onPolicy] == 0 {
-		old = byRow(b.Input(InputOld, losses.Type()))
+		old = given
 	}
 	ratio := b.Mul(b.Sub(lp, old), counts)
 	if l.rows {
@@ -195,6 +200,7 @@ func (l drawnLoss) losses(b *Builder, built *Built, losses *graph.Value) error {
 		}
 		sums = append(sums, of)
 	}
+	sums = append(sums, b.Mul(b.Sum(off), scale), b.Mul(b.Sum(b.Mul(off, off)), scale))
 	switch {
 	case l.by == byRows:
 		v = b.Mul(v, shares)

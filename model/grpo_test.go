@@ -45,7 +45,7 @@ func TestDrawnInputs(t *testing.T) {
 		assert.Equal(t, map[string]int{"advantages": 1, "old": 4, "truncated": 1, "reference": 4}, o.Beside(byteGPT(t), 4, false))
 	}
 	o := Objective{Loss: "dapo", Numbers: map[string]float64{"temperature": 1, "on_policy": 1}}
-	assert.Equal(t, map[string]int{"advantages": 1, "truncated": 1}, o.Beside(byteGPT(t), 4, false))
+	assert.Equal(t, map[string]int{"advantages": 1, "old": 4, "truncated": 1}, o.Beside(byteGPT(t), 4, false))
 	assert.EqualValues(t, 3.0/8, Counts{Of: 3, Labels: 8}.LabelScale())
 }
 
@@ -84,10 +84,12 @@ func TestDrawnRefuses(t *testing.T) {
 
 // TestDrawnFigures adds up the shares, and tells the losses by their figures.
 func TestDrawnFigures(t *testing.T) {
-	figures := Objective{Loss: "gspo"}.Row().Figures([]float64{2, 0.5, 0.125, 0.25})
-	assert.Equal(t, map[string]float64{"entropy": 2, "kl": 0.5, "clip_low": 0.125, "clip_high": 0.25, "clip_region": 0.375}, figures)
+	figures := Objective{Loss: "gspo"}.Row().Figures([]float64{2, 0.5, 0.125, 0.25, 0.1, 0.25})
+	assert.Equal(t, map[string]float64{
+		"entropy": 2, "kl": 0.5, "clip_low": 0.125, "clip_high": 0.25, "clip_region": 0.375, "old_difference": 0.1, "old_difference_rms": 0.5,
+	}, figures)
 	assert.Equal(t, "completions", Telling(figures).Counts)
-	capped := Objective{Loss: "cispo"}.Row().Figures([]float64{2, 0.5, 0.125})
-	assert.Equal(t, map[string]float64{"entropy": 2, "kl": 0.5, "cispo_clip": 0.125}, capped)
+	capped := Objective{Loss: "cispo"}.Row().Figures([]float64{2, 0.5, 0.125, 0, 0})
+	assert.Equal(t, map[string]float64{"entropy": 2, "kl": 0.5, "cispo_clip": 0.125, "old_difference": 0, "old_difference_rms": 0}, capped)
 	assert.Equal(t, "cispo", Telling(capped).Name)
 }

@@ -14,8 +14,8 @@ type forwardPasses interface {
 	// Losses computes the losses of all batches of an evaluation in their order and hands each out; yield returns false to end it early.
 	// Between batches it looks whether ctx is over.
 	Losses(ctx context.Context, e *data.Evaluation, yield func(BatchLoss) bool) error
-	// Look makes a forward pass of each batch for model.Objective.Ahead, and gives Built.Rows of it.
-	Look(ctx context.Context, batches []data.Batch) ([][]float32, error)
+	// Look makes a forward pass of each batch that model.Objective.Ahead reads, and gives Built.Rows of it.
+	Look(ctx context.Context, feeds []Feed) ([][]float32, error)
 	// Take takes a piece in, of a window or of several rows, and gives the logits of what follows.
 	Take(ctx context.Context, p Piece) ([]float32, error)
 }
@@ -154,7 +154,7 @@ func (r *Reader) logits(ctx context.Context, window []int32) ([]float32, error) 
 
 func (r *Reader) check(window []int32) error {
 	if len(window) < 1 || len(window) > r.window {
-		return fmt.Errorf("window: %d tokens, want 1 to %d", len(window), r.window)
+		return fmt.Errorf("window: found %d tokens, wanted 1 to %d", len(window), r.window)
 	}
 	return KnownTokens(r.vocab, window...)
 }

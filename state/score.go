@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"gputrain/buffers"
-	"gputrain/buffers/array"
 	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/model"
@@ -105,18 +103,10 @@ func (m *passes) score(ctx context.Context, rows [][]int32, batch int) ([][]floa
 		b.Labels[i*seq+len(row)-1] = 0
 	}
 	in := model.Ends(rowsOf(b))
-	if err := (Feed{Batch: b, Rows: in.Ends, Floats: in.Floats}).Write(m.scorer.graph); err != nil {
-		return nil, err
-	}
-	ctx = context.WithoutCancel(ctx)
-	if err := m.scorer.run.Submit(ctx); err != nil {
-		return nil, err
-	}
-	raw, err := m.scorer.ring.Next(ctx)
+	all, err := m.scorer.once(ctx, Feed{Batch: b, Rows: in.Ends, Floats: in.Floats})
 	if err != nil {
 		return nil, err
 	}
-	all := array.Decoded(buffers.F32, raw)
 	each, out := len(all)/batch, [][]float32{}
 	for i := range rows {
 		out = append(out, all[i*each:(i+1)*each])

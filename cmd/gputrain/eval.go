@@ -10,7 +10,6 @@ import (
 	"os"
 	"time"
 
-	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
@@ -45,7 +44,7 @@ func (c *evalCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	run, err := c.run()
+	run, err := setup.OfRun(c.Model)
 	if err != nil {
 		return err
 	}
@@ -64,9 +63,13 @@ func (c *evalCmd) Run(ctx context.Context) error {
 		}
 		loss = cfg.Objective().Row()
 		if loss.Whole && run != nil && c.Batch == defaultBatch { // each is held against the others of its batch
-			c.Batch = cfg.Train.Batch
+			c.Batch = cfg.Train.Batch / cfg.Pipeline.Microbatches
 		}
 		c.Batch = max(1, c.Batch/loss.Group) * loss.Group
+	}
+	if len(c.Text) > 0 && cfg.DrawsRollouts() { // a text has no rewards
+		cfg.Put("rollout.loss", "none", "--text")
+		cfg.Rewards = nil
 	}
 	text, tokens, err := c.textFlags.open(ctx, &c.modelFlags, cfg, run != nil, m.Definition(), window)
 	if err != nil {
@@ -75,6 +78,9 @@ func (c *evalCmd) Run(ctx context.Context) error {
 	defer text.Close()
 	if tokens.Vocab() > m.Definition().Vocab() {
 		return usageError{fmt.Errorf("eval: text has tokens up to %d, the model %d", tokens.Vocab()-1, m.Definition().Vocab()-1)}
+	}
+	if cfg.DrawsRollouts() {
+		return c.rewards(ctx, m, cfg, text, tokens, window)
 	}
 	whole := &wholeText{}
 	if len(c.Text) > 0 {
@@ -182,21 +188,17 @@ func (c *evalCmd) tellHead(r state.EvalResult, loss model.Loss, window int, seco
 	return err
 }
 
-// run is the record of the run whose model is measured; nil where it is no run's.
-func (c *evalCmd) run() (*runfile.Config, error) {
-	if !hub.Has(c.Model, runfile.RecordFile) {
-		return nil, nil
+// seen is how many tokens a model sees at once: as many as in its run, nil where it is no run's.
+func seen(run *runfile.Config, def model.Definition) int {
+	if run == nil {
+		return min(def.Context(), strangersWindow)
 	}
-	return runfile.OfRun(c.Model)
+	return plan.Context(run, def)
 }
 
 // window is how many tokens the model sees at once: as many as in its run, and no more than are to be read.
 func (c *evalCmd) window(run *runfile.Config, def model.Definition) (int, error) {
-	most := def.Context()
-	window := min(most, strangersWindow)
-	if run != nil {
-		window = plan.Context(run, def)
-	}
+	most, window := def.Context(), seen(run, def)
 	if c.Limit > 0 {
 		window = min(window, c.Limit)
 	}

@@ -103,7 +103,11 @@ func (a cachedKernel) kernel() (name string, constants map[string]int) {
 	for width > 2 && width/2*a.quads() > handed {
 		width /= 2
 	}
-	return "attention_cached", map[string]int{"WX": width, "KEYS": 1, "HANDED": width / 2 * a.quads()}
+	constants = map[string]int{"WX": width, "KEYS": 1, "HANDED": width / 2 * a.quads()}
+	if a.size > 0 {
+		constants["LINES"] = (a.quads() + 3) / 4 // of 64 bytes, of a key
+	}
+	return "attention_cached", constants
 }
 
 // parts is how many workgroups share the keys of a head of a row: more than one where heads and rows alone would not fill a GPU and the window

@@ -7,7 +7,8 @@ import (
 	"gputrain/run/data"
 )
 
-// Lay lays rows into windows, each behind its prompt, with what the loss reads beside them.
+// Lay lays rows into windows, each behind its prompt, with what the loss reads beside them. Rows that are learned from once have the log-probabilities of the
+// sampler, to be compared with.
 func Lay(prompts []data.Prompt, rows []Row, window int) data.Batch {
 	n := len(rows)
 	b := data.Batch{Rows: n, Tokens: make([]int32, n*window), Labels: slices.Repeat([]int32{data.Ignored}, n*window)}
@@ -18,7 +19,11 @@ func Lay(prompts []data.Prompt, rows []Row, window int) data.Batch {
 		labels := slices.Repeat([]int32{data.Ignored}, len(prompt)-1)
 		labels = append(labels, r.Tokens...)
 		b.Put(i, 0, all[:len(all)-1], labels)
-		copy(old[i*window+len(prompt)-1:], r.Old)
+		before := r.Old
+		if before == nil {
+			before = r.Sampled
+		}
+		copy(old[i*window+len(prompt)-1:], before)
 		truncated := float32(0)
 		if r.Truncated {
 			truncated = 1
@@ -26,7 +31,7 @@ func Lay(prompts []data.Prompt, rows []Row, window int) data.Batch {
 		b.SetBeside(model.BesideTruncated, i, truncated)
 		b.SetBeside(model.InputAdvantages, i, float32(r.Advantage))
 	}
-	if n > 0 && rows[0].Old != nil {
+	if n > 0 {
 		b.Beside[model.InputOld] = old
 	}
 	return b

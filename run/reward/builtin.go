@@ -117,13 +117,22 @@ func openNumber(s Spec, _ Env) (Function, error) {
 		if err != nil || !said {
 			return math.NaN(), err
 		}
-		want, ok := lastNumber(text)
-		if !ok {
-			return 0, fmt.Errorf("column %q: found %s, wanted a number in it, or null", s.Column, shown(text))
+		want, err := numberIn(s.Column, text)
+		if err != nil {
+			return 0, err
 		}
 		found, ok := lastNumber(row.Completion)
 		return share(ok && math.Abs(found-want) <= tolerance*math.Abs(want)), nil
 	}), nil
+}
+
+// numberIn is the number that a column has.
+func numberIn(column, text string) (float64, error) {
+	n, ok := lastNumber(text)
+	if !ok {
+		return 0, fmt.Errorf("column %q: found %s, wanted a number in it, or null", column, shown(text))
+	}
+	return n, nil
 }
 
 func openRegex(s Spec, _ Env) (Function, error) {

@@ -50,7 +50,7 @@ func openCommand(s Spec, e Env) (Function, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &command{args: s.Command, dir: e.Dir, limit: limit, said: &sayings{name: s.name(), to: e.Log}}
+	c := &command{args: s.Command, dir: e.Dir, limit: limit, said: &sayings{name: s.Called(), to: e.Log}}
 	c.now, err = start(c.args, c.dir, c.said)
 	return c, err
 }

@@ -185,12 +185,6 @@ func (c *Config) validateObjective() error {
 			wanted, each = fmt.Sprintf("a multiple of %d", loss.Group), fmt.Sprint(loss.Group)
 		}
 		return c.Invalid("train.batch", c.Train.Batch, wanted+" of sequences a microbatch with "+n.with(c)+": a "+loss.One()+" has "+each)
-	case loss.Whole && c.Train.Accumulate*c.Pipeline.Microbatches > 1:
-		key, found := "train.accumulate", c.Train.Accumulate
-		if found == 1 {
-			key, found = "pipeline.microbatches", c.Pipeline.Microbatches
-		}
-		return c.Invalid(key, found, "1 with "+n.with(c)+", which holds each row against all of its update: a greater train.batch has more of them")
 	}
 	return c.validateHead()
 }

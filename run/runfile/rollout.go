@@ -2,6 +2,7 @@ package runfile
 
 import (
 	"cmp"
+	"fmt"
 
 	"gputrain/internal/formats"
 	"gputrain/model"
@@ -105,7 +106,7 @@ func (c *Config) validateRollouts() error {
 	case len(c.Rewards) == 0:
 		return c.Invalid("rewards", "none", "at least one with rollout.loss "+r.Loss+", such as [{kind: equal, column: answer}]")
 	case rows%r.Samples != 0:
-		return c.Invalid("rollout.samples", r.Samples, "a divisor of the completions of a generation: train.batch x train.accumulate x rollout.updates")
+		return c.Invalid("rollout.samples", r.Samples, fmt.Sprintf("a divisor of the %d completions of a generation (train.batch x train.accumulate x rollout.updates)", rows))
 	case r.Aggregation == "apart" && !c.IsDefault("rollout.scale"):
 		return c.Invalid("rollout.scale", r.Scale, "nothing with rollout.aggregation apart, which scales twice")
 	case r.Delta != nil && *r.Delta <= 1:

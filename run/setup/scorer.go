@@ -2,6 +2,7 @@ package setup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,8 +41,8 @@ func ReadsAs(cfg *runfile.Config, dir string, tokens Tokens, def model.Definitio
 	return Data(cfg, how, def, window), marker.From, nil
 }
 
-// A Scorer is a reward model on a device: a reward.Function, of one goroutine.
-type Scorer struct {
+// A scorer is a reward model on a device: a reward.Function, of one goroutine.
+type scorer struct {
 	model  *state.Model
 	files  *hub.Bundle
 	device *gpu.Device // its own; nil: another's
@@ -53,13 +54,13 @@ type Scorer struct {
 	tail []int32 // what the template writes behind it, which rows of messages have and completions do not
 }
 
-// scoredAtOnce is how many rows a Scorer computes at once.
+// scoredAtOnce is how many rows a scorer computes at once.
 const scoredAtOnce = 16
 
-// OpenScorer opens the reward model of a directory, whose head gives one score a row. policy is the fingerprint of the tokenizer by which samples have tokens:
+// openScorer opens the reward model of a directory, whose head gives one score a row. policy is the fingerprint of the tokenizer by which samples have tokens:
 // where the model has the same they are read as they are, else their texts. What there is to say is written to out.
-func OpenScorer(dev *gpu.Device, dir, policy string, out io.Writer) (_ *Scorer, err error) {
-	s := &Scorer{policy: policy}
+func openScorer(dev *gpu.Device, dir, policy string, out io.Writer) (_ *scorer, err error) {
+	s := &scorer{policy: policy}
 	if s.files, err = Open(dir, out); err != nil {
 		return nil, err
 	}
@@ -86,16 +87,14 @@ func OpenScorer(dev *gpu.Device, dir, policy string, out io.Writer) (_ *Scorer, 
 	if s.model, err = state.LoadStored(dev, at, def, weights); err != nil {
 		return nil, err
 	}
-	if s.tokens, err = ModelTokens(spokenBy(s.files), def); err != nil {
+	if s.tokens, err = ModelTokens(s.files, def); err != nil {
 		return nil, err
 	}
-	cfg := runfile.New()
-	if hub.Has(dir, runfile.RecordFile) {
-		if cfg, err = runfile.OfRun(dir); err != nil {
-			return nil, &UsageError{err}
-		}
+	cfg, err := OfRun(dir)
+	if err != nil {
+		return nil, &UsageError{err}
 	}
-	if s.from, _, err = ReadsAs(cfg, dir, s.tokens, def, def.Context()); err != nil {
+	if s.from, _, err = ReadsAs(cmp.Or(cfg, runfile.New()), dir, s.tokens, def, def.Context()); err != nil {
 		return nil, err
 	}
 	s.from.Format, s.from.Group = "", 0
@@ -137,8 +136,8 @@ func (s *Scorer) whole(one reward.Sample) []int32 {
 	return row
 }
 
-// Scores are those of rows of tokens.
-func (s *Scorer) Scores(ctx context.Context, rows [][]int32) ([]float64, error) {
+// scores are those of rows of tokens.
+func (s *scorer) scores(ctx context.Context, rows [][]int32) ([]float64, error) {
 	found, err := s.model.Scores(ctx, rows, scoredAtOnce)
 	scores := make([]float64, len(found))
 	for i, values := range found {
@@ -148,20 +147,16 @@ func (s *Scorer) Scores(ctx context.Context, rows [][]int32) ([]float64, error) 
 }
 
 // Rewards are the scores of prompts with their completions.
-func (s *Scorer) Rewards(ctx context.Context, samples []reward.Sample) ([]float64, error) {
+func (s *scorer) Rewards(ctx context.Context, samples []reward.Sample) ([]float64, error) {
 	rows, err := s.rows(ctx, samples)
 	if err != nil {
 		return nil, err
 	}
-	return s.Scores(ctx, rows)
+	return s.scores(ctx, rows)
 }
 
-func (s *Scorer) rows(ctx context.Context, samples []reward.Sample) (rows [][]int32, err error) {
-	own := ""
-	if s.tokens.Tokenizer != nil {
-		own = s.tokens.Tokenizer.Fingerprint()
-	}
-	if own == s.policy && !slices.ContainsFunc(samples, func(one reward.Sample) bool { return one.PromptTokens == nil }) {
+func (s *scorer) rows(ctx context.Context, samples []reward.Sample) (rows [][]int32, err error) {
+	if s.tokens.fingerprint() == s.policy && !slices.ContainsFunc(samples, func(one reward.Sample) bool { return one.PromptTokens == nil }) {
 		for _, one := range samples {
 			rows = append(rows, s.whole(one))
 		}
@@ -181,7 +176,7 @@ func (s *Scorer) rows(ctx context.Context, samples []reward.Sample) (rows [][]in
 }
 
 // Close gives back what the model takes.
-func (s *Scorer) Close() error {
+func (s *scorer) Close() error {
 	s.model.Release()
 	if s.device != nil {
 		s.device.Release()
@@ -203,7 +198,7 @@ func openReward(cfg *runfile.Config, dir, policy string, out io.Writer) (reward.
 	if err != nil {
 		return nil, err
 	}
-	s, err := OpenScorer(dev, dir, policy, out)
+	s, err := openScorer(dev, dir, policy, out)
 	if err != nil {
 		dev.Release()
 		return nil, err

@@ -38,9 +38,9 @@ func exported(t *testing.T, head model.Head) string {
 // TestScorer scores the tokens of samples, and texts as rows of texts are read: with the token that ends them.
 func TestScorer(t *testing.T) {
 	dev := gputest.Device(t)
-	s, err := OpenScorer(dev, exported(t, model.Head{Kind: model.HeadScores, Labels: 1}), "", os.Stderr)
+	s, err := openScorer(dev, exported(t, model.Head{Kind: model.HeadScores, Labels: 1}), "", os.Stderr)
 	require.NoError(t, err)
-	want, err := s.Scores(t.Context(), [][]int32{{'a', 'b', 'c', 0}, {'a', 0}})
+	want, err := s.scores(t.Context(), [][]int32{{'a', 'b', 'c', 0}, {'a', 0}})
 	require.NoError(t, err)
 	assert.NotEqual(t, want[0], want[1])
 	texts := []reward.Sample{{Prompt: "ab", Completion: "c"}, {Prompt: "a"}}
@@ -62,10 +62,10 @@ func TestScorer(t *testing.T) {
 	require.NoError(t, s.Close())
 
 	for _, head := range []model.Head{{Kind: model.HeadScores, Labels: 2}, {Kind: model.HeadVectors}, {}} {
-		_, err = OpenScorer(dev, exported(t, head), "", os.Stderr)
+		_, err = openScorer(dev, exported(t, head), "", os.Stderr)
 		assert.ErrorContains(t, err, "found a model without one score a row, wanted a reward model")
 	}
-	_, err = OpenScorer(dev, t.TempDir(), "", os.Stderr)
+	_, err = openScorer(dev, t.TempDir(), "", os.Stderr)
 	assert.ErrorContains(t, err, "found neither config.json nor checkpoints")
 }
 

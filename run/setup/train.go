@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gputrain/internal/ranks/cluster"
+	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
 	"gputrain/run/plan"
@@ -97,6 +98,15 @@ func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer)
 		return run, nil, &UsageError{err}
 	}
 	tell(out, p.Told[told:])
+	if pad, there := model.Padding(p.State.Definition); there && model.HeadOf(p.State.Definition).Kind == model.HeadScores {
+		for _, rows := range []data.Source{text.Train, text.Validation} {
+			if rows, are := rows.(*texts.Documents); are && rows != nil {
+				if err := rows.Ends(pad); err != nil {
+					return run, nil, &UsageError{fmt.Errorf("data: %w", err)}
+				}
+			}
+		}
+	}
 	p.State.Companions, p.State.Consulted = c.Companions, c.Consulted
 	cfg, c = p.Spec, p.State
 	bucket, err := runfile.ParseBytes(cfg.Cluster.Bucket)

@@ -12,6 +12,8 @@ type display struct {
 	config   Config
 	times    *times
 	begun    int64     // the step that this process began at
+	drawn    bool      // this process has made a generation
+	reward   *Number   // of the newest; nil: it has none
 	forecast forecast  // before the first step; later what is known of evaluations and samples
 	recent   []Metrics // the last windowSize metrics of this process
 }
@@ -24,7 +26,7 @@ func (d *display) observe(e Event) error {
 		m := e.seen.metrics
 		d.recent = append(d.recent[max(0, len(d.recent)+1-windowSize):], m)
 		s := Status{
-			Step: m.Step, Steps: d.config.Steps, Epoch: m.Epoch, Loss: e.seen.mean, LearningRate: m.LearningRate, Left: d.toCome(m.Step).left(),
+			Step: m.Step, Steps: d.config.Steps, Epoch: m.Epoch, Loss: e.seen.mean, LearningRate: m.LearningRate, Reward: d.reward, Left: d.toCome(m.Step).left(),
 		}
 		s.mean(d.recent)
 		d.Step(s)
@@ -45,12 +47,31 @@ func (d *display) observe(e Event) error {
 		}
 		d.say("step %d: validation loss %.4f (%s, %s %s)", e.Step, e.seen.eval.Loss, told, grouped(e.seen.eval.Tokens), named(e.seen.eval.Tokens, loss.Counts))
 	case Generated:
-		d.say("generation of step %d: reward %s, in %s", e.Step+1, rewardsText(e.seen.rollout), durationText(e.seen.took))
+		d.generated(e)
 	case Sampled:
 		d.forecast.samples.each = e.seen.took
 		d.say("step %d: a sample:\n%s", e.Sample.Step, indented(e.Sample.Prompt+e.Sample.Text))
 	}
 	return nil
+}
+
+// generated tells of the first generation of this process, by which the forecast is then; of others lines of steps tell the reward.
+func (d *display) generated(e Event) {
+	first := !d.drawn
+	d.drawn, d.reward = true, nil
+	if reward, there := e.seen.rollout["reward"]; there {
+		d.reward = &reward
+	}
+	if !first {
+		d.forecast.generations.each = e.seen.took
+		return
+	}
+	before := d.toCome(e.Step)
+	d.forecast.generations.each = e.seen.took
+	d.say("generation of step %d: reward %s, in %s", e.Step+1, rewardsText(e.seen.rollout), durationText(e.seen.took))
+	if now := d.toCome(e.Step); otherwise(now, before) {
+		d.say("after a generation: %s", now.text())
+	}
 }
 
 // toCome is the forecast of what is left to do after a step, by what steps have taken of late: the first of this process, which also compiles,
@@ -84,8 +105,13 @@ func (d *display) correct(step int64) {
 	if step != d.begun+forecastSteps {
 		return
 	}
-	now, before := d.toCome(step), d.forecast
-	if off := float64(now.spent+now.left()) / float64(before.spent+before.left()); off < 1-forecastShare || off > 1+forecastShare {
+	if now := d.toCome(step); otherwise(now, d.forecast) {
 		d.say("after %d steps: %s", forecastSteps, now.text())
 	}
+}
+
+// otherwise tells whether a run takes another time than it was told to.
+func otherwise(now, before forecast) bool {
+	off := float64(now.spent+now.left()) / float64(before.spent+before.left())
+	return off < 1-forecastShare || off > 1+forecastShare
 }

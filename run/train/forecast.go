@@ -7,12 +7,14 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/model"
+	"gputrain/run/data"
 	"gputrain/state"
 )
 
 // A forecast is how long the rest of a run takes: what there is to do, and how long each takes.
 type forecast struct {
 	steps, evaluations, samples, checkpoints errand
+	generations                              errand        // of completions to learn from
 	spent, compiling                         time.Duration // before the first step; compiling is a part of it
 	start                                    time.Duration // what is yet to come before the first step, as far as counts tell
 }
@@ -27,7 +29,7 @@ func (e errand) all() time.Duration { return time.Duration(float64(e.many) * flo
 
 // left is the time that what there is to do takes.
 func (f forecast) left() time.Duration {
-	return f.start + f.steps.all() + f.evaluations.all() + f.samples.all() + f.checkpoints.all()
+	return f.start + f.steps.all() + f.generations.all() + f.evaluations.all() + f.samples.all() + f.checkpoints.all()
 }
 
 // text is the forecast in one line.
@@ -36,7 +38,7 @@ func (f forecast) text() string {
 	for _, e := range []struct {
 		errand
 		name string
-	}{{f.evaluations, "evaluation"}, {f.samples, "sample"}, {f.checkpoints, "checkpoint"}} {
+	}{{f.generations, "generation"}, {f.evaluations, "evaluation"}, {f.samples, "sample"}, {f.checkpoints, "checkpoint"}} {
 		if e.many > 0 {
 			parts = append(parts, e.text(e.name))
 		}
@@ -91,6 +93,10 @@ func timesDue(from, steps, every int64) int64 {
 func (f *forecast) count(c Config, from int64) {
 	f.steps.many = c.Steps - from
 	f.evaluations.many, f.samples.many, f.checkpoints.many = 0, 0, 0
+	if f.generations.many = 0; c.learnsRollouts() {
+		u := int64(c.Rollouts.Updates)
+		f.generations.many = max(0, (c.Steps+u-1)/u-(from+u-1)/u)
+	}
 	if c.evaluates() {
 		f.evaluations.many = timesDue(from, c.Steps, c.EvalEvery)
 	}
@@ -167,7 +173,8 @@ func guessed(c Config, from int64, flops float64, commands int, speed gpu.Speed)
 	if err := f.update(c.State, passes, speed); err != nil {
 		return f, err
 	}
-	if f.evaluations.many > 0 {
+	f.drawing(c, passes, overhead, speed)
+	if c.evaluatesLoss() && f.evaluations.many > 0 {
 		e, err := c.evaluation()
 		if err != nil {
 			return f, err
@@ -187,7 +194,11 @@ func guessed(c Config, from int64, flops float64, commands int, speed gpu.Speed)
 func (f forecast) rehearsing(sampled int) (sum time.Duration) {
 	tried := f.samples
 	tried.each = tried.each * time.Duration(min(sampled, rehearsedTokens)) / time.Duration(max(1, sampled))
-	for _, e := range []errand{f.steps, f.evaluations, tried} {
+	each := []errand{f.steps, tried}
+	if f.generations.each == 0 { // evaluations of what is drawn are not tried
+		each = append(each, f.evaluations)
+	}
+	for _, e := range each {
 		switch {
 		case e.many == 0:
 		case e.each >= measureFor:
@@ -224,6 +235,29 @@ func (f *forecast) update(c state.Config, passes time.Duration, speed gpu.Speed)
 	f.steps.each = passes + time.Duration(speed.Seconds(cost.Work(parameters))*float64(time.Second))
 	f.checkpoints.each = time.Duration(float64(parameters) * (4 + cost.StateBytes) / copiedASecond * float64(time.Second))
 	return nil
+}
+
+// drawing sets the times of generations, and of evaluations of rewards, by counts: completions become as long as they may, and rewards cost nothing. The passes
+// of an update take so long, a third of them forward, and the commands of one so much of that.
+func (f *forecast) drawing(c Config, passes, overhead time.Duration, speed gpu.Speed) {
+	if !c.learnsRollouts() {
+		return
+	}
+	_, replicas := c.State.Mesh.Replica()
+	positions := float64(max(1, share(c.State).Count) * c.State.Batch * c.State.Sequence)
+	parameters := time.Duration(4 * float64(model.Parameters(c.State.Definition)) / speed.BytesPerSecond * float64(time.Second))
+	drawn := func(rows int) time.Duration {
+		own, atOnce := (rows+replicas-1)/replicas, c.rowsAtOnce()
+		token := overhead/3 + max(parameters, time.Duration(float64(passes-overhead)/3*float64(min(own, atOnce))/positions))
+		return token * time.Duration((own+atOnce-1)/atOnce*c.Rollouts.Drawing.Tokens)
+	}
+	f.generations.each = drawn(c.rowsAnUpdate() * c.Rollouts.Updates)
+	if c.Rollouts.Updates > 1 { // a pass over all rows before the first
+		f.generations.each += passes / 3 * time.Duration(c.Rollouts.Updates)
+	}
+	if held, are := c.Validation.(*data.Prompts); are {
+		f.evaluations.each = drawn(c.heldPrompts(held) * max(1, c.Rollouts.EvalSamples))
+	}
 }
 
 // evaluating is the time of an evaluation of so many batches where the passes of an update take so long, a third of it forward.

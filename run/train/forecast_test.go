@@ -67,6 +67,8 @@ func TestForecastInOneLine(t *testing.T) {
 		steps: errand{1600, 110 * time.Millisecond}, evaluations: errand{17, 800 * time.Millisecond}, samples: errand{1, 4 * time.Second},
 		spent: 8 * time.Second, compiling: 6 * time.Second,
 	}
+	drawn := forecast{steps: errand{4, time.Second}, generations: errand{2, 3 * time.Second}}
+	assert.Equal(t, "the run takes about 10 s: 4 steps of 1 s, 2 generations of 3 s", drawn.text())
 	assert.Equal(t, 176*time.Second+13600*time.Millisecond+4*time.Second, f.left())
 	assert.Equal(t, "the run takes about 3 min 22 s: 1,600 steps of 0.11 s, 17 evaluations of 0.8 s, 1 sample of 4 s, compiling 6 s", f.text())
 	for want, d := range map[string]time.Duration{
@@ -134,6 +136,23 @@ func TestForecastComesBeforeTheFirstStep(t *testing.T) {
 		said := out.String()
 		assert.Less(t, strings.Index(said, "at 50% of that peak the run takes at least "), strings.Index(said, "compile kernels"))
 	}
+}
+
+// A completion takes as many passes as it may have tokens, each of the overhead of a forward pass and the parameters, or its rows' share of a pass.
+func TestForecastOfGenerations(t *testing.T) {
+	c := lettersRun(t, "dapo", 2).withDefaults().withRows(t.Context())
+	parameters := 4 * float64(model.Parameters(c.State.Definition))
+	speed := gpu.Speed{FLOPS: 1e6, BytesPerSecond: parameters}
+	var f forecast
+	f.count(c, 1)
+	f.drawing(c, 9*time.Second, 3*time.Second, speed)
+	assert.EqualValues(t, 1, f.generations.many, "of steps 3 and 4")
+	assert.EqualValues(t, 2, f.evaluations.many)
+	assert.InDelta(t, 16./8*8*(1+1)+2*9./3, f.generations.each.Seconds(), 1e-6, "16 rows, 8 at once, and two passes for what learning begins with")
+	assert.InDelta(t, 8*(1+1), f.evaluations.each.Seconds(), 1e-6, "two prompts or four, of two completions each")
+	speed.BytesPerSecond *= 1e6
+	f.drawing(c, 9000*time.Second, 3*time.Second, speed)
+	assert.InDelta(t, 2*8*(1+8997./3*8/(8*16))+2*3000, f.generations.each.Seconds(), 1)
 }
 
 // What is left follows what steps have taken of late, without the first, and what the last evaluation took.

@@ -12,8 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"gputrain/buffers"
+	"gputrain/graph"
 	"gputrain/internal/formats"
 	"gputrain/internal/ranks/mesh"
+	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/run/fit"
 	"gputrain/run/grpo"
@@ -47,6 +50,7 @@ type rollouts struct {
 	took          map[int64]time.Duration     // what it took to make them
 	opened        bool                        // rewards, here
 	timeouts      int64                       // of rewards, as of the last generation
+	bound         float64                     // of the sampler's difference, beyond which a line warns once; 0: none does
 }
 
 // learnsRollouts tells whether a run draws what it learns from.
@@ -97,12 +101,15 @@ func (c Config) validateRollouts() error {
 }
 
 // openRollouts makes what draws generations, with the one that the run is in the middle of.
-func (t *opening) openRollouts(ctx context.Context) error {
+func (t *opening) openRollouts(ctx context.Context) (err error) {
 	c := t.config
 	r := &rollouts{trainer: t.trainer, Config: *c.Rollouts, share: c.share(), place: t.run.Data, figures: map[int64]map[string]Number{}, took: map[int64]time.Duration{}}
 	r.prompts = c.Train.(*data.Prompts)
 	r.held, _ = c.Validation.(*data.Prompts)
 	t.loader, t.rollouts = r, r
+	if r.bound, err = c.samplerBound(); err != nil {
+		return err
+	}
 	if r.Open != nil && c.leads() {
 		opened, err := r.Open()
 		if err != nil {
@@ -226,6 +233,9 @@ func (t *trainer) generate(ctx context.Context) error {
 	if n := r.Rewards.Timeouts(); n > r.timeouts {
 		figures["reward_timeouts"], r.timeouts = Number(n-r.timeouts), n
 	}
+	if r.Updates > 1 {
+		r.compare(g.Step, figures["sampler_difference"])
+	}
 	r.figures[g.Step], r.took[g.Step] = figures, time.Since(begin)
 	return t.tell(ctx, Event{Kind: Generated, Rollouts: r.Lines(g), seen: seen{rollout: figures, took: time.Since(begin)}})
 }
@@ -348,8 +358,7 @@ func (t *trainer) evaluateRewards(ctx context.Context) (of state.EvalResult, fig
 		drawing.Drawing.Temperature = 0
 	}
 	var prompts []data.Prompt
-	all := r.held.Len()
-	n := min(all, max(1, fit.EvaluationWindows(t.config.State, t.config.EvalTokens)))
+	all, n := r.held.Len(), t.config.heldPrompts(r.held)
 	for i := range n { // evenly spaced, as windows of texts are
 		prompts = append(prompts, r.held.At(i*all/n))
 	}
@@ -372,6 +381,14 @@ func (t *trainer) evaluateRewards(ctx context.Context) (of state.EvalResult, fig
 	return of, numbersOf(said), nil
 }
 
+// heldPrompts are the prompts of an evaluation of rewards.
+func (c Config) heldPrompts(held *data.Prompts) int {
+	if n := fit.EvaluationWindows(c.State, c.EvalTokens); n > 0 {
+		return min(n, held.Len())
+	}
+	return held.Len()
+}
+
 // evaluations keeps the random numbers of evaluations apart from those of generations.
 const evaluations = 1 << 63
 
@@ -389,6 +406,44 @@ func numbersOf(figures map[string]float64) map[string]Number {
 		all[name] = Number(v)
 	}
 	return all
+}
+
+// Log-probabilities of the tokens that were drawn differ from those of training by what kernels round: about these at most, in f32 and with operands of 16
+// bits and less.
+const (
+	samplerBound        = 1e-3
+	roundedSamplerBound = 0.1
+)
+
+// samplerBound is by how much the sampler may differ from training; 0 for a network with dropout, whose training is another.
+func (c Config) samplerBound() (float64, error) {
+	job, err := state.NewJob(c.State)
+	if err != nil {
+		return 0, err
+	}
+	built, err := job.Build()
+	if err != nil {
+		return 0, err
+	}
+	for _, n := range built.Graph.Nodes() {
+		if in, is := n.Op.(graph.Input); is && in.Name == model.InputDropoutKey && c.Rollouts.Updates == 1 {
+			return 0, nil
+		}
+	}
+	if job.RoundProducts || job.Storage != buffers.F32 || job.FrozenDType != buffers.F32 {
+		return roundedSamplerBound, nil
+	}
+	return samplerBound, nil
+}
+
+// compare warns once of a difference between the sampler and training that is not rounding.
+func (r *rollouts) compare(step int64, off Number) {
+	if r.bound == 0 || !(float64(off) > r.bound) {
+		return
+	}
+	r.display.say("warning: step %d: log-probabilities of tokens as they were drawn and those of training differ by %.3g, wanted at most %g: "+
+		"what is learned is not what was drawn, which is a mistake in the program", step, float64(off), r.bound)
+	r.bound = 0
 }
 
 // rewardsText is the reward in figures of a generation, and what it came with.

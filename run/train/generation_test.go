@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,6 +91,7 @@ func TestRewardRises(t *testing.T) {
 	dev := gputest.Device(t)
 	for _, updates := range []int{1, 2} {
 		c := lettersRun(t, "dapo", updates)
+		c.State.Definition = undropped(t)
 		c.State.Optimizer.Options.Schedule.Steps, c.State.Optimizer.Options.Schedule.LearningRate, c.Steps = 16, 0.05, 16
 		c.State.Batch, c.State.Microbatches = 16, 1
 		c.SaveEvery, c.EvalEvery = Every(16), 16
@@ -98,17 +100,25 @@ func TestRewardRises(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, steps, 16)
 		var rewards []float64
+		moved := 0.0
 		for _, m := range steps {
 			if m.Rollout != nil {
 				rewards = append(rewards, float64(m.Rollout["rewards/small/mean"]))
 				assert.LessOrEqual(t, float64(m.Rollout["sampler_difference_max"]), 2e-4)
 			}
+			off := float64(m.Figures["old_difference_rms"])
+			assert.LessOrEqual(t, float64(m.Figures["old_difference"]), off)
+			if m.Rollout != nil {
+				assert.LessOrEqual(t, off, 1e-5, "of the sampler, or of the pass before")
+			}
+			moved = max(moved, off)
 		}
 		report, err := os.ReadFile(filepath.Join(c.Dir, reportFile))
 		require.NoError(t, err)
 		for _, part := range []string{"## Rollouts", "| step | reward | deviation | short | small | tokens a completion |", "; advantage ", "of the text:", "| step | reward | tokens a completion |", "reward.svg"} {
 			assert.Contains(t, string(report), part)
 		}
+		assert.Equal(t, updates == 2, moved > 1e-2, "between two updates of a generation the model moves")
 		require.Len(t, rewards, 16/updates)
 		n := len(rewards) / 4
 		assert.Greater(t, mean(rewards[3*n:]), mean(rewards[:n])+0.1)
@@ -122,6 +132,26 @@ func mean(x []float64) (m float64) {
 		m += v / float64(len(x))
 	}
 	return m
+}
+
+// TestWhatIsSaidOfGenerations: the first is told, with the time that all take, and what the sampler has otherwise than training, once; of others nothing is.
+func TestWhatIsSaidOfGenerations(t *testing.T) {
+	dev := gputest.Device(t)
+	for _, updates := range []int{1, 2} {
+		for temperature, warns := range map[float64]int{0.9: 0, 0.5: 1} {
+			var out bytes.Buffer
+			c := lettersRun(t, "dapo", updates)
+			c.State.Definition = undropped(t)
+			c.Steps, c.Output, c.Progress = 4, &out, "plain"
+			c.Rollouts.Drawing.Temperature = temperature
+			ran(t, dev, c)
+			assert.Equal(t, warns, strings.Count(out.String(), "log-probabilities of tokens as they were drawn and those of training differ"), out.String())
+			assert.Equal(t, 1, strings.Count(out.String(), "generation of step "))
+			assert.Contains(t, out.String(), fmt.Sprintf(" %d generations of ", 4/updates))
+			assert.Contains(t, out.String(), " evaluations of ")
+			assert.Regexp(t, `step 4/4 .*  reward 0\.\d{4}  `, out.String())
+		}
+	}
 }
 
 // TestRolloutsOnStagesAndRanks stops a run that draws what it learns from at each step, also in rewards and while it draws, cuts its model in two, and gives

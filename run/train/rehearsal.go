@@ -41,8 +41,9 @@ func (r *rehearsal) run(ctx context.Context) error {
 	f := &r.display.forecast
 	f.count(c, from)
 	r.runs = 1
-	for _, e := range []errand{f.evaluations, f.samples} {
-		r.runs += int(min(1, e.many))
+	measures := c.evaluatesLoss() && f.evaluations.many > 0
+	if r.runs += int(min(1, f.samples.many)); measures {
+		r.runs++
 	}
 	r.runs *= runsOfKind
 	r.display.Phase(spanForecast, 0, r.runs)
@@ -64,11 +65,12 @@ func (r *rehearsal) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	speed := paced(r.team.target.Devices()[0].Adapter(), ownFLOPs(c.State, r.flops)/passes.Seconds())
+	speed := r.speed(passes)
 	if err := f.update(c.State, passes, speed); err != nil {
 		return err
 	}
-	if f.evaluations.many > 0 {
+	r.drawing(passes, speed)
+	if measures {
 		once := func() (time.Duration, error) { return r.evaluationTime(ctx, passes) }
 		if r.long() { // as the passes were
 			_, own := r.team.part(r.validation)
@@ -96,8 +98,20 @@ func (r *rehearsal) recall(m measured, step int64) {
 	f := &r.display.forecast
 	f.count(r.config, r.state.Step())
 	f.steps.each, f.evaluations.each, f.samples.each, f.checkpoints.each = m.Step, m.Evaluation, m.Sample, m.Checkpoint
+	r.drawing(m.Step, r.speed(m.Step))
 	r.display.say("times as they were measured at step %s", grouped(step))
 	r.tell()
+}
+
+// speed is that of a device whose passes of an update take so long.
+func (r *rehearsal) speed(passes time.Duration) gpu.Speed {
+	return paced(r.team.target.Devices()[0].Adapter(), ownFLOPs(r.config.State, r.flops)/passes.Seconds())
+}
+
+// drawing makes the forecast that of generations, too.
+func (r *rehearsal) drawing(passes time.Duration, speed gpu.Speed) {
+	overhead := time.Duration(float64(commandsOf(r.state.Submits())) * speed.Command * float64(time.Second))
+	r.display.forecast.drawing(r.config, passes, min(overhead, passes), speed)
 }
 
 // runsOfKind is how many runs of each kind of work are counted.

@@ -19,6 +19,7 @@ type Status struct {
 	Epoch                 Number        `json:"epoch,omitempty"`
 	Loss                  Number        `json:"loss"` // mean, nats a token
 	LearningRate          Number        `json:"learning_rate"`
+	Reward                *Number       `json:"reward,omitempty"`         // mean of the newest generation; nil where there is none
 	TokensPerSecond       Number        `json:"tokens_per_second"`        // mean
 	PaddedTokensPerSecond Number        `json:"padded_tokens_per_second"` // mean
 	MFU                   Number        `json:"mfu,omitempty"`            // mean, see Cost
@@ -46,6 +47,9 @@ func (s Status) fit(width int) string {
 		{fmt.Sprintf("loss %.4f", float64(s.Loss)), 8},
 		{fmt.Sprintf("lr %.3g", float64(s.LearningRate)), 4},
 		{rate(float64(s.TokensPerSecond)) + " " + s.counted() + "/s", 6},
+	}
+	if s.Reward != nil {
+		parts = append(parts, part{fmt.Sprintf("reward %.4f", float64(*s.Reward)), 8})
 	}
 	if len(s.StageBusy) > 0 {
 		parts = append(parts, part{"stages " + busyText(s.StageBusy), 2})

@@ -221,6 +221,9 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 			Figures: t.config.figures(m.Means), Watched: t.watching.figures(m.Step), Scale: Number(scale), Cost: cost,
 		}
 		if r := t.rollouts; r != nil {
+			if r.Updates == 1 {
+				r.compare(m.Step, t.last.Figures["old_difference_rms"])
+			}
 			t.last.Rollout, t.last.RolloutMS = r.figures[m.Step], Number(milliseconds(r.took[m.Step]))
 			delete(r.figures, m.Step)
 			delete(r.took, m.Step)
@@ -252,7 +255,7 @@ func (t *trainer) due(ctx context.Context) error {
 	at := func(every, done int64) bool {
 		return step > 0 && done != step && (step == c.Steps || every > 0 && step%every == 0)
 	}
-	evaluate := (t.validation != nil || c.evaluatesRewards()) && at(c.EvalEvery, t.evaluated)
+	evaluate := c.evaluates() && at(c.EvalEvery, t.evaluated)
 	sample := c.Sample.Tokens > 0 && at(c.SampleEvery, t.sampled) || step == 0 && c.samplesBefore() && t.sampled != 0
 	save, _ := t.saveDue()
 	generate := t.rollouts != nil && t.rollouts.due()

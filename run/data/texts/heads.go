@@ -2,7 +2,6 @@ package texts
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -203,18 +202,21 @@ func Inputs(ctx context.Context, c Config, name string, from io.ReaderAt, size i
 	if err != nil {
 		return err
 	}
-	return eachRow(ctx, name, from, size, func(number int, row []byte) error {
-		row = j.mended(row)
-		all, err := j.inputs(row)
-		if err != nil {
-			return err
-		}
-		for _, in := range all {
-			if n := len(in.Tokens); n > c.Context {
-				return fmt.Errorf("found %d tokens, wanted at most %d, the window", n, c.Context)
+	type read struct {
+		row    json.RawMessage
+		inputs []Input
+	}
+	return useRows(ctx, name, from, size, j.limit, func(file rowFile) error {
+		return eachRow(ctx, file, func(_ rowAt, row []byte) (said read, err error) {
+			said.row = j.mended(row)
+			said.inputs, err = j.inputs(said.row)
+			for _, in := range said.inputs {
+				if n := len(in.Tokens); err == nil && n > c.Context {
+					err = fmt.Errorf("found %d tokens, wanted at most %d, the window", n, c.Context)
+				}
 			}
-		}
-		return take(number, row, all)
+			return said, err
+		}, func(at rowAt, said read) error { return take(at.number, said.row, said.inputs) })
 	})
 }
 
@@ -249,38 +251,12 @@ func (j *jsonl) inputs(row []byte) (all []Input, err error) {
 	return all, err
 }
 
-// eachRow takes the rows of a file; what take says of one names it.
-func eachRow(ctx context.Context, name string, from io.ReaderAt, size int64, take func(number int, row []byte) error) error {
-	file, err := rowsOf(ctx, name, from, size, maxRow)
-	if err != nil {
-		return fmt.Errorf("data: jsonl %q: %w", name, err)
-	}
-	var refused error
-	err = file.read(func(some rowRun) bool {
-		for i, row := range some.rows {
-			if refused = context.Cause(ctx); refused == nil && len(bytes.TrimSpace(row)) > 0 {
-				if refused = take(some.first+i, row); refused != nil {
-					refused = fmt.Errorf("%s %d: %w", file.row, some.first+i, refused)
-				}
-			}
-			if refused != nil {
-				return false
-			}
-		}
-		return true
-	})
-	if err = cmp.Or(refused, err); err != nil {
-		return fmt.Errorf("data: jsonl %q: %w", name, err)
-	}
-	return nil
-}
-
 // LabelsOf are the labels of the rows of c.JSONL: their names in order, or of numbers how many there are from 0 on.
 func LabelsOf(ctx context.Context, c Config) (names []string, count int, err error) {
 	seen := map[string]bool{}
-	err = eachObject(ctx, c, func(object map[string]json.RawMessage) error {
+	err = eachObject(ctx, c, func(at rowAt, object map[string]json.RawMessage) error {
 		if none(object, labelKey) {
-			return missing(object, labelKey)
+			return fmt.Errorf("%v: %w", at, missing(object, labelKey))
 		}
 		name, number, err := classOf(object[labelKey])
 		if err == nil && (name == "" && len(seen) > 0 || name != "" && count > 0) {
@@ -288,7 +264,7 @@ func LabelsOf(ctx context.Context, c Config) (names []string, count int, err err
 		}
 		switch {
 		case err != nil:
-			return fmt.Errorf("%s: %w", labelKey, err)
+			return fmt.Errorf("%v: %s: %w", at, labelKey, err)
 		case name == "":
 			count = max(count, number+1)
 		default:
@@ -305,7 +281,7 @@ func LabelsOf(ctx context.Context, c Config) (names []string, count int, err err
 
 // NegativesOf is how many negatives the rows of c.JSONL have at most.
 func NegativesOf(ctx context.Context, c Config) (most int, err error) {
-	err = eachObject(ctx, c, func(object map[string]json.RawMessage) error {
+	err = eachObject(ctx, c, func(_ rowAt, object map[string]json.RawMessage) error {
 		var all []json.RawMessage
 		_ = json.Unmarshal(object[negativesKey], &all) // who reads the row says what is wrong with it
 		most = max(most, len(all))
@@ -317,7 +293,7 @@ func NegativesOf(ctx context.Context, c Config) (most int, err error) {
 // FirstOf is the first row of c.JSONL; nil: there is none.
 func FirstOf(ctx context.Context, c Config) (first map[string]json.RawMessage, err error) {
 	enough := errors.New("the first is there")
-	err = eachObject(ctx, c, func(object map[string]json.RawMessage) error {
+	err = eachObject(ctx, c, func(_ rowAt, object map[string]json.RawMessage) error {
 		first = object
 		return enough
 	})
@@ -328,20 +304,19 @@ func FirstOf(ctx context.Context, c Config) (first map[string]json.RawMessage, e
 }
 
 // eachObject takes the rows of c.JSONL.
-func eachObject(ctx context.Context, c Config, take func(object map[string]json.RawMessage) error) error {
+func eachObject(ctx context.Context, c Config, take func(at rowAt, object map[string]json.RawMessage) error) error {
 	r := &reading{ctx: ctx, config: c}
 	files, _, _, err := r.find(c)
-	for _, f := range files {
-		t := &textFile{file: f}
-		err = cmp.Or(err, t.reading(r, func(from io.ReaderAt) error {
-			return eachRow(ctx, f.path, from, f.size, func(_ int, row []byte) error {
-				object, err := objectOf(row)
-				if err != nil {
-					return err
-				}
-				return take(object)
-			})
-		}))
+	if err != nil {
+		return err
 	}
-	return err
+	var texts []textFile
+	for _, f := range files {
+		texts = append(texts, textFile{file: f})
+	}
+	return r.eachFile("reading", texts, func(t textFile, from io.ReaderAt) error {
+		return useRows(ctx, t.path, from, t.size, maxRow, func(file rowFile) error {
+			return eachRow(ctx, file, func(_ rowAt, row []byte) (map[string]json.RawMessage, error) { return objectOf(row) }, take)
+		})
+	})
 }
