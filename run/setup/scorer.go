@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
+	"strings"
 
 	"gputrain/gpu"
 	"gputrain/hub"
@@ -20,6 +22,7 @@ import (
 	"gputrain/run/train"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
+	"gputrain/text/chat"
 )
 
 // ReadsAs says how files are read for the model in dir, by a run file, in windows of so many tokens. began is the directory in which the run of the model was
@@ -46,6 +49,9 @@ type scorer struct {
 	from   texts.Config
 	tokens Tokens
 	policy string // fingerprint of the tokenizer whose tokens samples have; "": not known
+
+	end  int32   // the token that ends an answer, where a template writes one
+	tail []int32 // what the template writes behind it, which rows of messages have and completions do not
 }
 
 // scoredAtOnce is how many rows a scorer computes at once.
@@ -92,7 +98,42 @@ func openScorer(dev *gpu.Device, dir, policy string, out io.Writer) (_ *scorer, 
 		return nil, err
 	}
 	s.from.Format, s.from.Group = "", 0
-	return s, nil
+	return s, s.findTail()
+}
+
+// findTail asks the template how an answer ends. One that does not take it writes nothing that is known.
+func (s *Scorer) findTail() error {
+	if s.from.Chats.Template == nil || s.tokens.Tokenizer == nil {
+		return nil
+	}
+	encoder, err := chat.NewEncoder(s.tokens.Tokenizer, s.from.Chats.Template, s.from.Chats.Options)
+	if err != nil {
+		return &ModelError{err}
+	}
+	const row = `{"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "a"}]}`
+	var tokens []int32
+	from := s.from
+	from.Context = math.MaxInt32
+	_ = texts.Inputs(context.Background(), from, "template", strings.NewReader(row), int64(len(row)), func(_ int, _ json.RawMessage, in []texts.Input) error {
+		tokens = in[0].Tokens
+		return nil
+	})
+	for i, id := range slices.Backward(tokens) {
+		if slices.Contains(encoder.Ends(), id) {
+			s.end, s.tail = id, tokens[i+1:]
+			break
+		}
+	}
+	return nil
+}
+
+// whole is a completion behind its prompt, with all that ends an answer: the reward model takes its score at the last token that rows have.
+func (s *Scorer) whole(one reward.Sample) []int32 {
+	row := slices.Concat(one.PromptTokens, one.Tokens)
+	if n := len(one.Tokens); n > 0 && one.Tokens[n-1] == s.end && slices.Contains(one.PromptTokens, s.end) { // a template wrote it
+		row = append(row, s.tail...)
+	}
+	return row
 }
 
 // scores scores rows of tokens.
@@ -117,7 +158,7 @@ func (s *scorer) Rewards(ctx context.Context, samples []reward.Sample) ([]float6
 func (s *scorer) rows(ctx context.Context, samples []reward.Sample) (rows [][]int32, err error) {
 	if s.tokens.fingerprint() == s.policy && !slices.ContainsFunc(samples, func(one reward.Sample) bool { return one.PromptTokens == nil }) {
 		for _, one := range samples {
-			rows = append(rows, slices.Concat(one.PromptTokens, one.Tokens))
+			rows = append(rows, s.whole(one))
 		}
 		return rows, nil
 	}

@@ -3,14 +3,17 @@ package setup
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/hub"
 	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/run/reward"
+	"gputrain/run/runfile"
 )
 
 // exported writes a model as it is drawn.
@@ -64,4 +67,32 @@ func TestScorer(t *testing.T) {
 	}
 	_, err = openScorer(dev, t.TempDir(), "", os.Stderr)
 	assert.ErrorContains(t, err, "found neither config.json nor checkpoints")
+}
+
+// An answer to messages that were drawn is scored at the last token of rows of messages: behind what the template writes after the token that ends it.
+func TestScorerReadsWholeAnswers(t *testing.T) {
+	dir := modelDir(t, 640, "qwen2")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "chat_template.jinja"), []byte(chatML), 0o666))
+	files := hub.Open(dir)
+	def, err := files.Definition()
+	require.NoError(t, err)
+	s := &Scorer{}
+	s.tokens, err = ModelTokens(files, def)
+	require.NoError(t, err)
+	s.from, _, err = ReadsAs(runfile.New(), dir, s.tokens, def, def.Context())
+	require.NoError(t, err)
+	s.from.Format, s.from.Group = "", 0
+	require.NoError(t, s.findTail())
+	encoded := func(text string) []int32 {
+		ids, err := NewTokenizer(s.tokens.Tokenizer).Encode(text)
+		require.NoError(t, err)
+		return ids
+	}
+	const asked = "<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n"
+	for _, c := range []struct{ prompt, completion, behind string }{
+		{asked, "c<|im_end|>", "\n"}, {asked, "c", ""}, {"1+1 =", " 2<|im_end|>", ""},
+	} {
+		assert.Equal(t, slices.Concat(encoded(c.prompt), encoded(c.completion), encoded(c.behind)),
+			s.whole(reward.Sample{PromptTokens: encoded(c.prompt), Tokens: encoded(c.completion)}), c)
+	}
 }
