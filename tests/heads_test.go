@@ -46,7 +46,7 @@ func TestHeadsFromRowsToScores(t *testing.T) {
 	}{
 		{"classes", "classes", []string{"head.objective=classes"}, "LlamaForSequenceClassification", "AutoModelForSequenceClassification"},
 		{"rewards", "pairs", []string{"head.objective=reward", "lora.rank=4", "head.center_rewards_coefficient=0.01"}, "", "AutoPeftModelForSequenceClassification"},
-		{"vectors", "queries", []string{"head.objective=embed", "head.pooling=mean", "head.negatives=1", "train.batch=12"}, "LlamaModel", "AutoModel\n"},
+		{"vectors", "queries", []string{"head.objective=embed", "head.pooling=mean", "head.negatives=1", "train.batch=6", "train.accumulate=2"}, "LlamaModel", "AutoModel\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -62,7 +62,7 @@ func TestHeadsFromRowsToScores(t *testing.T) {
 			assert.NotContains(t, said.err, "text only")
 			all := metricsOf(t, p.path(c.name))
 			last := all[len(all)-1]
-			assert.EqualValues(t, 1, last["eval_pairs"].(map[string]any)["accuracy"], "learned")
+			assert.EqualValues(t, 1, last["eval_figures"].(map[string]any)["accuracy"], "learned")
 			found := objects(t, ok(t, p.command("eval", c.name, "--json")).out)[0]
 			assert.InEpsilon(t, last["eval_loss"], found["eval_loss"], 0.02, "but for the rows that a batch has")
 			assert.EqualValues(t, 1, found["accuracy"])
