@@ -51,6 +51,7 @@ type Loss struct {
 	packed     bool   // Objective.Packed
 	// Sums are the names of Built.Sums. Shown are the figures that tell of an evaluation; none: the perplexity does.
 	Sums, Shown []string
+	Maxima      int    // so many of Sums, the last, are the greatest of all instead: of a batch, an update, an evaluation
 	Ahead       *Ahead // what it finds of an update before the first backward pass; nil: nothing
 
 	derive func(figures map[string]float64) // adds what follows from the means of Sums
@@ -269,6 +270,16 @@ func (o Objective) Inputs(rows Rows) batchInputs {
 	in.Lacking = cmp.Or(rows.overfull(), in.Lacking)
 	return in
 }
+
+// least makes a figure of the greatest of what is negated; there may have been nothing.
+func least(figures map[string]float64, name string) {
+	if figures[name] = -figures[name]; figures[name] > -nothing/2 {
+		delete(figures, name)
+	}
+}
+
+// nothing is less than what the greatest is of.
+const nothing = -1e30
 
 // Figures are by name what the means of Sums come to; nil for none.
 func (l Loss) Figures(means []float64) map[string]float64 {

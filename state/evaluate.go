@@ -122,5 +122,5 @@ func Evaluation(def model.Definition, o model.Objective, batch, sequence int, do
 func ParseBatchLoss(raw []byte, o model.Objective, count int) BatchLoss {
 	all := array.Decoded(buffers.F32, raw)[1:]
 	sums := len(o.Row().Sums)
-	return BatchLoss{Sum: array.Decoded(buffers.F32, raw[:4])[0], Tokens: count, Sums: all[:sums:sums], Rows: all[sums:]}
+	return BatchLoss{Sum: array.Decoded(buffers.F32, raw[:4])[0], Tokens: count, Sums: all[:sums:sums], Maxima: o.Row().Maxima, Rows: all[sums:]}
 }

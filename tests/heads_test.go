@@ -46,7 +46,7 @@ func TestHeadsFromRowsToScores(t *testing.T) {
 	}{
 		{"classes", "classes", []string{"head.objective=classes"}, "LlamaForSequenceClassification", "AutoModelForSequenceClassification"},
 		{"rewards", "pairs", []string{"head.objective=reward", "lora.rank=4", "head.center_rewards_coefficient=0.01"}, "", "AutoPeftModelForSequenceClassification"},
-		{"vectors", "queries", []string{"head.objective=embed", "head.pooling=mean", "head.negatives=1", "train.batch=12"}, "LlamaModel", "AutoModel\n"},
+		{"vectors", "queries", []string{"head.objective=embed", "head.pooling=mean", "head.negatives=1", "train.batch=6", "train.accumulate=2"}, "LlamaModel", "AutoModel\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
