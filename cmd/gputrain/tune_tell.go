@@ -15,6 +15,8 @@ import (
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/run/data/texts"
+	"gputrain/run/grpo"
+	"gputrain/run/rollout"
 	"gputrain/run/runfile"
 	"gputrain/run/train"
 )
@@ -51,8 +53,8 @@ func (h *choosing) expected(ctx context.Context, cfg *runfile.Config, text *text
 		return "", err
 	}
 	run := train.Config{Options: cfg.Train.Loop, State: h.planned, Validation: text.Validation}
-	if h.given.Method.Draws { // which counts of steps do not tell of
-		run.Validation = nil
+	if r := cfg.Rollout; h.given.Method.Draws {
+		run.Rollouts = &grpo.Config{Samples: r.Samples, Updates: r.Updates, EvalSamples: r.EvalSamples, Drawing: rollout.Config{Tokens: r.Tokens, Rows: r.Rows}}
 	}
 	if run.Steps = steps; run.Validation != nil && run.Sample.Tokens > 0 {
 		run.Answers = asked
@@ -81,11 +83,7 @@ func (h *choosing) tell(out io.Writer, name string, r tuning.Recipe, cfg *runfil
 	if host > 0 {
 		takes += fmt.Sprintf(": buffers %s, program and checkpoints %s", gpu.SizeText(device), gpu.SizeText(host))
 	}
-	besides := "what its driver has yet to compile is"
-	if h.given.Method.Draws {
-		besides = "drawing, and what its driver has yet to compile, are"
-	}
-	lines = append(lines, takes, fmt.Sprintf("time       at least %s at half of the adapter's peak; %s not in it", h.lasts, besides))
+	lines = append(lines, takes, fmt.Sprintf("time       at least %s at half of the adapter's peak; what its driver has yet to compile is not in it", h.lasts))
 	for _, line := range lines {
 		text := []rune(terminal.Text(line))
 		if len(text) > widest {

@@ -208,7 +208,7 @@ func TestTuneChoosesTheMethod(t *testing.T) {
 		{asked, "kto", "train.steps=2", "found rows with answer, prompt, wanted rows with prompt, completion and label"},
 		{chatsFile(t, 9), "", "rewards=[{kind: equal, column: answer}]", "tune: --reward: "},
 		{pairs, "dpo", "head.objective=reward", "found dpo, which is not what --set names: a loss of reward"},
-		{asked, "", "rewards=[{kind: equal, column: anwser}]", `found "anwser", which row 1 has not, wanted one of its columns`},
+		{asked, "", "rewards=[{kind: equal, column: anwser}]", `found no column "anwser", wanted one of ["answer" "prompt"], did you mean "answer"`},
 	} {
 		dir := filepath.Join(t.TempDir(), "run")
 		err := (&tuneCmd{Model: base, Data: []string{c.file}, Method: c.method, Set: []string{c.set}, RunDir: dir, Progress: "none"}).Run(t.Context())

@@ -102,7 +102,7 @@ func openScorer(dev *gpu.Device, dir, policy string, out io.Writer) (_ *scorer, 
 }
 
 // findTail asks the template how an answer ends. One that does not take it writes nothing that is known.
-func (s *Scorer) findTail() error {
+func (s *scorer) findTail() error {
 	if s.from.Chats.Template == nil || s.tokens.Tokenizer == nil {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (s *Scorer) findTail() error {
 }
 
 // whole is a completion behind its prompt, with all that ends an answer: the reward model takes its score at the last token that rows have.
-func (s *Scorer) whole(one reward.Sample) []int32 {
+func (s *scorer) whole(one reward.Sample) []int32 {
 	row := slices.Concat(one.PromptTokens, one.Tokens)
 	if n := len(one.Tokens); n > 0 && one.Tokens[n-1] == s.end && slices.Contains(one.PromptTokens, s.end) { // a template wrote it
 		row = append(row, s.tail...)

@@ -76,7 +76,7 @@ func TestScorerReadsWholeAnswers(t *testing.T) {
 	files := hub.Open(dir)
 	def, err := files.Definition()
 	require.NoError(t, err)
-	s := &Scorer{}
+	s := &scorer{}
 	s.tokens, err = ModelTokens(files, def)
 	require.NoError(t, err)
 	s.from, _, err = ReadsAs(runfile.New(), dir, s.tokens, def, def.Context())
