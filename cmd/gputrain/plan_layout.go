@@ -22,7 +22,7 @@ const pictureWidth = 120
 // layOut says what each stage has of the model.
 func layOut(order *schedule.Schedule, c state.Config, units []partition.Unit, cut partition.Assignment) *planned {
 	out := &planned{
-		Model: c.Definition.Kind(), Parameters: model.Parameters(c.Definition), Schedule: order.Name, Microbatches: c.Microbatches, Rows: c.Batch,
+		Model: c.Definition.Kind(), Parameters: model.Parameters(model.Student(c.Definition)), Schedule: order.Name, Microbatches: c.Microbatches, Rows: c.Batch,
 		Sequence: c.Sequence, Picture: order.Picture(pictureWidth),
 	}
 	parts := cut.Units(units)

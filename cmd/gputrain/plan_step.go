@@ -146,7 +146,7 @@ func stepOf(ctx context.Context, st state.Config, a gpu.Adapter, limit time.Dura
 	}
 	defer s.Release()
 	p := &plannedStep{
-		Model: st.Definition.Kind(), Parameters: model.Parameters(st.Definition), Tokens: st.Batch * st.Microbatches * st.Sequence, Kernels: a.Name,
+		Model: st.Definition.Kind(), Parameters: model.Parameters(model.Student(st.Definition)), Tokens: st.Batch * st.Microbatches * st.Sequence, Kernels: a.Name,
 		Recompute: st.Recompute,
 	}
 	if p.Again, err = j.Again(); err != nil {

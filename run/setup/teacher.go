@@ -131,7 +131,7 @@ func (t *teacher) lay(cfg *runfile.Config, text *texts.Corpus, context, vocab in
 	wrong := func(err error) error { return cfg.Wrong("distil.teacher", fmt.Errorf("%s: %w", t.lists.path, err)) }
 	train, ok := text.Train.(*texts.Documents)
 	if !ok {
-		return wrong(fmt.Errorf("found a text without rows (%T), wanted data.jsonl", text.Train))
+		return wrong(errors.New("found a text without rows, wanted data.jsonl: a file of lists has one for each row"))
 	}
 	validation, _ := text.Validation.(*texts.Documents)
 	bucket := cfg.Distil.Tail == "bucket"

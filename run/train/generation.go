@@ -80,7 +80,7 @@ func (c Config) validateRollouts() error {
 	case c.Batches != nil:
 		return errors.New("train: config: rollouts: found batches of the caller's, wanted none")
 	case !are || c.Validation != nil && !heldAre:
-		return fmt.Errorf("train: config: rollouts: found a text (%T), wanted prompts", c.Train)
+		return errors.New("train: config: rollouts: found a text, wanted prompts")
 	case o.ReadsOld() != (c.Rollouts.Updates > 1):
 		return fmt.Errorf("train: config: rollouts: found %d updates a generation and on_policy %v, wanted 1 for one update", c.Rollouts.Updates, o.Numbers["on_policy"])
 	case o.WantsReference(c.State.Definition):

@@ -354,7 +354,7 @@ func TestRolloutsRefused(t *testing.T) {
 		"found 1 updates a generation and on_policy 0":                       func(c *Config) { c.Rollouts.Updates = 1 },
 		"found no rollouts, wanted some":                                     func(c *Config) { c.Rollouts = nil },
 		`rollouts: found the loss ""`:                                        func(c *Config) { c.State.Objective = model.Objective{} },
-		"rollouts: found a text (*data.Tokens), wanted prompts":              func(c *Config) { c.Train = tinyRun(t, "").Train },
+		"rollouts: found a text, wanted prompts":                             func(c *Config) { c.Train = tinyRun(t, "").Train },
 	} {
 		c := lettersRun(t, "dapo", 2)
 		rollouts := *c.Rollouts

@@ -177,7 +177,7 @@ func (t *opening) layReference(raw []byte) error {
 func beside(source data.Source, context int, values []float32) (data.Source, error) {
 	of, ok := source.(data.Labelled)
 	if !ok {
-		return nil, fmt.Errorf("found a text that no reference can be laid beside (%T), wanted rows of pairs", source)
+		return nil, errors.New("found a text that no reference can be laid beside, wanted rows of pairs")
 	}
 	return of.With(context, model.InputReference, values)
 }
