@@ -14,7 +14,7 @@ func TestStagesFollowFamilies(t *testing.T) {
 	devices := gputest.Several(t, 2)
 	names := familyCases
 	if testing.Short() {
-		names = []string{"packed/packed_qwen3", "lora/lora_llama_dora", "dpo/orpo_qwen2"}
+		names = []string{"packed/packed_qwen3", "lora/lora_llama_dora", "dpo/orpo_qwen2", "embed/embed_llama_mean"}
 	}
 	for _, name := range names {
 		requirePass(t, name, folder(filepath.Join(families, filepath.FromSlash(name))), devices...)
