@@ -41,6 +41,7 @@ func TestRollouts(t *testing.T) {
 		{[]string{"rewards=[]"}, "rewards (--set): found none, wanted at least one with rollout.loss dapo", model.Objective{}, "", 0},
 		{[]string{"data.jsonl=[]"}, "rollout.loss (--set): found dapo, wanted none without data.jsonl, the rows with completions", model.Objective{}, "", 0},
 		{[]string{"rollout.aggregation=apart", "rollout.scale=batch"}, `rollout.scale (--set): found batch, wanted nothing with rollout.aggregation apart`, model.Objective{}, "", 0},
+		{[]string{`rollout.stop=["a", ""]`}, `rollout.stop (--set): found ["a", ""], wanted texts that are not empty`, model.Objective{}, "", 0},
 		{[]string{"rollout.delta=1"}, "rollout.delta (--set): found 1, wanted more than 1 + rollout.epsilon_high, or null", model.Objective{}, "", 0},
 		{[]string{"rollout.loss=none"}, "wanted none with rollout.loss none: the model draws nothing", model.Objective{}, "", 0},
 		{[]string{"preference.loss=sigmoid"}, "found \"dapo\", wanted none with preference.loss sigmoid: a run learns one of them", model.Objective{}, "", 0},
