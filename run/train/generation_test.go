@@ -155,7 +155,8 @@ func TestWhatIsSaidOfGenerations(t *testing.T) {
 }
 
 // TestRolloutsOnStagesAndRanks stops a run that draws what it learns from at each step, also in rewards and while it draws, cuts its model in two, and gives
-// its prompts and microbatches to ranks: completions, rewards, advantages, figures and parameters have the bits of one device that nothing has disturbed.
+// its prompts and microbatches to ranks: completions, rewards, advantages, figures and parameters have the bits of one device that nothing has disturbed. One
+// model is trained whole beside its reference, the other by adapters.
 func TestRolloutsOnStagesAndRanks(t *testing.T) {
 	t.Setenv("GPUTRAIN_TEXELS", "off")
 	dev, base := gputest.Device(t), filepath.Join(t.TempDir(), "base")
@@ -167,15 +168,24 @@ func TestRolloutsOnStagesAndRanks(t *testing.T) {
 	}{{"dapo", 2, false}, {"grpo", 1, true}} {
 		made := func() Config {
 			c := lettersRun(t, of.loss, of.updates)
+			o := c.State.Objective
 			if of.adapted {
-				o := c.State.Objective
 				c = upon(t, c, base)
-				o.Numbers["beta"], c.State.Objective = 0.1, o
+			}
+			o.Numbers["beta"], c.State.Objective = 0.1, o
+			if o.WantsReference(c.State.Definition) {
+				referred, err := model.WithReference(c.State.Definition)
+				require.NoError(t, err)
+				c.State.Definition, c.State.Consulted = referred, model.ReferenceOf(referred, model.Drawn(c.State.Definition, c.State.Seed))
 			}
 			return c
 		}
 		whole := made()
+		assert.Equal(t, !of.adapted, whole.State.Consulted != nil, "trained whole, a copy is the reference")
 		ran(t, dev, whole)
+		steps, _, err := ReadMetrics(whole.Dir)
+		require.NoError(t, err)
+		assert.Greater(t, float64(steps[3].Figures["kl"]), float64(steps[0].Figures["kl"]), "the reference stays")
 		want := filesLeft(t, whole.Dir)
 		require.Contains(t, want, rolloutsFile)
 		for k, row := range []struct {
