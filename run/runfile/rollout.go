@@ -74,6 +74,9 @@ var draws = naming{
 		if r.Updates == 1 {
 			all["on_policy"] = 1
 		}
+		if r.Beta == 0 {
+			all["skip_flat"] = 1
+		}
 		for name, v := range all {
 			if (model.Objective{Loss: r.Loss}).Row().Reads(name) {
 				numbers[name] = v

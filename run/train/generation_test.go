@@ -42,6 +42,7 @@ func lettersRun(t testing.TB, loss string, updates int) Config {
 	if updates == 1 {
 		o.Numbers["on_policy"] = 1
 	}
+	o.Numbers["skip_flat"] = 1
 	c.State.Objective = o
 	c.Rollouts = &grpo.Config{
 		Samples: 4, Updates: updates, Shown: 1, Text: data.DecodeBytes, EvalSamples: 2,
@@ -226,6 +227,53 @@ func TestRolloutsOnStagesAndRanks(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestFlatGroups: of groups whose completions got the same nothing is computed where they fill microbatches, and all but that share is as if it were: on ranks, which
+// share what there is, and on stages, which compute them.
+func TestFlatGroups(t *testing.T) {
+	t.Setenv("GPUTRAIN_TEXELS", "off")
+	dev := gputest.Device(t)
+	made := func(skip float64) Config {
+		c := lettersRun(t, "dapo", 1)
+		c.State.Definition = undropped(t)
+		c.State.Objective.Numbers["skip_flat"] = skip
+		c.Rollouts.Rewards = reward.Rewards{{Name: "half", Weight: 1, Function: reward.Func(func(_ context.Context, samples []reward.Sample) (all []float64, err error) {
+			for i, s := range samples {
+				v := 1.0
+				if i%8 < 4 {
+					v = float64(s.Tokens[0])
+				}
+				all = append(all, v)
+			}
+			return all, nil
+		})}}
+		c.Steps, c.EvalEvery = 2, 0
+		return c
+	}
+	one, whole := made(1), made(0)
+	ran(t, dev, one)
+	ran(t, dev, whole)
+	steps, _, err := ReadMetrics(one.Dir)
+	require.NoError(t, err)
+	computed, _, err := ReadMetrics(whole.Dir)
+	require.NoError(t, err)
+	for i, m := range steps {
+		assert.InDelta(t, 0.5, float64(m.Rollout["skipped_share"]), 0)
+		assert.NotContains(t, computed[i].Rollout, "skipped_share")
+		assert.InEpsilon(t, float64(computed[i].GradNorm), float64(m.GradNorm), 1e-5, "sums round otherwise")
+		assert.InEpsilon(t, float64(computed[i].Figures["entropy"]), float64(m.Figures["entropy"]), 0.2, "a mean over half of the tokens")
+	}
+	want := filesLeft(t, one.Dir)
+	staged, ranked := made(1), made(1)
+	for _, err := range alike(t, Pipelined([]*gpu.Device{dev, dev}, twoStages(t, staged.State)), 1, staged) {
+		require.NoError(t, err)
+	}
+	requireSame(t, want, filesLeft(t, staged.Dir))
+	for _, err := range alike(t, oneDevice{device: dev}, 2, ranked) {
+		require.NoError(t, err)
+	}
+	requireSame(t, want, filesLeft(t, ranked.Dir))
 }
 
 // TestStoppedInAGeneration: a signal while completions are drawn, an error of a reward function, one that hooks return between a generation and its first
