@@ -88,6 +88,17 @@ func (b *Bundle) Base() (*Bundle, error) {
 	return b.base, nil
 }
 
+// OrBase is the model itself where something is there, else the base of its adapters.
+func (b *Bundle) OrBase(there bool) *Bundle {
+	if there {
+		return b
+	}
+	if base, err := b.Base(); err == nil && base != nil {
+		return base
+	}
+	return b
+}
+
 // namedBase is the directory that b names as its base.
 func (b *Bundle) namedBase() (string, error) {
 	left, err := b.LeftOut()

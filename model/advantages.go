@@ -118,8 +118,8 @@ func (r Rewarding) check(rewards [][]float64) error {
 			return fmt.Errorf("model: advantages: row %d: found %d rewards, wanted one of each of %d functions", i, len(row), len(r.Weights))
 		}
 		for f, x := range row {
-			if math.Abs(x) > largestReward {
-				return fmt.Errorf("model: advantages: row %d: function %d: found the reward %v, wanted at most %v", i, f, x, largestReward)
+			if math.Abs(x) > largestReward || math.Abs(x*r.Weights[f]) > largestReward {
+				return fmt.Errorf("model: advantages: row %d: function %d: found the reward %v, wanted at most %v, also times its weight", i, f, x, largestReward)
 			}
 		}
 	}

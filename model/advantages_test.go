@@ -87,6 +87,7 @@ func TestAdvantagesRefuses(t *testing.T) {
 		"found 0 completions": {good, nil},
 		"row 1: found 2 rewards, wanted one of each of 1 functions":      {good, [][]float64{{1}, {1, 2}}},
 		"row 1: function 0: found the reward +Inf, wanted at most 1e+30": {good, [][]float64{{1}, {math.Inf(1)}}},
+		"row 0: function 0: found the reward 10, wanted at most 1e+30":   {Rewarding{Group: 2, Weights: []float64{1e300}}, [][]float64{{10}, {1}}},
 		`scale: found "std", wanted one of ["group" "batch" "none"]`:     {Rewarding{Group: 2, Weights: []float64{1}, Scale: "std"}, [][]float64{{1}, {1}}},
 	} {
 		_, err := c.r.Advantages(c.rewards)

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -18,22 +19,28 @@ type Ahead struct {
 	// Memory are numbers that go on from update to update, by name. Evaluations use them as they are, without a pass.
 	Memory []string
 
-	lays string // the input [batch] that it makes: a number for each row
+	pass string                   // the objective of that pass; "": looked
+	lays string                   // the input that it makes of them, as many numbers of each row as of any other
+	each func(def Definition) int // how many; nil: one
 	of   func(numbers map[string]float64, seen Seen, memory map[string]float64) []float64
 }
 
-// Seen are the log-probabilities of completions of all rows of an update, in its order. Learning: memory is to take them in.
+// Seen is what the pass gives of all rows of an update, in its order. Learning: memory is to take them in.
 type Seen struct {
-	Own, Reference []float64
-	Counts         []bool // false for rows without a completion, which evaluations may have
-	Learning       bool
+	Rows     [][]float32
+	Counts   []bool // false for rows without a completion, which evaluations may have
+	Learning bool
 }
 
-// net are Own less Reference of the rows that count.
+// own and reference are the log-probabilities of a row's completion that looked gives.
+func (s Seen) own(row int) float64       { return float64(s.Rows[row][0]) }
+func (s Seen) reference(row int) float64 { return float64(s.Rows[row][1]) }
+
+// net are those of the network less those of the reference, of the rows that count.
 func (s Seen) net() (net []float64) {
 	for i, counts := range s.Counts {
 		if counts {
-			net = append(net, s.Own[i]-s.Reference[i])
+			net = append(net, s.own(i)-s.reference(i))
 		}
 	}
 	return net
@@ -42,7 +49,7 @@ func (s Seen) net() (net []float64) {
 // InputMismatched is f32 [batch] beside rows: the log-probabilities of mismatched completions by a reference that is not part of the graph.
 const InputMismatched = "reference_mismatched"
 
-// looked is the objective of the pass: its Built.Rows are log-probabilities of completions, [2, batch]: the network's, then the reference's.
+// looked is the objective of the pass: its Built.Rows are log-probabilities of completions, [batch*2]: the network's and the reference's.
 var looked = Loss{
 	Name: "log-probabilities", Counts: "rows", Group: 1, Reference: true,
 	inputs: func(_ Objective, rows Rows) batchInputs {
@@ -56,7 +63,8 @@ var looked = Loss{
 			return err
 		}
 		b.scaled(built, b.Sum(own))
-		built.Rows = b.Concat(0, own, reference)
+		n := own.Shape()[0]
+		built.Rows = b.Reshape(b.Concat(1, b.Reshape(own, n, 1), b.Reshape(reference, n, 1)), 2*n)
 		return nil
 	},
 }
@@ -81,7 +89,7 @@ func (o Objective) Ahead() (of Objective, looks bool) {
 	case o.ReadsOld():
 		return Objective{Loss: lookedTokens.Name, Numbers: map[string]float64{temperature: o.Numbers[temperature]}}, true
 	case o.Row().Ahead != nil:
-		return Objective{Loss: looked.Name}, true
+		return Objective{Loss: cmp.Or(o.Row().Ahead.pass, looked.Name)}, true
 	}
 	return Objective{}, false
 }
@@ -143,7 +151,7 @@ func (a Ahead) Lengths(rows Rows) (all [][2]int) {
 
 // completionOf are the labels of a row from the first to the last that counts; end is 0 where none does.
 func completionOf(rows Rows, row int) (begin, end int) {
-	seq := len(rows.Tokens) / rows.Count
+	seq := len(rows.Tokens) / max(1, rows.Count)
 	for i, label := range rows.Labels[row*seq:][:seq] {
 		if label == graph.IgnoreLabel {
 			continue
@@ -162,8 +170,9 @@ func (a Ahead) Lay(numbers map[string]float64, seen Seen, memory map[string]floa
 	if remembered == nil && a.Memory != nil {
 		remembered = map[string]float64{}
 	}
-	values := make([]float32, len(seen.Counts))
-	for i, v := range a.of(numbers, seen, remembered) {
+	found := a.of(numbers, seen, remembered)
+	values := make([]float32, len(found))
+	for i, v := range found {
 		values[i] = float32(v)
 	}
 	for _, v := range remembered {
@@ -199,6 +208,9 @@ func (o Objective) Beside(def Definition, seq int, laid bool) map[string]int {
 	}
 	if laid && row.Ahead != nil {
 		all[row.Ahead.lays] = 1
+		if row.Ahead.each != nil {
+			all[row.Ahead.lays] = row.Ahead.each(def)
+		}
 	}
 	for name := range all {
 		all[name] *= o.PerWindow(seq)

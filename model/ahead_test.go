@@ -46,7 +46,7 @@ func TestMismatchedRows(t *testing.T) {
 
 // TestLay has what follows from the log-probabilities of all rows.
 func TestLay(t *testing.T) {
-	seen := Seen{Own: []float64{-1, -2, 9, -3}, Reference: []float64{-2, -5, 0, -1}, Counts: []bool{true, true, false, true}, Learning: true}
+	seen := Seen{Rows: [][]float32{{-1, -2}, {-2, -5}, {9, 0}, {-3, -1}}, Counts: []bool{true, true, false, true}, Learning: true}
 	numbers := map[string]float64{"beta": 0.5}
 	lay := func(loss string, seen Seen, memory map[string]float64) ([]float32, map[string]float64) {
 		laid, memory := Objective{Loss: loss}.Row().Ahead.Lay(numbers, seen, memory)
@@ -60,7 +60,7 @@ func TestLay(t *testing.T) {
 	assert.InDeltaSlice(t, []float32{2. / 3, 2. / 3, 2. / 3, 2. / 3}, z0, 1e-6)
 	assert.Nil(t, memory)
 	lower := seen
-	lower.Own = []float64{-9, -9, 9, -9}
+	lower.Rows = [][]float32{{-9, -2}, {-9, -5}, {9, 0}, {-9, -1}}
 	z0, _ = lay("kto", lower, nil)
 	assert.Zero(t, z0[0])
 
@@ -74,12 +74,12 @@ func TestLay(t *testing.T) {
 	delta, same := lay("bco", lower, first)
 	assert.InDelta(t, 1./3, delta[0], 1e-6)
 	assert.Equal(t, first, same)
-	lower.Learning, lower.Own = true, []float64{math.NaN(), 0, 0, 0}
+	lower.Learning, lower.Rows = true, [][]float32{{float32(math.NaN()), -2}, {0, -5}, {0, 0}, {0, -1}}
 	delta, same = lay("bco", lower, first)
 	assert.True(t, math.IsNaN(float64(delta[0])), "the update is then left out")
 	assert.Equal(t, first, same)
 
-	pairs := Seen{Own: []float64{5, 1, 2, 2, 9, 8}, Reference: []float64{1, 0, 3, 0, 2, 0}, Counts: []bool{true, true, true, true, true, true}}
+	pairs := Seen{Rows: [][]float32{{5, 1}, {1, 0}, {2, 3}, {2, 0}, {9, 2}, {8, 0}}, Counts: []bool{true, true, true, true, true, true}}
 	matched, _ := lay("aot", pairs, nil) // q 4 0 1, p 1 3 2
 	assert.Equal(t, []float32{3, 0, 1, 0, 2, 0}, matched)
 	matched, _ = lay("aot_unpaired", pairs, nil) // chosen 4 -1 7, rejected 1 2 8

@@ -264,6 +264,14 @@ func (b *Builder) tell(built *Built, counts *graph.Value, found ...*graph.Value)
 	built.Sums = b.Concat(0, found...)
 }
 
+// tellGreatest adds the greatest of each of found to Built.Sums: see Loss.Maxima. Where there is 0, not 1, it does not count.
+func (b *Builder) tellGreatest(built *Built, there *graph.Value, found ...*graph.Value) {
+	beyond := b.AddConst(b.Scale(there, -nothing), nothing)
+	for _, of := range found {
+		built.Sums = b.Concat(0, built.Sums, b.Reshape(b.Max(b.Add(of, beyond)), 1))
+	}
+}
+
 func (b *Builder) end(built *Built) (*Built, error) {
 	built.Caches = b.caches
 	for _, p := range b.params {

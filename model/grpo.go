@@ -54,6 +54,9 @@ func init() {
 	} {
 		l.Tag, l.Counts, l.Group, l.Form, l.Says, l.Entropy = "grpo", "completions", 1, formats.Prompts, "a prompt", true
 		l.Sums, l.Shown = slices.Concat([]string{"entropy", "kl"}, l.Sums, []string{"old_difference", oldRMS}), []string{"entropy", "kl"}
+		if !l.weighs {
+			l.Sums, l.Maxima = append(l.Sums, "clip_high_max", "clip_low_min"), 2
+		}
 		l.derive, l.inputs, l.beside, l.build = drawnFigures, drawnInputs, drawnBeside, l.losses
 		losses = append(losses, l.Loss)
 	}
@@ -97,6 +100,7 @@ func drawnFigures(figures map[string]float64) {
 	figures[oldRMS] = math.Sqrt(figures[oldRMS])
 	if low, there := figures["clip_low"]; there {
 		figures["clip_region"] = low + figures["clip_high"]
+		least(figures, "clip_low_min")
 	}
 }
 
@@ -121,7 +125,7 @@ func drawnInputs(o Objective, rows Rows) batchInputs {
 			in.Lacking = fmt.Errorf("batch: row %d: found %s, wanted %s", row, found, wanted)
 		}
 	}
-	seq, truncated, masks := len(rows.Tokens)/rows.Count, rows.Beside[BesideTruncated], o.Numbers[maskTruncated] != 0
+	seq, truncated, masks := len(rows.Tokens)/max(1, rows.Count), rows.Beside[BesideTruncated], o.Numbers[maskTruncated] != 0
 	advantages, skips := rows.Beside[InputAdvantages], o.Numbers[skipFlat] != 0 && o.Numbers["beta"] == 0
 	in.Idle = true
 	for row := range rows.Count {
@@ -201,9 +205,11 @@ func (l drawnLoss) losses(b *Builder, built *Built, losses *graph.Value) error {
 		v, kl = b.Add(v, b.Scale(k, beta)), b.Sum(k)
 	}
 	sums := []*graph.Value{b.Mul(b.Sum(b.Mul(built.entropies, weights)), scale), b.Mul(kl, scale)}
+	there, ofRows := b.AddConst(b.Scale(shares, 0), 1), slices.Clone(clips) // shares of rows
 	for i, of := range clips {
 		if !l.rows {
 			of = b.Mul(of, counts)
+			there, ofRows[i] = b.positive(shares), b.Mul(b.Reshape(b.Sum(of, 1), b.batch, 1), shares)
 		}
 		built.Figures = append(built.Figures, figure{l.Sums[2+i], b.Reshape(of, of.Type().Elements())})
 		if of = b.Sum(of); !l.rows {
@@ -227,6 +233,9 @@ func (l drawnLoss) losses(b *Builder, built *Built, losses *graph.Value) error {
 		sums[i] = b.Reshape(of, 1)
 	}
 	built.Sums = b.Concat(0, sums...)
+	if l.Maxima > 0 {
+		b.tellGreatest(built, there, ofRows[1], b.Apply("neg", ofRows[0]))
+	}
 	return nil
 }
 

@@ -93,12 +93,23 @@ func TestDrawnRefuses(t *testing.T) {
 
 // TestDrawnFigures adds up the shares, and tells the losses by their figures.
 func TestDrawnFigures(t *testing.T) {
-	figures := Objective{Loss: "gspo"}.Row().Figures([]float64{2, 0.5, 0.125, 0.25, 0.1, 0.25})
+	figures := Objective{Loss: "gspo"}.Row().Figures([]float64{2, 0.5, 0.125, 0.25, 0.1, 0.25, 0.75, -0.1})
 	assert.Equal(t, map[string]float64{
 		"entropy": 2, "kl": 0.5, "clip_low": 0.125, "clip_high": 0.25, "clip_region": 0.375, "old_difference": 0.1, "old_difference_rms": 0.5,
+		"clip_high_max": 0.75, "clip_low_min": 0.1,
 	}, figures)
+	masked := Objective{Loss: "dapo"}.Row().Figures([]float64{0, 0, 0, 0, 0, 0, 0, float64(float32(nothing))})
+	assert.NotContains(t, masked, "clip_low_min", "no row has tokens that count")
 	assert.Equal(t, "completions", Telling(figures).Counts)
 	capped := Objective{Loss: "cispo"}.Row().Figures([]float64{2, 0.5, 0.125, 0, 0})
 	assert.Equal(t, map[string]float64{"entropy": 2, "kl": 0.5, "cispo_clip": 0.125, "old_difference": 0, "old_difference_rms": 0}, capped)
 	assert.Equal(t, "cispo", Telling(capped).Name)
+}
+
+// A rank that no row of an update falls to has inputs of none.
+func TestInputsOfNoRows(t *testing.T) {
+	for _, name := range Objectives() {
+		assert.NotPanics(t, func() { Objective{Loss: name}.Inputs(Rows{}) }, name)
+		assert.Zero(t, Objective{Loss: name}.Inputs(Rows{}).Counts.Of, name)
+	}
 }

@@ -210,7 +210,7 @@ type ended struct {
 
 // ends finds the last tokens of rows, and puts what finds them into in.
 func (rows Rows) ends(in *batchInputs) (e ended) {
-	seq := len(rows.Tokens) / rows.Count
+	seq := len(rows.Tokens) / max(1, rows.Count)
 	parts := make([]float32, len(rows.Tokens))
 	for row := range rows.Count {
 		end, label, found := int32(row*seq), int32(graph.IgnoreLabel), 0

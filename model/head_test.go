@@ -235,6 +235,7 @@ func TestHeadsOfFamilies(t *testing.T) {
 				require.NoError(t, err)
 				loss, slopes, score := c.byHand(hidden[0], lengths, seq, params[scoreWeight])
 				closeTo(t, "loss", []float64{loss}, got[0].Data)
+				c.inParts(t, def, rows, params, got)
 				feeds["slopes"] = slopes
 				sum := plain.Graph.Sum(plain.Graph.Mul(plain.Logits, plain.Graph.Input("slopes", plain.Logits.Type())))
 				wanted, err := graph.Gradients(plain.Graph, sum, plain.Params)
@@ -251,6 +252,71 @@ func TestHeadsOfFamilies(t *testing.T) {
 			})
 		}
 	}
+}
+
+// inParts compares an update of a batch for each group of rows, or of two, with one of all of them: loss, and gradients.
+func (c headCase) inParts(t *testing.T, def Definition, rows Rows, params map[string]*graph.Array, want []*graph.Array) {
+	if !c.learned.Row().Whole {
+		return
+	}
+	ahead, _ := c.learned.parts().Ahead()
+	seq, group := len(rows.Tokens)/rows.Count, c.learned.Row().Group
+	look, err := def.Build(rows.Count, seq, Options{Loss: true, Objective: ahead})
+	require.NoError(t, err)
+	found, err := graph.Eval(look.Graph, feedsOf(ahead, rows, params), look.Rows)
+	require.NoError(t, err)
+	seen := Seen{Counts: make([]bool, rows.Count), Learning: true}
+	for row := range slices.Chunk(found[0].Data, len(found[0].Data)/rows.Count) {
+		seen.Rows = append(seen.Rows, nil)
+		for _, x := range row {
+			seen.Rows[len(seen.Rows)-1] = append(seen.Rows[len(seen.Rows)-1], float32(x))
+		}
+	}
+	laid, _ := c.learned.parts().Row().Ahead.Lay(c.learned.Numbers, seen, nil)
+	groups := rows.Count / group
+	for _, n := range []int{1, groups} {
+		var sum []*graph.Array
+		for part := range n {
+			from, to := part*rows.Count/n, (part+1)*rows.Count/n
+			own := Rows{Count: to - from, Tokens: rows.Tokens[from*seq : to*seq], Labels: rows.Labels[from*seq : to*seq], Beside: map[string][]float32{}}
+			for name, all := range laid {
+				each := len(all) / rows.Count
+				own.Beside[name] = all[from*each : to*each]
+			}
+			built, err := def.Build(own.Count, seq, Options{Loss: true, Objective: c.learned.parts(), Training: true})
+			require.NoError(t, err)
+			grads, err := graph.Gradients(built.Graph, built.Loss, built.Params)
+			require.NoError(t, err)
+			feeds := feedsOf(c.learned.parts(), own, params)
+			feeds[InputLossScale].Data[0] = 1 / float64(c.learned.Inputs(rows).Counts.Of)
+			got, err := graph.Eval(built.Graph, feeds, append([]*graph.Value{built.Loss}, grads...)...)
+			require.NoError(t, err)
+			for i, a := range got {
+				if part == 0 {
+					sum = got
+					break
+				}
+				for j, x := range a.Data {
+					sum[i].Data[j] += x
+				}
+			}
+		}
+		for i, a := range want {
+			most := 0.0
+			for _, x := range a.Data {
+				most = max(most, math.Abs(x))
+			}
+			for j, x := range a.Data { // vectors are of f32 in between
+				assert.InDelta(t, x, sum[i].Data[j], 2e-6*(most+1), "%d parts, output %d at %d", n, i, j)
+			}
+		}
+	}
+}
+
+// parts is the objective of an update of several batches.
+func (o Objective) parts() Objective {
+	o.Parted = true
+	return o
 }
 
 // byHand is the loss of the outputs of the last norm [rows*seq, width], its slopes by them, and by score.weight, if there is one.

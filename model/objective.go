@@ -21,6 +21,14 @@ type Objective struct {
 	// Packed: windows have several completions, as documents that do not see each other (Options.Documents), those of a pair side by side in one. Sums are over
 	// the labels of each.
 	Packed bool
+	// Parted: an update has several batches, all rows of which each of a Loss.Whole is held against.
+	Parted bool
+}
+
+// OfBatch is the objective of a batch by itself, as evaluations have them.
+func (o Objective) OfBatch() Objective {
+	o.Parted = false
+	return o
 }
 
 // A Loss is one row of the table of losses: every fact about an objective.
@@ -31,7 +39,8 @@ type Loss struct {
 	Mean      bool   // the log-probability of a completion is a mean over its tokens, not a sum
 	Counts    string // what it is the mean of, in the plural
 	Head      string // the kind of Head that it is of
-	Whole     bool   // each of Counts is held against all of an update: one has one microbatch
+	Whole     bool   // each of Counts is held against all others of an update, or of a batch of an evaluation
+	Drops     bool   // of a pass ahead: it has the dropout of the update
 	// Group is how many rows of a batch are one of Counts. Form is the form of the rows of files that become such groups, "" for documents, and Says what
 	// each has.
 	Group      int
@@ -42,12 +51,14 @@ type Loss struct {
 	packed     bool   // Objective.Packed
 	// Sums are the names of Built.Sums. Shown are the figures that tell of an evaluation; none: the perplexity does.
 	Sums, Shown []string
+	Maxima      int    // so many of Sums, the last, are the greatest of all instead: of a batch, an update, an evaluation
 	Ahead       *Ahead // what it finds of an update before the first backward pass; nil: nothing
 
 	derive func(figures map[string]float64) // adds what follows from the means of Sums
 	inputs func(o Objective, rows Rows) batchInputs
 	beside func(o Objective, adapted bool, seq int) map[string]int // see Objective.Beside; nil: nothing but a reference
 	build  func(b *Builder, built *Built, of *graph.Value) error   // of the loss of each label, or what the Head gives; nil: the sum of these losses
+	parted func(l Loss) Loss                                       // the loss with Objective.Parted; nil without Whole
 	// head builds of what the head multiplies instead: rows x, W and the cap of logits.
 	head func(b *Builder, built *Built, x, head *graph.Value, limit float64) error
 }
@@ -137,12 +148,17 @@ func (o Objective) Row() Loss {
 		return looked
 	case o.Loss == lookedTokens.Name:
 		return lookedTokens
+	case o.Loss == lookedVectors.Name:
+		return lookedVectors
 	case i < 0:
 		return nextToken
 	}
 	l := losses[i]
 	if l.grows != "" {
 		l.Group += int(o.Numbers[l.grows])
+	}
+	if l.Whole && o.Parted {
+		l = l.parted(l)
 	}
 	if l.packed = o.Packed; l.packed { // a window has whole groups
 		l.Group = 1
@@ -255,6 +271,16 @@ func (o Objective) Inputs(rows Rows) batchInputs {
 	in.Lacking = cmp.Or(rows.overfull(), in.Lacking)
 	return in
 }
+
+// least makes a figure of the greatest of what is negated; there may have been nothing.
+func least(figures map[string]float64, name string) {
+	if figures[name] = -figures[name]; figures[name] > -nothing/2 {
+		delete(figures, name)
+	}
+}
+
+// nothing is less than what the greatest is of.
+const nothing = -1e30
 
 // Figures are by name what the means of Sums come to; nil for none.
 func (l Loss) Figures(means []float64) map[string]float64 {

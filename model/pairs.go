@@ -341,11 +341,11 @@ func matching(unpaired bool) *Ahead {
 				continue
 			}
 			rows = append(rows, row)
-			chosen, rejected, own, reference := row, row+1, seen.Own, seen.Reference
+			chosen, rejected := row, row+1
 			if unpaired {
-				left, right = append(left, own[chosen]-reference[chosen]), append(right, own[rejected]-reference[rejected])
+				left, right = append(left, seen.own(chosen)-seen.reference(chosen)), append(right, seen.own(rejected)-seen.reference(rejected))
 			} else {
-				left, right = append(left, own[chosen]-own[rejected]), append(right, reference[chosen]-reference[rejected])
+				left, right = append(left, seen.own(chosen)-seen.own(rejected)), append(right, seen.reference(chosen)-seen.reference(rejected))
 			}
 		}
 		matched := make([]float64, len(seen.Counts))

@@ -18,8 +18,8 @@ func init() {
 	losses = append(losses, Loss{
 		Name: "reward", Tag: "reward-model", Numbers: []number{from0(centering)}, Counts: "pairs", Group: 2, Head: HeadScores,
 		Form: "ranked", Says: "a prompt, a chosen and a rejected completion",
-		Sums: []string{"mean_reward", "accuracy", "margin"}, Shown: []string{"margin", "accuracy"},
-		derive: asTheyAre, inputs: rewardInputs, build: buildReward,
+		Sums: []string{"mean_reward", "accuracy", "margin", "max_reward", "min_reward"}, Maxima: 2, Shown: []string{"margin", "accuracy"},
+		derive: func(figures map[string]float64) { least(figures, "min_reward") }, inputs: rewardInputs, build: buildReward,
 	}, Loss{
 		Name: "classes", Tag: "text-classification", Counts: "rows", Group: 1, Head: HeadScores, Form: "classes", Says: "a text and a label",
 		Sums: []string{"accuracy"}, Shown: []string{"accuracy"},
@@ -78,6 +78,7 @@ func buildReward(b *Builder, built *Built, scores *graph.Value) error {
 	built.Figures = []figure{{"scores", scores}}
 	b.scaled(built, b.Sum(b.Mul(loss, counts)))
 	b.tell(built, counts, b.Scale(sum, 0.5), b.above0(apart), apart)
+	b.tellGreatest(built, counts, b.Apply("max", s[0], s[1]), b.Apply("max", b.Apply("neg", s[0]), b.Apply("neg", s[1])))
 	return nil
 }
 

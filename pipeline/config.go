@@ -152,7 +152,7 @@ func (j job) forwardLine(label string, n int, built *model.Built, wanted output)
 const evaluated = 8
 
 func (j job) evaluation() (*line, error) {
-	built, losses, err := state.Evaluation(j.State.Definition, j.State.Objective, j.State.Evaluation, j.State.Sequence, j.State.Documents)
+	built, losses, err := state.Evaluation(j.State.Definition, j.State.Objective.OfBatch(), j.State.Evaluation, j.State.Sequence, j.State.Documents)
 	if err != nil {
 		return nil, err
 	}

@@ -106,7 +106,11 @@ func newCut(g *graph.Graph, forward int, owner map[string]int, parts int, grads 
 		c.assign(n)
 	}
 	for i, o := range outputs {
-		c.cut.Outputs[i].Part = c.place[o.Value.Node()]
+		part, ok := c.place[o.Value.Node()]
+		if !ok { // it is computed anywhere
+			part = parts - 1
+		}
+		c.cut.Outputs[i].Part = part
 	}
 	for _, l := range grads {
 		if at, ok := c.place[l.Value.Node()]; !ok || at != owner[l.Leaf] {

@@ -55,9 +55,9 @@ func (p *passes) losses(ctx context.Context, e *data.Evaluation, first, end int)
 		if b.Positions != nil && !c.Documents {
 			return nil, fmt.Errorf("batch %d: positions of documents, want Config.Documents, or none", i)
 		}
-		feeds = append(feeds, state.FeedOf(c.Objective, b))
+		feeds = append(feeds, state.FeedOf(c.Objective.OfBatch(), b))
 	}
-	return p.forward(ctx, l, c.Objective, feeds)
+	return p.forward(ctx, l, c.Objective.OfBatch(), feeds)
 }
 
 // forward runs a line without gradients for what an objective reads of batches, all under way at once.
@@ -75,14 +75,10 @@ func (p *passes) forward(ctx context.Context, l *line, o model.Objective, feeds 
 }
 
 // Look makes the pass before an update, several batches under way at once; see state.OnStages.
-func (p *passes) Look(ctx context.Context, batches []data.Batch) (all [][]float32, err error) {
+func (p *passes) Look(ctx context.Context, feeds []state.Feed) (all [][]float32, err error) {
 	o, _ := p.job.State.Objective.Ahead()
-	for some := range slices.Chunk(batches, evaluated) {
-		var feeds []state.Feed
-		for _, b := range some {
-			feeds = append(feeds, state.FeedOf(o, b))
-		}
-		found, err := p.forward(ctx, p.look, o, feeds)
+	for some := range slices.Chunk(feeds, evaluated) {
+		found, err := p.forward(ctx, p.look, o, some)
 		if err != nil {
 			return nil, err
 		}

@@ -153,7 +153,7 @@ func TestEvaluationsRefused(t *testing.T) {
 	require.NoError(t, err)
 	for _, window := range [][]int32{nil, {1, 2, 3, 4, 5}} {
 		_, err = s.Logits(t.Context(), window)
-		require.EqualError(t, err, fmt.Sprintf("state: logits: window: %d tokens, want 1 to 4", len(window)))
+		require.EqualError(t, err, fmt.Sprintf("state: logits: window: found %d tokens, wanted 1 to 4", len(window)))
 	}
 	_, err = s.Decode(t.Context(), 1)
 	require.ErrorIs(t, err, state.ErrNoWindow)

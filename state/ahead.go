@@ -46,20 +46,16 @@ func (s *TrainState) ahead(ctx context.Context, b data.Batch) (data.Batch, error
 			all = append(all, math.Float32frombits(word))
 		}
 	}
-	counts := slices.Repeat([]bool{true}, len(all)/2)
-	laid, memory := a.Lay(s.job.Objective.Numbers, seen(all, counts, true), s.own.Memory)
+	counts := slices.Repeat([]bool{true}, s.job.Batch*s.job.Microbatches)
+	laid, memory := a.Lay(s.job.Objective.Numbers, model.Seen{Rows: eachOf(all, len(counts)), Counts: counts, Learning: true}, s.own.Memory)
 	s.own.Memory = memory
-	first := s.job.Share().First * s.job.Batch
-	for name, values := range laid {
-		laid[name] = values[first : first+b.Rows]
-	}
-	return besides(b, laid), nil
+	return besides(b, laid, s.job.Share().First*s.job.Batch, len(counts)), nil
 }
 
 // aheadOfEvaluation is ahead for an evaluation: of all of its rows, also those of other parts of it. Nothing of them is remembered, and where the loss goes on
 // from what is remembered they are not looked at.
 func (s *TrainState) aheadOfEvaluation(ctx context.Context, e *data.Evaluation) *data.Evaluation {
-	a := s.job.Objective.Row().Ahead
+	a := s.job.Objective.OfBatch().Row().Ahead
 	if a == nil {
 		return e
 	}
@@ -71,11 +67,7 @@ func (s *TrainState) aheadOfEvaluation(ctx context.Context, e *data.Evaluation) 
 				return b, err
 			}
 		}
-		laid := map[string][]float32{}
-		for name, values := range all {
-			laid[name] = values[first : first+b.Rows]
-		}
-		return besides(b, laid), nil
+		return besides(b, all, first, e.Whole().Batches()*b.Rows), nil
 	})
 }
 
@@ -106,7 +98,7 @@ func (s *TrainState) layWhole(ctx context.Context, a model.Ahead, e *data.Evalua
 		for _, lengths := range a.Lengths(rowsOf(b)) {
 			counts = append(counts, lengths[1] > 0)
 		}
-		found := make([]float32, 2*b.Rows)
+		found := make([]float32, 2*b.Rows) // of rows that are not looked at
 		if a.Memory == nil {
 			if found, err = s.look(context.WithoutCancel(ctx), rows); err != nil {
 				return nil, err
@@ -114,7 +106,7 @@ func (s *TrainState) layWhole(ctx context.Context, a model.Ahead, e *data.Evalua
 		}
 		all, before = append(all, found...), lastOf(b)
 	}
-	laid, _ := a.Lay(s.job.Objective.Numbers, seen(all, counts, false), s.own.Memory)
+	laid, _ := a.Lay(s.job.Objective.Numbers, model.Seen{Rows: eachOf(all, len(counts)), Counts: counts}, s.own.Memory)
 	return laid, nil
 }
 
@@ -129,34 +121,33 @@ func lastOf(b data.Batch) *model.Rows {
 	return &model.Rows{Tokens: one.Tokens, Labels: one.Labels, Count: 1}
 }
 
-func besides(b data.Batch, laid map[string][]float32) data.Batch {
-	maps.Copy(laid, b.Beside)
-	b.Beside = laid
+// besides lays beside a batch what is its rows' of all, whose first row is so far from that of all.
+func besides(b data.Batch, all map[string][]float32, first, rows int) data.Batch {
+	own := maps.Clone(b.Beside)
+	if own == nil {
+		own = map[string][]float32{}
+	}
+	for name, values := range all {
+		each := len(values) / rows
+		own[name] = values[first*each : (first+b.Rows)*each]
+	}
+	b.Beside = own
 	return b
 }
 
-// seen reads the two log-probabilities of each row.
-func seen(all []float32, counts []bool, learning bool) (s model.Seen) {
-	s.Counts, s.Learning = counts, learning
-	for pair := range slices.Chunk(all, 2) {
-		s.Own, s.Reference = append(s.Own, float64(pair[0])), append(s.Reference, float64(pair[1]))
-	}
-	return s
+// eachOf are the numbers of each of n rows.
+func eachOf(all []float32, n int) [][]float32 {
+	return slices.Collect(slices.Chunk(all, max(1, len(all)/max(1, n))))
 }
 
-// look is the pass over rows before an update: two log-probabilities of each, the network's and the reference's.
+// look is the pass over rows before an update: as many numbers of each as of any other.
 func (s *TrainState) look(ctx context.Context, rows model.Rows) (all []float32, err error) {
 	if s.job.Objective.ReadsReference(s.job.Definition) && rows.Beside[model.InputReference] == nil {
 		return nil, fmt.Errorf("batch: found no log-probabilities by a reference, wanted those that %s looks at before an update", s.job.Objective.Loss)
 	}
 	found, err := s.lookAt(ctx, data.Batch{Rows: rows.Count, Tokens: rows.Tokens, Labels: rows.Labels, Beside: rows.Beside})
-	n := s.job.Batch
-	for _, of := range found {
-		for row := range n {
-			all = append(all, of[row], of[n+row])
-		}
-	}
-	return all[:min(2*rows.Count, len(all))], err
+	all = slices.Concat(found...)
+	return all[:len(all)/max(1, len(found)*s.job.Batch)*rows.Count], err
 }
 
 // LogProbs are the log-probabilities of all labels of a batch of any number of rows, by the parameters of the newest step, for an objective that reads them beside
@@ -191,7 +182,8 @@ func (s *TrainState) LogProbs(ctx context.Context, b data.Batch) (all []float32,
 // lookAt is what the pass before an update gives of rows, which it takes a microbatch at a time; rows that lack to the last one are added.
 func (s *TrainState) lookAt(ctx context.Context, whole data.Batch) ([][]float32, error) {
 	n, seq := s.job.Batch, len(whole.Tokens)/max(1, whole.Rows)
-	var batches []data.Batch
+	o, _ := s.job.Objective.Ahead()
+	var feeds []Feed
 	for first := 0; first < whole.Rows; first += n {
 		b := whole.Part(data.Share{First: first, Rows: min(n, whole.Rows-first)})
 		if lacking := n - b.Rows; lacking > 0 {
@@ -201,9 +193,11 @@ func (s *TrainState) lookAt(ctx context.Context, whole data.Batch) ([][]float32,
 				b.Beside[name] = slices.Concat(values, make([]float32, lacking))
 			}
 		}
-		batches = append(batches, b)
+		f := FeedOf(o, b)
+		f.DropoutKey = s.job.dropoutKey(s.own.Step, s.job.Share().First+len(feeds))
+		feeds = append(feeds, f)
 	}
-	return s.passes.Look(ctx, batches)
+	return s.passes.Look(ctx, feeds)
 }
 
 // rowBefore is the row before the first of this replica's share, which another has; nil where none has another.
@@ -253,13 +247,13 @@ func (s *TrainState) gatherWords(ctx context.Context, own []uint32) (all []uint3
 }
 
 // Look makes the pass before an update; see forwardPasses.
-func (m *passes) Look(ctx context.Context, batches []data.Batch) (all [][]float32, err error) {
+func (m *passes) Look(ctx context.Context, feeds []Feed) (all [][]float32, err error) {
 	o, _ := m.objective.Ahead()
-	for _, b := range batches {
-		if err := m.prepareLook(ctx, b.Rows, len(b.Tokens)/b.Rows); err != nil {
+	for _, f := range feeds {
+		if err := m.prepareLook(ctx, f.Batch.Rows, len(f.Batch.Tokens)/f.Batch.Rows); err != nil {
 			return nil, err
 		}
-		if err := FeedOf(o, b).Write(m.looker.graph); err != nil {
+		if err := f.Write(m.looker.graph); err != nil {
 			return nil, err
 		}
 		if err := m.looker.run.Submit(ctx); err != nil {

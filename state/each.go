@@ -5,13 +5,10 @@ import (
 	"fmt"
 )
 
-// EachLogits gives the logits of the token that follows each token of a window of at most Window tokens, in their order: yield's error ends it. They are on the host
-// for so many tokens at once as a piece of a prompt has.
+// EachLogits gives, for each token of a window of at most Window tokens, in their order, the logits of the token that follows. An error of yield ends it. The host
+// has logits of one piece of the window at a time.
 func (m *Model) EachLogits(ctx context.Context, window []int32, yield func(at int, logits []float32) error) error {
-	if len(window) < 1 || len(window) > m.window {
-		return fmt.Errorf("state: logits: found %d tokens, wanted 1 to %d", len(window), m.window)
-	}
-	if err := KnownTokens(m.vocab, window...); err != nil {
+	if err := m.check(window); err != nil {
 		return fmt.Errorf("state: logits: %w", err)
 	}
 	vocab, next := m.vocab, 0

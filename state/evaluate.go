@@ -69,7 +69,7 @@ func (m *passes) evaluate(ctx context.Context, batch data.Batch) (count int, err
 	if err := m.prepareEvaluation(ctx, batch.Rows, len(batch.Tokens)/batch.Rows); err != nil {
 		return 0, err
 	}
-	f := FeedOf(m.objective, batch)
+	f := FeedOf(m.objective.OfBatch(), batch)
 	if err := f.Write(m.evaluator.graph); err != nil {
 		return 0, err
 	}
@@ -83,7 +83,7 @@ func (m *passes) prepareEvaluation(ctx context.Context, rows, sequence int) erro
 	}
 	m.evaluator.release()
 	m.evaluator = nil
-	built, losses, err := Evaluation(m.def, m.objective, rows, sequence, m.documents)
+	built, losses, err := Evaluation(m.def, m.objective.OfBatch(), rows, sequence, m.documents)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ type evaluatorShape struct {
 // Evaluation is the graph of a batch without gradients, and what ParseBatchLoss reads: the sum of the losses, behind it those of the objective, and behind
 // these model.Built.Rows.
 func Evaluation(def model.Definition, o model.Objective, batch, sequence int, documents bool) (*model.Built, *graph.Value, error) {
-	built, err := def.Build(batch, sequence, model.Options{Loss: true, Documents: documents, Objective: o})
+	built, err := def.Build(batch, sequence, model.Options{Loss: true, Training: o.Row().Drops, Documents: documents, Objective: o})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -122,5 +122,5 @@ func Evaluation(def model.Definition, o model.Objective, batch, sequence int, do
 func ParseBatchLoss(raw []byte, o model.Objective, count int) BatchLoss {
 	all := array.Decoded(buffers.F32, raw)[1:]
 	sums := len(o.Row().Sums)
-	return BatchLoss{Sum: array.Decoded(buffers.F32, raw[:4])[0], Tokens: count, Sums: all[:sums:sums], Rows: all[sums:]}
+	return BatchLoss{Sum: array.Decoded(buffers.F32, raw[:4])[0], Tokens: count, Sums: all[:sums:sums], Maxima: o.Row().Maxima, Rows: all[sums:]}
 }

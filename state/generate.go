@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"gputrain/buffers"
-	"gputrain/buffers/array"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
@@ -221,21 +219,9 @@ func (m *passes) Take(ctx context.Context, p Piece) ([]float32, error) {
 	if err := m.generate(ctx, p.pass); err != nil {
 		return nil, err
 	}
-	return m.generator.programs[p.pass].logits(ctx, p, m.def.Vocab())
-}
-
-// logits runs the program for a piece.
-func (f *pass) logits(ctx context.Context, p Piece, vocab int) ([]float32, error) {
-	if err := p.Feed().Write(f.graph); err != nil {
-		return nil, err
-	}
-	ctx = context.WithoutCancel(ctx)
-	if err := f.run.Submit(ctx); err != nil {
-		return nil, err
-	}
-	raw, err := f.ring.Next(ctx)
+	all, err := m.generator.programs[p.pass].once(ctx, p.Feed())
 	if err != nil {
 		return nil, err
 	}
-	return array.Decoded(buffers.F32, raw[:4*p.Results(vocab)]), nil
+	return all[:p.Results(m.def.Vocab())], nil
 }

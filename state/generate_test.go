@@ -410,7 +410,7 @@ func BenchmarkToken(b *testing.B) {
 	require.NoError(b, err)
 	b.Run("window", func(b *testing.B) {
 		for b.Loop() {
-			_, err := whole.logits(b.Context(), Piece{tokens: window, row: 5}, testV)
+			_, err := whole.once(b.Context(), Piece{tokens: window, row: 5}.Feed())
 			require.NoError(b, err)
 		}
 		b.ReportMetric(float64(whole.run.Dispatches()), "dispatches")

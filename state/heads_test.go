@@ -2,8 +2,10 @@ package state
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,6 +16,7 @@ import (
 	"gputrain/hub"
 	"gputrain/internal/gputest"
 	"gputrain/model"
+	"gputrain/optim"
 	"gputrain/run/data"
 	"gputrain/state/checkpoint"
 )
@@ -86,6 +89,100 @@ func TestHeadsInMicrobatches(t *testing.T) {
 	}
 }
 
+// An update of vectors is the same in one microbatch, two and four: each query is held against the candidates of all rows, with one negative missing. Any number
+// of replicas has the same bits.
+func TestVectorsInMicrobatches(t *testing.T) {
+	dev := gputest.Device(t)
+	for _, pooling := range []string{model.PoolingLast, model.PoolingMean} {
+		b := headedBatch(16, 1)
+		for i := range testT {
+			b.Labels[7*testT+i] = graph.IgnoreLabel
+		}
+		config := tinyConfig(t)
+		config.Definition, config.Objective = headed(t, model.Head{Kind: model.HeadVectors, Pooling: pooling}), near
+		config.Optimizer, config.Evaluation = optim.Config{Name: "sgd", Options: optim.Options{Schedule: optim.ScheduleConfig{Type: "constant", LearningRate: 0.5}}}, 8
+		var want []Metrics
+		for _, micro := range []int{1, 2, 4} {
+			config.Batch, config.Microbatches, config.Recompute = 16/micro, micro, map[int]string{4: model.RecomputeLayers}[micro]
+			got, files := updated(t, dev, config, nil, []data.Batch{b, b, b}, t.TempDir()+"/one")
+			require.Len(t, got, 3)
+			if micro == 1 {
+				want = got
+			}
+			for i := range got {
+				assert.EqualValues(t, 4, got[i].Tokens)
+				assert.InDelta(t, want[i].Loss, got[i].Loss, 2e-5, "%s, %d microbatches, step %d", pooling, micro, i)
+				assert.InEpsilon(t, want[i].GradNorm, got[i].GradNorm, 1e-4, "%s, %d microbatches, step %d", pooling, micro, i)
+				assert.InDeltaSlice(t, want[i].Means, got[i].Means, 2e-5, "%s, %d microbatches, step %d", pooling, micro, i)
+			}
+			if micro == 1 {
+				continue
+			}
+			for _, n := range []int{2, 3} { // with 2 microbatches one has none
+				var all sync.WaitGroup
+				for rank, c := range inReplicas(config, n) {
+					dir := filepath.Join(t.TempDir(), fmt.Sprint(rank))
+					all.Go(func() {
+						m, own := updated(t, dev, c, nil, []data.Batch{b, b, b}, dir)
+						assert.Equal(t, got, m, "replica %d of %d", rank, n)
+						assert.True(t, maps.Equal(files, own), "replica %d of %d: other files", rank, n)
+					})
+				}
+				all.Wait()
+			}
+		}
+	}
+}
+
+// The vectors of both passes are the same where parts of them are dropped: the loss of the first is that of the second.
+func TestVectorsWithDropout(t *testing.T) {
+	dev := gputest.Device(t)
+	config := tinyConfig(t)
+	def, err := model.WithHead(tinyModel(t, 0.5), model.Head{Kind: model.HeadVectors})
+	require.NoError(t, err)
+	config.Definition, config.Objective, config.Batch, config.Microbatches = def, near, 4, 4
+	s, b, losses := create(t, dev, config), headedBatch(16, 1), map[float64]bool{}
+	for range 3 {
+		found, err := s.look(t.Context(), rowsOf(b))
+		require.NoError(t, err)
+		rows, want, width := eachOf(found, b.Rows), 0.0, len(found)/b.Rows-1
+		laid, _ := s.job.Objective.Row().Ahead.Lay(near.Numbers, model.Seen{Rows: rows}, nil)
+		for _, all := range laid {
+			for i, slopes := range eachOf(all, b.Rows) {
+				for j, x := range rows[i][:width] {
+					want += float64(x) * float64(slopes[j]) / 4
+				}
+				want += float64(slopes[width]) / 4
+			}
+		}
+		_, err = s.TrainStep(t.Context(), b)
+		require.NoError(t, err)
+		all, err := s.Drain(t.Context())
+		require.NoError(t, err)
+		got := all[len(all)-1].Loss
+		assert.InDelta(t, want, got, 1e-5)
+		losses[got] = true
+	}
+	assert.Len(t, losses, 3)
+}
+
+// An evaluation of vectors holds each row against those of its batch, however updates are cut.
+func TestEvaluationOfVectors(t *testing.T) {
+	dev := gputest.Device(t)
+	config := tinyConfig(t)
+	config.Definition, config.Objective, config.Batch, config.Evaluation = headed(t, model.Head{Kind: model.HeadVectors}), near, 8, 8
+	var all []EvalResult
+	for _, config.Microbatches = range []int{1, 2} {
+		e, err := data.NewEvaluation(&oneBatch{headedBatch(16, 1)}, testT, 8, 0)
+		require.NoError(t, err)
+		found, err := create(t, dev, config).Evaluate(t.Context(), e)
+		require.NoError(t, err)
+		all = append(all, found)
+	}
+	assert.Equal(t, all[0], all[1])
+	assert.EqualValues(t, 4, all[0].Tokens)
+}
+
 // Scores and similarities stay in f32 where all else is stored in bfloat16: their differences are what is learned.
 func TestHeadsInBF16(t *testing.T) {
 	dev := gputest.Device(t)
@@ -123,9 +220,7 @@ func TestHeadsRefused(t *testing.T) {
 	c := tinyConfig(t)
 	c.Definition, c.Objective, c.Batch = vectors, near, 8
 	require.NoError(t, c.Validate())
-	c.Microbatches = 2
-	require.ErrorContains(t, c.Validate(), "microbatches: found 2, wanted 1: embed holds each row against all of its update")
-	c.Microbatches, c.Batch = 1, 6
+	c.Batch = 6
 	require.ErrorContains(t, c.Validate(), "found batch 6, wanted a multiple of 4")
 	c.Definition, c.Objective, c.Batch = scores, model.Objective{Loss: "classes"}, 4
 	b := headedBatch(4, 3)

@@ -33,6 +33,7 @@ func (j Job) complete() Job {
 	if j.Microbatches == 0 {
 		j.Microbatches = 1
 	}
+	j.Objective.Parted = j.Objective.Row().Whole && j.Microbatches > 1
 	if j.Accumulation == "" {
 		j.Accumulation = AccumulateTree
 	}
@@ -79,9 +80,6 @@ func (j Job) check() error {
 	}
 	if err := cmp.Or(j.Objective.Validate(), j.Objective.Row().Check(j.Batch, j.Evaluation, j.Documents)); err != nil {
 		return fmt.Errorf("state: config: %w", err)
-	}
-	if j.Objective.Row().Whole && j.Microbatches > 1 {
-		return fmt.Errorf("state: config: microbatches: found %d, wanted 1: %s holds each row against all of its update", j.Microbatches, j.Objective.Loss)
 	}
 	if a := j.Objective.Row().Ahead; a != nil && a.Mismatched && j.Batch*j.Microbatches < 2 {
 		return fmt.Errorf("state: config: preference: found updates of one row, wanted two or more: %s compares each with the one before it", j.Objective.Loss)

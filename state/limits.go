@@ -83,7 +83,7 @@ func (m *Metrics) parse(j Job, results []byte) error {
 	}
 	if n := int(j.sumBytes() / 4); n > 0 {
 		for all := range slices.Chunk(array.Decoded(buffers.F32, results[j.lossRoom():])[:n*j.losses()], n) {
-			m.Means = addTo(m.Means, all, m.Tokens)
+			m.Means = addTo(m.Means, all, m.Tokens, j.Objective.Row().Maxima)
 		}
 	}
 	m.Loss, m.GradNorm = sum/float64(m.Tokens), float64(gradient.Norm)
@@ -91,13 +91,21 @@ func (m *Metrics) parse(j Job, results []byte) error {
 	return nil
 }
 
-// addTo adds sums, divided by what counts, to means.
-func addTo(means []float64, sums []float32, count int64) []float64 {
-	if means == nil && len(sums) > 0 {
+// addTo adds sums, divided by what counts, to means. Of the last, the maxima, it keeps the greatest.
+func addTo(means []float64, sums []float32, count int64, maxima int) []float64 {
+	first := means == nil
+	if first {
 		means = make([]float64, len(sums))
 	}
 	for i, sum := range sums {
-		means[i] += float64(sum) / float64(count)
+		switch v := float64(sum); {
+		case i < len(sums)-maxima:
+			means[i] += v / float64(count)
+		case first:
+			means[i] = v
+		default:
+			means[i] = max(means[i], v)
+		}
 	}
 	return means
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
@@ -180,6 +181,19 @@ func (m *passes) compile(ctx context.Context, target string, depth int, g *graph
 		return nil, err
 	}
 	return f, nil
+}
+
+// once runs the program once, to its end.
+func (f *pass) once(ctx context.Context, in Feed) ([]float32, error) {
+	if err := in.Write(f.graph); err != nil {
+		return nil, err
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err := f.run.Submit(ctx); err != nil {
+		return nil, err
+	}
+	raw, err := f.ring.Next(ctx)
+	return array.Decoded(buffers.F32, raw), err
 }
 
 func (f *pass) release() {

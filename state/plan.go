@@ -176,7 +176,7 @@ func (j Job) StepBytes(ctx context.Context, lim gpu.Limits) (uint64, error) {
 
 // EvaluationBytes is what evaluations in batches of so many sequences take there: MemoryPlan.Evaluation.
 func (j Job) EvaluationBytes(ctx context.Context, rows int, lim gpu.Limits) (uint64, error) {
-	built, losses, err := Evaluation(j.Definition, j.Objective, rows, j.Sequence, j.Documents)
+	built, losses, err := Evaluation(j.Definition, j.Objective.OfBatch(), rows, j.Sequence, j.Documents)
 	if err != nil {
 		return 0, err
 	}

@@ -14,8 +14,8 @@ type forwardPasses interface {
 	// Losses computes the losses of all batches of an evaluation in their order and hands each out; yield returns false to end it early.
 	// Between batches it looks whether ctx is over.
 	Losses(ctx context.Context, e *data.Evaluation, yield func(BatchLoss) bool) error
-	// Look makes a forward pass of each batch for model.Objective.Ahead, and gives Built.Rows of it.
-	Look(ctx context.Context, batches []data.Batch) ([][]float32, error)
+	// Look makes a forward pass of each batch that model.Objective.Ahead reads, and gives Built.Rows of it.
+	Look(ctx context.Context, feeds []Feed) ([][]float32, error)
 	// Take takes a piece in, of a window or of several rows, and gives the logits of what follows.
 	Take(ctx context.Context, p Piece) ([]float32, error)
 }
@@ -32,7 +32,7 @@ type Reader struct {
 type EvalResult struct {
 	Loss   float64   // nats a token, the mean over all tokens that count
 	Tokens int64     // model.Loss.Counts, whose mean the loss is
-	Means  []float64 // of the objective's Sums
+	Means  []float64 // of the objective's Sums, and its Maxima
 }
 
 // ErrNoLabels says that a text has no token that counts in the loss.
@@ -54,6 +54,7 @@ type BatchLoss struct {
 	Sum    float32   // over what counts
 	Tokens int       // model.Loss.Counts
 	Sums   []float32 // of the objective
+	Maxima int       // model.Loss.Maxima of Sums
 	Rows   []float32 // model.Built.Rows
 }
 
@@ -94,21 +95,25 @@ func MeanLoss(losses []BatchLoss) (EvalResult, error) {
 
 // lossSum is the sum over the batches of an evaluation so far.
 type lossSum struct {
-	loss  float64
-	count int64
-	means []float64
+	loss   float64
+	count  int64
+	means  []float64
+	maxima int
 }
 
 func (e *lossSum) add(l BatchLoss) {
 	e.loss += float64(l.Sum)
 	e.count += int64(l.Tokens)
-	e.means = addTo(e.means, l.Sums, 1)
+	e.means, e.maxima = addTo(e.means, l.Sums, 1, l.Maxima), l.Maxima
 }
 
 func (e *lossSum) mean() EvalResult {
 	r := EvalResult{Loss: e.loss / float64(e.count), Tokens: e.count}
-	for _, sum := range e.means {
-		r.Means = append(r.Means, sum/float64(e.count))
+	for i, v := range e.means {
+		if i < len(e.means)-e.maxima {
+			v /= float64(e.count)
+		}
+		r.Means = append(r.Means, v)
 	}
 	return r
 }
@@ -154,7 +159,7 @@ func (r *Reader) logits(ctx context.Context, window []int32) ([]float32, error) 
 
 func (r *Reader) check(window []int32) error {
 	if len(window) < 1 || len(window) > r.window {
-		return fmt.Errorf("window: %d tokens, want 1 to %d", len(window), r.window)
+		return fmt.Errorf("window: found %d tokens, wanted 1 to %d", len(window), r.window)
 	}
 	return KnownTokens(r.vocab, window...)
 }

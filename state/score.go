@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"slices"
 
-	"gputrain/buffers"
-	"gputrain/buffers/array"
 	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/model"
 	"gputrain/run/data"
 )
 
-// Measure makes Evaluate give the loss of an objective, which the head of the model has to suit, in place of that of the next token.
+// Measure makes Evaluate give the loss of an objective in place of the loss of the next token. The head of the model has to suit it.
 func (m *Model) Measure(o model.Objective) error {
 	if err := o.Validate(); err != nil {
 		return fmt.Errorf("state: measure: %w", err)
@@ -24,8 +22,8 @@ func (m *Model) Measure(o model.Objective) error {
 	return nil
 }
 
-// Scores gives for each row of tokens what a head other than logits gives of it: scores or a vector. So many rows are computed at once; a row's numbers do not
-// depend on the others but for rounding. Rows that pad_token_id ends are computed as all others.
+// Scores gives the output of a head other than logits for each row of tokens: scores or a vector. batch rows are computed at once; rows change each other's
+// numbers by rounding alone. Rows that end in pad_token_id are computed as all others.
 func (m *Model) Scores(ctx context.Context, rows [][]int32, batch int) ([][]float32, error) {
 	if err := m.checkRows(rows, batch); err != nil {
 		return nil, fmt.Errorf("state: scores: %w", err)
@@ -79,7 +77,7 @@ func (m *Model) checkRows(rows [][]int32, batch int) error {
 // leastScored is the length of the shortest program of Scores; others are twice as long, and so on.
 const leastScored = 16
 
-// score gives what the head has of at most batch rows.
+// score gives the outputs of the head for at most batch rows.
 func (m *passes) score(ctx context.Context, rows [][]int32, batch int) ([][]float32, error) {
 	longest, seq := len(slices.MaxFunc(rows, func(a, b []int32) int { return cmp.Compare(len(a), len(b)) })), leastScored
 	for seq < longest {
@@ -105,18 +103,10 @@ func (m *passes) score(ctx context.Context, rows [][]int32, batch int) ([][]floa
 		b.Labels[i*seq+len(row)-1] = 0
 	}
 	in := model.Ends(rowsOf(b))
-	if err := (Feed{Batch: b, Rows: in.Ends, Floats: in.Floats}).Write(m.scorer.graph); err != nil {
-		return nil, err
-	}
-	ctx = context.WithoutCancel(ctx)
-	if err := m.scorer.run.Submit(ctx); err != nil {
-		return nil, err
-	}
-	raw, err := m.scorer.ring.Next(ctx)
+	all, err := m.scorer.once(ctx, Feed{Batch: b, Rows: in.Ends, Floats: in.Floats})
 	if err != nil {
 		return nil, err
 	}
-	all := array.Decoded(buffers.F32, raw)
 	each, out := len(all)/batch, [][]float32{}
 	for i := range rows {
 		out = append(out, all[i*each:(i+1)*each])

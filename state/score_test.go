@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -21,15 +22,16 @@ func TestScoresAreThoseOfTheLoss(t *testing.T) {
 		figures func(given [][]float32, labels []int32) []float64 // Sums of the objective
 	}{
 		{model.Head{Kind: model.HeadScores, Labels: 1}, scored, func(given [][]float32, _ []int32) []float64 {
-			mean, right, apart := 0.0, 0.0, 0.0
+			mean, right, apart, most, least := 0.0, 0.0, 0.0, math.Inf(-1), math.Inf(1)
 			for i := 0; i < len(given); i += 2 {
 				chosen, rejected := float64(given[i][0]), float64(given[i+1][0])
 				mean, apart = mean+(chosen+rejected)/2, apart+chosen-rejected
+				most, least = max(most, chosen, rejected), min(least, chosen, rejected)
 				if chosen > rejected {
 					right++
 				}
 			}
-			return []float64{mean, right, apart}
+			return []float64{mean, right, apart, most, -least}
 		}},
 		{model.Head{Kind: model.HeadScores, Labels: 5}, model.Objective{Loss: "classes"}, func(given [][]float32, labels []int32) []float64 {
 			right := 0.0

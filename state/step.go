@@ -20,7 +20,7 @@ type Metrics struct {
 	Step         int64
 	Loss         float64   // nats a token: the sum over the tokens that count, divided by their number
 	Tokens       int64     // model.Loss.Counts, whose mean the loss is
-	Means        []float64 // of the objective's Sums
+	Means        []float64 // of the objective's Sums, and its Maxima
 	LearningRate float64
 	GradNorm     float64 // global L2 norm of the gradient of Loss, before any clip
 	UpdateNorm   float64 // global L2 norm of the update; 0 where it is not measured

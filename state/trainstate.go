@@ -168,8 +168,8 @@ func (u usable) Losses(ctx context.Context, e *data.Evaluation, yield func(Batch
 	return u.passes.Losses(ctx, u.aheadOfEvaluation(ctx, e), yield)
 }
 
-func (u usable) Look(ctx context.Context, batches []data.Batch) ([][]float32, error) {
-	return u.passes.Look(ctx, batches)
+func (u usable) Look(ctx context.Context, feeds []Feed) ([][]float32, error) {
+	return u.passes.Look(ctx, feeds)
 }
 
 func (u usable) Take(ctx context.Context, p Piece) ([]float32, error) {

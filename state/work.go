@@ -92,7 +92,8 @@ func (s *TrainState) rehearseAhead(ctx context.Context, times int) (time.Duratio
 	if s.job.Objective.Row().Ahead == nil || count == 0 {
 		return 0, nil
 	}
-	some := slices.Repeat([]data.Batch{s.job.Rehearsal()}, min(count, rehearsedAhead))
+	o, _ := s.job.Objective.Ahead()
+	some := slices.Repeat([]Feed{FeedOf(o, s.job.Rehearsal())}, min(count, rehearsedAhead))
 	watch := system.Stopwatch()
 	for range times {
 		if _, err := s.passes.Look(ctx, some); err != nil {

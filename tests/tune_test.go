@@ -60,7 +60,7 @@ func rightOf(t *testing.T, dir, file, end string) (right, of int) {
 func TestTuningPage(t *testing.T) {
 	gputest.Long(t, "TestARunOfAdapters")
 	env := []string{"GPUTRAIN_ADAPTER=" + adapter(t), "GPUTRAIN_CACHE=" + workshop}
-	p := runPage(t, "../docs/tuning.md", 6, func(dir string) {
+	p := runPage(t, "../docs/tuning.md", 15, func(dir string) {
 		require.NoError(t, os.CopyFS(filepath.Join(dir, "docs", "tuning"), os.DirFS("../docs/tuning")))
 	}, env...)
 	page := func(name ...string) string { return p.path(append([]string{"page"}, name...)...) }
@@ -76,6 +76,13 @@ func TestTuningPage(t *testing.T) {
 	said := read(t, page("runs", "said.txt"))
 	t.Log(said)
 	assert.Regexp(t, `(?s)\nbefore tuning\n  question  .*\n  answer    The .* is .*\.\n.*\nafter tuning\n  question  .*\n  answer    The .* is .*, sir\.\n`, said)
+
+	assert.Regexp(t, `(?s)\nafter tuning\n  question  .*\n  answer    The .* is .*, sir\.\n`, read(t, page("runs", "judged.txt")), "KTO")
+	newest, err = setup.Checkpoints(page("runs", "ours-labels")).Newest()
+	require.NoError(t, err)
+	right, of = rightOf(t, newest.Path, "../docs/tuning/held.jsonl", ", sir.")
+	t.Logf("KTO: %d of %d", right, of)
+	assert.GreaterOrEqual(t, 10*right, 7*of)
 
 	// docs/preferences.md goes on from there: the rate of its example tells chosen from rejected completions.
 	assert.Equal(t, 1, runBlocks(t, p, "../docs/preferences.md", env...))

@@ -131,6 +131,10 @@ func printShown(out io.Writer, all []texts.Shown, text *texts.Corpus, tokens set
 		}
 		fmt.Fprint(out, "\n\n")
 	}
+	if _, are := text.Train.(*data.Prompts); are { // they have no windows
+		fmt.Fprintln(out, terminal.Text(strings.Join(text.Notes, "\n")))
+		return nil
+	}
 	for _, t := range text.Tallies {
 		fmt.Fprintln(out, terminal.Text(t.String()))
 	}

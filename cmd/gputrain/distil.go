@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,10 +84,7 @@ func (c *distilCmd) rows(ctx context.Context, cfg *runfile.Config, def model.Def
 	if err != nil {
 		return nil, 0, err
 	}
-	window := min(def.Context(), strangersWindow)
-	if c.Window > 0 {
-		window = c.Window
-	}
+	window := cmp.Or(c.Window, seen(nil, def))
 	if window > def.Context() {
 		return nil, 0, usageError{fmt.Errorf("distil: --window: found %d, wanted at most the context %d", window, def.Context())}
 	}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"time"
 
-	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
@@ -30,7 +29,7 @@ type evalCmd struct {
 	JSON   bool `help:"One JSON object on standard output."`
 }
 
-// defaultBatch is that of --batch.
+// defaultBatch is the default of --batch.
 const defaultBatch = 8
 
 // strangersWindow is the default for models that may have been made for texts of any length, which take memory.
@@ -45,7 +44,7 @@ func (c *evalCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	run, err := c.run()
+	run, err := setup.OfRun(c.Model)
 	if err != nil {
 		return err
 	}
@@ -64,9 +63,13 @@ func (c *evalCmd) Run(ctx context.Context) error {
 		}
 		loss = cfg.Objective().Row()
 		if loss.Whole && run != nil && c.Batch == defaultBatch { // each is held against the others of its batch
-			c.Batch = cfg.Train.Batch
+			c.Batch = cfg.Train.Batch / cfg.Pipeline.Microbatches
 		}
 		c.Batch = max(1, c.Batch/loss.Group) * loss.Group
+	}
+	if len(c.Text) > 0 && cfg.DrawsRollouts() { // a text has no rewards
+		cfg.Put("rollout.loss", "none", "--text")
+		cfg.Rewards = nil
 	}
 	text, tokens, err := c.textFlags.open(ctx, &c.modelFlags, cfg, run != nil, m.Definition(), window)
 	if err != nil {
@@ -75,6 +78,9 @@ func (c *evalCmd) Run(ctx context.Context) error {
 	defer text.Close()
 	if tokens.Vocab() > m.Definition().Vocab() {
 		return usageError{fmt.Errorf("eval: text has tokens up to %d, the model %d", tokens.Vocab()-1, m.Definition().Vocab()-1)}
+	}
+	if cfg.DrawsRollouts() {
+		return c.rewards(ctx, m, cfg, text, tokens, window)
 	}
 	whole := &wholeText{}
 	if len(c.Text) > 0 {
@@ -132,7 +138,7 @@ func (c *evalCmd) Run(ctx context.Context) error {
 	return nil
 }
 
-// learned is how rows are read, and what the model learned: by its run, or where that does not say it by the head that it has.
+// learned is the run file by which rows are read and measured: that of the model's run, or one for the head of the model.
 func (c *evalCmd) learned(ctx context.Context, run *runfile.Config, def model.Definition) (*runfile.Config, error) {
 	cfg, h := runfile.New(), model.HeadOf(def)
 	if run != nil {
@@ -164,7 +170,7 @@ func (c *evalCmd) learned(ctx context.Context, run *runfile.Config, def model.De
 	return cfg, nil
 }
 
-// tellHead tells what a head comes to.
+// tellHead prints the loss and the figures of a head.
 func (c *evalCmd) tellHead(r state.EvalResult, loss model.Loss, window int, seconds float64) error {
 	figures := loss.Figures(r.Means)
 	if c.JSON {
@@ -182,21 +188,17 @@ func (c *evalCmd) tellHead(r state.EvalResult, loss model.Loss, window int, seco
 	return err
 }
 
-// run is the record of the run whose model is measured; nil where it is no run's.
-func (c *evalCmd) run() (*runfile.Config, error) {
-	if !hub.Has(c.Model, runfile.RecordFile) {
-		return nil, nil
+// seen is how many tokens a model sees at once: as many as in its run, nil where it is no run's.
+func seen(run *runfile.Config, def model.Definition) int {
+	if run == nil {
+		return min(def.Context(), strangersWindow)
 	}
-	return runfile.OfRun(c.Model)
+	return plan.Context(run, def)
 }
 
 // window is how many tokens the model sees at once: as many as in its run, and no more than are to be read.
 func (c *evalCmd) window(run *runfile.Config, def model.Definition) (int, error) {
-	most := def.Context()
-	window := min(most, strangersWindow)
-	if run != nil {
-		window = plan.Context(run, def)
-	}
+	most, window := def.Context(), seen(run, def)
 	if c.Limit > 0 {
 		window = min(window, c.Limit)
 	}

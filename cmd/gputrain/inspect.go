@@ -229,7 +229,7 @@ func (c *inspectCmd) describe(b *hub.Bundle, base *model.Base) error {
 			return err
 		}
 	}
-	if tokens, err := setup.ModelTokens(spoken(b), def); err != nil {
+	if tokens, err := setup.ModelTokens(b, def); err != nil {
 		fmt.Println(terminal.Text(err.Error()))
 	} else if t := tokens.Tokenizer; t != nil {
 		fmt.Printf("tokenizer: %s, %d tokens, end tokens %v, fingerprint %s\n", t.Kind(), t.VocabSize(), t.EndTokens(), t.Fingerprint())

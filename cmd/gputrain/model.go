@@ -158,7 +158,7 @@ func (f *modelFlags) open(ctx context.Context) (m *openedModel, release func(), 
 		return nil, nil, err
 	}
 	tellNotFinite(loaded.NotFinite())
-	f.tokens, f.unspoken = setup.ModelTokens(spoken(s.Bundle), s.def)
+	f.tokens, f.unspoken = setup.ModelTokens(s.Bundle, s.def)
 	return &openedModel{loaded, drawnOf(s.Bundle)}, func() {
 		loaded.Release()
 		dev.Release()
@@ -167,15 +167,7 @@ func (f *modelFlags) open(ctx context.Context) (m *openedModel, release func(), 
 }
 
 // spoken is what has a model's tokenizer: the base where one of adapters has none.
-func spoken(b *hub.Bundle) *hub.Bundle { return orBase(b, tokenizer.Has(b)) }
+func spoken(b *hub.Bundle) *hub.Bundle { return b.OrBase(tokenizer.Has(b)) }
 
 // drawnOf is what has its generation_config.json, likewise.
-func drawnOf(b *hub.Bundle) *hub.Bundle { return orBase(b, b.Has(checkpoint.GenerationFile)) }
-
-// orBase is a model, or the base of adapters that lack something.
-func orBase(b *hub.Bundle, there bool) *hub.Bundle {
-	if base, err := b.Base(); err == nil && base != nil && !there {
-		return base
-	}
-	return b
-}
+func drawnOf(b *hub.Bundle) *hub.Bundle { return b.OrBase(b.Has(checkpoint.GenerationFile)) }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,7 +13,6 @@ import (
 
 	"gputrain/model"
 	"gputrain/run/data/texts"
-	"gputrain/run/plan"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
 )
@@ -70,13 +70,15 @@ func (c *scoreCmd) Run(ctx context.Context) error {
 	if model.HeadOf(def).Kind == "" {
 		return usageError{fmt.Errorf("score: %s: found a language model, wanted one with scores or vectors of rows: gputrain train with head.objective makes it (docs/heads.md), and gputrain eval measures this one", c.Model)}
 	}
-	cfg := runfile.New()
-	if run, err := (&evalCmd{modelFlags: c.modelFlags}).run(); err != nil {
+	run, err := setup.OfRun(c.Model)
+	if err != nil {
 		return err
-	} else if run != nil {
-		cfg = run
 	}
-	from, _, err := c.reads(cfg, def, c.window(cfg, def))
+	window := seen(run, def)
+	if c.Window > 0 {
+		window = min(c.Window, def.Context())
+	}
+	from, _, err := c.reads(cmp.Or(run, runfile.New()), def, window)
 	if err != nil {
 		return err
 	}
@@ -100,17 +102,6 @@ func (c *scoreCmd) Run(ctx context.Context) error {
 		err = usageError{fmt.Errorf("score: %s: found no rows, wanted one or more", c.File)}
 	}
 	return errors.Join(err, s.end(ctx))
-}
-
-// window is how many tokens the model sees at most.
-func (c *scoreCmd) window(cfg *runfile.Config, def model.Definition) int {
-	switch {
-	case c.Window > 0:
-		return min(c.Window, def.Context())
-	case cfg.IsDefault("model.context") && cfg.Model.From == "":
-		return min(def.Context(), strangersWindow)
-	}
-	return plan.Context(cfg, def)
 }
 
 // scoring scores rows as they come.
@@ -171,7 +162,7 @@ func (s *scoring) end(ctx context.Context) error {
 	return errors.Join(s.flush(ctx), s.out.Flush())
 }
 
-// write writes what the model says of a row.
+// write writes the line of a row.
 func (s *scoring) write(row scoredRow, found [][]float32) error {
 	line := map[string]any{"row": row.number}
 	if row.id != nil {
@@ -202,7 +193,7 @@ func (s *scoring) write(row scoredRow, found [][]float32) error {
 	return json.NewEncoder(s.out).Encode(line)
 }
 
-// saidOf is what the head says of one input: its score, its vector, or the likeliest label with the probabilities of all.
+// saidOf is the answer of the head for one input: its score, its vector, or the likeliest label with the probabilities of all labels.
 func saidOf(def model.Definition, values []float32) map[string]any {
 	h := model.HeadOf(def)
 	switch {

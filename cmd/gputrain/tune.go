@@ -16,6 +16,8 @@ import (
 	"gputrain/internal/stranger"
 	"gputrain/internal/terminal"
 	"gputrain/run/data/texts"
+	"gputrain/run/reward"
+	"gputrain/run/rollout"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
 	"gputrain/run/train"
@@ -27,7 +29,9 @@ const tuneFile = tuning.File
 
 type tuneCmd struct {
 	Model    string   `arg:"" help:"Model directory in the Hugging Face layout, or GGUF file, with its tokenizer and chat template." type:"model"`
-	Data     []string `arg:"" help:"Files of conversations: a JSON object a line, an array of objects (both also .gz), or Parquet." placeholder:"DATA"`
+	Data     []string `arg:"" help:"Files of rows: a JSON object a line, an array of objects (both also .gz), or Parquet." placeholder:"DATA"`
+	Method   string   `help:"sft, dpo, kto, grpo, reward, classes or embed; by default the one that the rows tell." placeholder:"METHOD"`
+	Reward   []string `help:"What is good of completions that the model draws (grpo), such as number:answer, equal:answer or length; several are added up." placeholder:"KIND[:VALUE]" sep:"none"`
 	Set      []string `help:"Override one value of the run file, such as --set lora.rank=4." placeholder:"KEY=VALUE" sep:"none"`
 	RunDir   string   `help:"Run directory; by default one below runs/, named for the model, the first file and the changes of --set, so that the same command resumes its run." type:"path" placeholder:"DIR"`
 	Adapter  string   `help:"Index, part of a name, or backend:part." placeholder:"SEL" xor:"adapter"`
@@ -36,11 +40,13 @@ type tuneCmd struct {
 	Fresh    bool     `help:"Choose anew, and start over: remove an earlier run's files from the run directory."`
 
 	AllowCommand bool `help:"Start the commands of rewards also where a file names them: they run with your rights."`
+
+	rewards []reward.Spec
 }
 
 // Help says what the command does.
 func (*tuneCmd) Help() string {
-	return "Chooses adapters (LoRA), the storage of the base, window, batch, rate and steps from the model, the conversations and the memory, says why, writes " +
+	return "Chooses the method, adapters (LoRA), the storage of the base, window, batch, rate and steps from the model, the rows and the memory, says why, writes " +
 		"them as " + tuneFile + " into the run directory, and trains. The same command resumes with these choices."
 }
 
@@ -54,6 +60,14 @@ func (c *tuneCmd) tune(ctx context.Context, begin time.Time, t *trainCmd) error 
 	model, rows, err := c.places()
 	if err != nil {
 		return err
+	}
+	c.rewards = nil
+	for _, text := range c.Reward {
+		spec, err := tuning.Reward(text)
+		if err != nil {
+			return usageError{fmt.Errorf("tune: --reward: %w", err)}
+		}
+		c.rewards = append(c.rewards, spec)
 	}
 	if c.RunDir == "" {
 		if c.RunDir, err = c.runDir(model, rows); err != nil {
@@ -97,12 +111,12 @@ func (c *tuneCmd) tune(ctx context.Context, begin time.Time, t *trainCmd) error 
 	if err := t.train(ctx, begin); err != nil {
 		return notRescheduled(err)
 	}
-	if a.best {
+	if a.drawn.over(); a.best {
 		if err := c.askBest(ctx, a, model, t.result); err != nil && ctx.Err() == nil { // the run is done
 			return err
 		}
 	}
-	return c.farewell(os.Stdout, t.result)
+	return c.farewell(os.Stdout, path, t.result)
 }
 
 // notRescheduled is what a run says to a command without --reschedule.
@@ -122,7 +136,7 @@ func (c *tuneCmd) places() (model string, rows []string, err error) {
 	for _, file := range c.Data {
 		switch ext := strings.ToLower(filepath.Ext(strings.TrimSuffix(file, ".gz"))); ext {
 		case ".txt", ".md":
-			return "", nil, usageError{fmt.Errorf("tune: %s: found text, wanted rows of conversations (.jsonl, .json, .parquet); "+
+			return "", nil, usageError{fmt.Errorf("tune: %s: found text, wanted rows (.jsonl, .json, .parquet); "+
 				"gputrain train --set model.from=%s --set data.text=%s --set lora.rank=16 trains adapters on text", file, c.Model, file)}
 		}
 		abs, err := filepath.Abs(file)
@@ -136,12 +150,15 @@ func (c *tuneCmd) places() (model string, rows []string, err error) {
 
 // runDir is the directory of the run below runs/: named for the model and the first file.
 func (c *tuneCmd) runDir(model string, rows []string) (string, error) {
-	cfg, err := runfile.ReadAll(nil, os.Environ(), c.Set)
+	cfg, err := tuning.Set(tuning.Given{Rewards: c.rewards}, os.Environ(), c.Set)
 	if err != nil {
 		return "", usageError{err}
 	}
 	file := filepath.Base(rows[0])
 	name, _, _ := strings.Cut(file, ".")
+	if c.Method != "" {
+		name += "-" + c.Method
+	}
 	return runDirOf([]string{strings.TrimSuffix(filepath.Base(model), ggufSuffix) + "-" + name + ".yaml"}, cfg), nil
 }
 
@@ -162,6 +179,12 @@ func (c *tuneCmd) recorded(path, model string, rows []string) error {
 	if found := cfg.Data.JSONL; !slices.Equal(found, rows) {
 		return usageError{fmt.Errorf("tune: run directory %q: found a run on %s, wanted %s: name another directory with --run-dir",
 			c.RunDir, strings.Join(found, ", "), strings.Join(rows, ", "))}
+	}
+	if found := tuning.MethodOf(cfg.Objective().Row().Form).Name; c.Method != "" && c.Method != found {
+		return usageError{fmt.Errorf("tune: run directory %q: found a run of --method %s, wanted %s: name another directory with --run-dir", c.RunDir, found, c.Method)}
+	}
+	if len(c.rewards) > 0 {
+		c.Set = append(slices.Clone(c.Set), tuning.RewardsSet(c.rewards, cfg.Rollout.Tokens))
 	}
 	say("gputrain: tune: as chosen before: %s\n", path)
 	return nil
@@ -190,20 +213,47 @@ func (c *tuneCmd) askBest(ctx context.Context, a *asker, base string, r train.Re
 }
 
 // farewell says what may be done with the result.
-func (c *tuneCmd) farewell(out io.Writer, r train.Result) error {
-	at, note := c.RunDir, ""
+func (c *tuneCmd) farewell(out io.Writer, path string, r train.Result) error {
+	cfg := runfile.New()
+	if err := cfg.Record(path); err != nil {
+		return err
+	}
+	method := tuning.MethodOf(cfg.Objective().Row().Form)
+	at, note, step := c.RunDir, "", r.Step
 	if r.BestStep > 0 && r.BestStep != r.Step {
-		at = c.best(r)
+		at, step = c.best(r), r.BestStep
 		note = fmt.Sprintf(" (step %d had the lowest loss on what is held out, %.3f)", r.BestStep, r.BestLoss)
+		if method.Draws {
+			note = fmt.Sprintf(" (step %d had the highest reward on what is held out, %.3f)", r.BestStep, 0-r.BestLoss)
+		}
 	}
 	name := filepath.Base(c.RunDir)
 	if strings.HasPrefix(name, "-") { // which would be a flag
 		name = "./" + name
 	}
 	name = shellWord(name)
-	_, err := fmt.Fprintf(out, "\nthe adapters are in %s%s\n  gputrain chat %s\n  gputrain merge %s --to %s-merged\n  gputrain export %s --to %s-adapters\n",
-		terminal.Text(at), note, shellWord(at), shellWord(at), name, shellWord(at), name)
+	ask := "gputrain chat " + shellWord(at)
+	if method.Head {
+		ask = fmt.Sprintf("gputrain score %s FILE", shellWord(at))
+		note += accuracy(c.RunDir, step)
+	}
+	_, err := fmt.Fprintf(out, "\nthe adapters are in %s%s\n  %s\n  gputrain merge %s --to %s-merged\n  gputrain export %s --to %s-adapters\n",
+		terminal.Text(at), note, ask, shellWord(at), name, shellWord(at), name)
 	return err
+}
+
+// accuracy says how many held-out rows a step was right about.
+func accuracy(dir string, step int64) string {
+	_, evals, err := train.ReadMetrics(dir)
+	if err != nil {
+		return ""
+	}
+	for _, e := range slices.Backward(evals) {
+		if share, there := e.Figures["accuracy"]; there && e.Step == step {
+			return fmt.Sprintf(", right about %.1f %% of what is held out", 100*float64(share))
+		}
+	}
+	return ""
 }
 
 // shellWord is a path as a shell takes it, and a terminal may have it: what is not seen is written as bash reads it in $”.
@@ -236,11 +286,16 @@ type asker struct {
 	questions []texts.Question
 	sample    train.SampleConfig
 	tokens    train.Tokenizer
-	best      bool // the run is done, and another checkpoint than the last is the best: that one is yet to be asked
+	drawn     *drawn // of a run that is rewarded for completions; nil: another
+	best      bool   // the run is done, and another checkpoint than the last is the best: that one is yet to be asked
 }
 
 // ask makes a run put them, before the first step and after the last.
 func (a *asker) ask(run *train.Config) error {
+	if a.drawn = drawnIn(run); a.drawn != nil {
+		run.Hooks = append(run.Hooks, a.hook())
+		return nil
+	}
 	held, ok := run.Validation.(*texts.Documents)
 	if run.Tokenizer == nil || !ok || run.Sample.Tokens == 0 {
 		return nil
@@ -258,7 +313,13 @@ func (a *asker) ask(run *train.Config) error {
 		}
 	}
 	a.sample, a.tokens, run.Answers = run.Sample, run.Tokenizer, len(a.questions)
-	run.Hooks = append(run.Hooks, train.HookFunc(func(ctx context.Context, e train.Event) error {
+	run.Hooks = append(run.Hooks, a.hook())
+	return nil
+}
+
+// hook asks before the first step, and after the last where that is the best.
+func (a *asker) hook() train.Hook {
+	return train.HookFunc(func(ctx context.Context, e train.Event) error {
 		switch {
 		case e.Kind == train.Started && e.Step == 0:
 			return a.put(ctx, before, e.State, e.Progress)
@@ -269,13 +330,15 @@ func (a *asker) ask(run *train.Config) error {
 			return a.put(ctx, after, e.State, e.Progress)
 		}
 		return nil
-	}))
-	return nil
+	})
 }
 
 // put writes the questions with the answers of a model, beside those of the conversations, and counts tokens meanwhile.
-func (a *asker) put(ctx context.Context, when string, m train.Decoder, p train.Progress) error {
+func (a *asker) put(ctx context.Context, when string, m rollout.Model, p train.Progress) error {
 	defer p.Clear()
+	if a.drawn != nil {
+		return a.drawn.put(ctx, a.out, when, m, p)
+	}
 	for i, q := range a.questions {
 		c, t := a.sample, a.tokens
 		c.Begin, c.Stop = q.Prompt, append(slices.Clone(c.Stop), q.Answer[len(q.Answer)-1]) // what ends the turn

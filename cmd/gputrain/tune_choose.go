@@ -19,7 +19,6 @@ import (
 	"gputrain/internal/stranger"
 	"gputrain/internal/terminal"
 	"gputrain/model"
-	"gputrain/run/data"
 	"gputrain/run/fit"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
@@ -30,6 +29,7 @@ import (
 // choosing is what tune knows when it chooses.
 type choosing struct {
 	set         []string
+	method      string // that the user names; "": the rows tell
 	card        string // that is not here, to choose for
 	given       tuning.Given
 	device      *gpu.Device
@@ -49,7 +49,7 @@ func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string)
 	if err != nil {
 		return nil, usageError{err}
 	}
-	h := &choosing{set: c.Set, card: c.Memory, begun: time.Now(), progress: p, given: tuning.Given{Model: model, Rows: rows}}
+	h := &choosing{set: c.Set, method: c.Method, card: c.Memory, begun: time.Now(), progress: p, given: tuning.Given{Model: model, Rows: rows, Rewards: c.rewards}}
 	p.Busy("choose", 0, 0)
 	recipe, cfg, err := h.chosen(ctx, c.Adapter)
 	p.Close()
@@ -112,7 +112,7 @@ func (h *choosing) chosen(ctx context.Context, sel string) (r tuning.Recipe, cfg
 	}
 	steps := cfg.Train.Steps
 	if cfg.Data.Epochs > 0 {
-		if steps, err = data.Steps(text.Train, h.planned.Sequence, h.planned.Batch*h.planned.Microbatches, h.planned.Seed, cfg.Data.Epochs); err != nil {
+		if steps, err = setup.Steps(cfg, h.planned, text.Train); err != nil {
 			return r, nil, usageError{err}
 		}
 		r.Last(steps)
@@ -169,7 +169,7 @@ func (h *choosing) own(cfg *runfile.Config) error {
 	case tuning.Named(cfg, "model.from"):
 		return fmt.Errorf("tune: %s: found %s, wanted nothing: the model is the first argument", cfg.At("model.from"), cfg.Model.From)
 	case tuning.Named(cfg, "data.jsonl"):
-		return fmt.Errorf("tune: %s: found %s, wanted nothing: files of conversations are arguments",
+		return fmt.Errorf("tune: %s: found %s, wanted nothing: files of rows are arguments",
 			cfg.At("data.jsonl"), strings.Join(cfg.Data.JSONL, ", "))
 	case !cfg.LoRA.On():
 		return fmt.Errorf("tune: %s: found 0, wanted 1 or more: gputrain train --set model.from=%s trains all of a model",

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"gputrain/cmd/gputrain/tuning"
 	"gputrain/internal/formats"
 	"gputrain/internal/stranger"
 	"gputrain/model"
+	"gputrain/run/data"
 	"gputrain/run/data/texts"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
@@ -24,21 +26,14 @@ func (h *choosing) read(ctx context.Context) (*texts.Corpus, *runfile.Config, er
 	if err := h.whole(); err != nil {
 		return nil, nil, err
 	}
+	if err := h.recognize(ctx); err != nil {
+		return nil, nil, usageError{err}
+	}
 	cfg, err := h.config(nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	h.given.Method = tuning.MethodOf(cfg.Objective().Row().Form)
 	text, err := h.text(ctx, cfg, h)
-	for of, form := range map[error]string{chat.ErrOtherObjective: formats.Pairs, chat.ErrLabelled: formats.Labelled} {
-		if errors.Is(err, of) && h.given.Method.Form == "" {
-			h.given.Method = tuning.MethodOf(form)
-			if cfg, err = h.config(nil); err == nil {
-				text, err = h.text(ctx, cfg, h)
-			}
-			break
-		}
-	}
 	if errors.Is(err, chat.ErrRewritten) && cfg.IsDefault("data.learn_last") {
 		h.given.LastOnly = true
 		fmt.Fprintf(h, "gputrain: tune: %v\ngputrain: tune: so of each conversation the last answer learns alone (data.learn_last)\n", err)
@@ -49,8 +44,8 @@ func (h *choosing) read(ctx context.Context) (*texts.Corpus, *runfile.Config, er
 	if err != nil {
 		return nil, nil, err
 	}
-	if all, ok := text.Train.(*texts.Documents); ok && !cfg.IsDefault("data.validation") && cfg.Data.Validation == 0 {
-		h.given.Validation, err = tuning.Share(all.Count() / max(1, h.given.Method.Each))
+	if rows := h.rows(cfg, text.Train); rows > 0 && !cfg.IsDefault("data.validation") && cfg.Data.Validation == 0 {
+		h.given.Validation, err = tuning.Share(rows)
 		text.Close()
 		if err != nil {
 			return nil, nil, usageError{err}
@@ -62,17 +57,75 @@ func (h *choosing) read(ctx context.Context) (*texts.Corpus, *runfile.Config, er
 	return text, cfg, err
 }
 
+// recognize finds the method: the one that is named, that of the objective that is set, or the one that the first row tells.
+func (h *choosing) recognize(ctx context.Context) error {
+	set, err := tuning.Set(h.given, os.Environ(), h.set)
+	if err != nil {
+		return err
+	}
+	first, err := texts.FirstOf(ctx, texts.Config{JSONL: h.given.Rows})
+	if err != nil {
+		return fmt.Errorf("tune: %w", err)
+	}
+	row, files := tuning.Row(first), strings.Join(h.given.Rows, ", ")
+	named := tuning.MethodOf(set.Objective().Row().Form)
+	switch form := named.Form; {
+	case h.method != "":
+		if named, err = row.Named(h.method); err == nil && form != "" && form != named.Form {
+			err = fmt.Errorf("found %s, which is not what --set names: a loss of %s", h.method, tuning.MethodOf(form).Name)
+		}
+		if err != nil {
+			return fmt.Errorf("tune: --method: %s: %w", files, err)
+		}
+	case form != "", tuning.Named(set, "data.format"), tuning.Named(set, "data.field"), tuning.Named(set, "data.prompt_field"):
+	case len(set.Rewards) > 0:
+		if named, err = row.Named("grpo"); err != nil {
+			return fmt.Errorf("tune: --reward: %s: %w", files, err)
+		}
+	default:
+		if named, err = row.Method(); err != nil {
+			return fmt.Errorf("tune: %s: %w", files, err)
+		}
+	}
+	if named.Draws && len(set.Rewards) == 0 {
+		return fmt.Errorf("tune: %s: %w", files, row.Unrewarded())
+	}
+	if named.Form == formats.Queries {
+		if h.given.Negatives, err = texts.NegativesOf(ctx, texts.Config{JSONL: h.given.Rows}); err != nil {
+			return err
+		}
+	}
+	h.given.Method = named
+	return nil
+}
+
+// rows is how many rows a source has; 0: it has none.
+func (h *choosing) rows(cfg *runfile.Config, of data.Source) int {
+	switch of := of.(type) {
+	case *data.Prompts:
+		return of.Len()
+	case *texts.Documents:
+		return of.Count() / max(1, h.given.Method.In(cfg).Each)
+	}
+	return 0
+}
+
 // measure tells what there is to learn, and by which model.
 func (h *choosing) measure(text *texts.Corpus, cfg *runfile.Config) (f tuning.Facts, err error) {
-	documents, ok := text.Train.(*texts.Documents)
-	if !ok {
-		return f, usageError{fmt.Errorf("tune: data: found no rows, wanted files of conversations")}
+	f.Held = h.rows(cfg, text.Validation)
+	switch rows := text.Train.(type) {
+	case *data.Prompts:
+		for i := range rows.Len() {
+			f.Lengths = append(f.Lengths, len(rows.At(i).Tokens))
+		}
+	case *texts.Documents:
+		if f.Lengths, err = rows.Lengths(); err != nil {
+			return f, err
+		}
+	default:
+		return f, usageError{fmt.Errorf("tune: data: found no rows, wanted files of them")}
 	}
-	if f.Lengths, err = documents.Lengths(); err != nil {
-		return f, err
-	}
-	if held, ok := text.Validation.(*texts.Documents); ok {
-		f.Held = held.Count() / max(1, h.given.Method.Each)
+	if held, ok := text.Validation.(*texts.Documents); ok && !h.given.Method.Head {
 		shown, err := held.Show(held.Count(), h.definition.Context())
 		if err != nil {
 			return f, err
@@ -81,7 +134,7 @@ func (h *choosing) measure(text *texts.Corpus, cfg *runfile.Config) (f tuning.Fa
 			f.Answer = max(f.Answer, longestRun(s.Learned))
 		}
 	}
-	f.Wanted, f.Method = tuning.WantedOf(cfg), h.given.Method
+	f.Wanted, f.Method, f.Negatives = tuning.WantedOf(cfg), h.given.Method.In(cfg), h.given.Negatives
 	if f.Method.Form == formats.Labelled {
 		l, err := train.LabelledOf(text.Train, h.definition.Context())
 		if err != nil {
@@ -92,7 +145,7 @@ func (h *choosing) measure(text *texts.Corpus, cfg *runfile.Config) (f tuning.Fa
 	if f.Model, err = h.facts(); err != nil {
 		return f, err
 	}
-	if h.description = describe(text.Tallies); cfg.Data.LearnLast {
+	if h.description = describe(text.Tallies, h.given.Method); cfg.Data.LearnLast {
 		h.description += ": the last answers"
 	}
 	return f, nil
@@ -148,11 +201,15 @@ func longestRun(learned []bool) (most int) {
 }
 
 // describe says what the conversations are, in a line.
-func describe(tallies []texts.Tally) string {
+func describe(tallies []texts.Tally, m tuning.Method) string {
 	var parts []string
 	for _, t := range tallies {
-		text := fmt.Sprintf("%s, longest %d tokens, %.0f %% of the tokens learned", t.Counted(), t.Longest,
-			100*float64(t.Learned)/float64(max(t.Tokens, 1)))
+		text := fmt.Sprintf("%s, longest %d tokens", t.Counted(), t.Longest)
+		if m.Draws {
+			text = fmt.Sprintf("%d prompts (%s), longest %d tokens", t.Documents, strings.Join(t.Forms, ", "), t.Longest)
+		} else if !m.Head {
+			text += fmt.Sprintf(", %.0f %% of the tokens learned", 100*float64(t.Learned)/float64(max(t.Tokens, 1)))
+		}
 		if t.Unlearned > 0 {
 			text += fmt.Sprintf(", %d left out", t.Unlearned)
 		}

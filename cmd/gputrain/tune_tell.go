@@ -15,6 +15,8 @@ import (
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/run/data/texts"
+	"gputrain/run/grpo"
+	"gputrain/run/rollout"
 	"gputrain/run/runfile"
 	"gputrain/run/train"
 )
@@ -51,6 +53,9 @@ func (h *choosing) expected(ctx context.Context, cfg *runfile.Config, text *text
 		return "", err
 	}
 	run := train.Config{Options: cfg.Train.Loop, State: h.planned, Validation: text.Validation}
+	if r := cfg.Rollout; h.given.Method.Draws {
+		run.Rollouts = &grpo.Config{Samples: r.Samples, Updates: r.Updates, EvalSamples: r.EvalSamples, Drawing: rollout.Config{Tokens: r.Tokens, Rows: r.Rows}}
+	}
 	if run.Steps = steps; run.Validation != nil && run.Sample.Tokens > 0 {
 		run.Answers = asked
 	}

@@ -41,7 +41,7 @@ func speaker(t *testing.T) string {
 		vocab[letter] = i + 1
 	}
 	raw, err := json.Marshal(map[string]any{
-		"added_tokens":  []any{map[string]any{"id": 0, "content": "<end>", "special": true}},
+		"added_tokens":  []any{map[string]any{"id": 0, "content": "<end>", "special": true}, map[string]any{"id": 31, "content": "<pad>", "special": true}},
 		"pre_tokenizer": map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
 		"decoder":       map[string]any{"type": "ByteLevel"},
 		"model":         map[string]any{"type": "BPE", "vocab": vocab, "merges": []any{}},
@@ -93,7 +93,7 @@ func TestTuneRefuses(t *testing.T) {
 		{adapters, chats, nil, "found adapters, wanted a whole model: gputrain tune BASE DATA --set lora.from=" + adapters, 2},
 		{sound, t.TempDir(), nil, "found a directory, wanted files: write ", 2},
 		{without("model.safetensors"), chats, nil, "found no weights, wanted model.safetensors", 6},
-		{sound, file("a.txt", "it is a.\n"), nil, "found text, wanted rows of conversations", 2},
+		{sound, file("a.txt", "it is a.\n"), nil, "found text, wanted rows (.jsonl", 2},
 		{sound, filepath.Join(t.TempDir(), "none.jsonl"), nil, "none.jsonl", 2},
 		{sound, file("a.jsonl", `{"question": "a", "reply": "b"}`+"\n"), nil, "found", 2},
 		{sound, file("a.jsonl", strings.Repeat(`{"messages": [{"role": "user", "content": "a"}]}`+"\n", 9)), nil, "a.jsonl", 2},
@@ -125,6 +125,7 @@ func TestTuneRefuses(t *testing.T) {
 func TestTuneChoosesTheMethod(t *testing.T) {
 	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
 	base := speaker(t)
+	require.NoError(t, os.WriteFile(filepath.Join(base, "tokenizer_config.json"), []byte(`{"pad_token": "<pad>"}`), 0o666)) // no row ends with it
 	rows := func(row func(i int) string) string {
 		var text strings.Builder
 		for i := range 40 {
@@ -140,21 +141,42 @@ func TestTuneChoosesTheMethod(t *testing.T) {
 	labels := rows(func(i int) string {
 		return fmt.Sprintf(`{"prompt": [{"role": "user", "content": "what is %c?"}], "completion": [{"role": "assistant", "content": "it is b."}], "label": %v}`, 'a'+i%26, i%4 == 0)
 	})
+	asked := rows(func(i int) string {
+		return fmt.Sprintf(`{"prompt": [{"role": "user", "content": "what is %c?"}], "answer": "it is b."}`, 'a'+i%26)
+	})
+	classes := rows(func(i int) string { return fmt.Sprintf(`{"text": "it is %c", "label": %d}`, 'a'+i%3, i%3) })
+	queries := rows(func(i int) string {
+		return fmt.Sprintf(`{"query": "%c", "positive": "b", "negatives": ["c"]}`, 'a'+i%26)
+	})
 	for _, c := range []struct {
-		file   string
-		set    []string
-		method string
-		wanted map[string]string
+		file, method string
+		set          []string
+		rewards      []string
+		want         string
+		wanted       map[string]string
 	}{
-		{chatsFile(t, 40), nil, "sft", map[string]string{"preference.loss": "none"}},
-		{pairs, nil, "dpo", map[string]string{"preference.loss": "sigmoid", "preference.beta": "0.1", "train.batch": "8"}},
-		{pairs, []string{"preference.loss=simpo", "preference.beta=2"}, "dpo", map[string]string{"preference.loss": "simpo", "preference.beta": "2"}},
-		{labels, nil, "kto", map[string]string{"preference.loss": "kto", "train.batch": "8"}},
+		{chatsFile(t, 40), "", nil, nil, "sft", map[string]string{"preference.loss": "none"}},
+		{pairs, "", nil, nil, "dpo", map[string]string{"preference.loss": "sigmoid", "preference.beta": "0.1", "train.batch": "8"}},
+		{pairs, "dpo", []string{"preference.loss=simpo", "preference.beta=2"}, nil, "dpo", map[string]string{"preference.loss": "simpo", "preference.beta": "2"}},
+		{labels, "", nil, nil, "kto", map[string]string{"preference.loss": "kto", "train.batch": "8"}},
+		{asked, "", nil, []string{"equal:answer", "length"}, "grpo", map[string]string{
+			"rollout.loss": "dapo", "rollout.tokens": "49", "rollout.rows": "64", "train.batch": "64", "train.accumulate": "1", "train.sample_tokens": "0",
+		}},
+		{asked, "", []string{"rollout.loss=dr_grpo", "rollout.samples=6", "rewards=[{kind: equal, column: answer}]"}, nil, "grpo", map[string]string{"rollout.loss": "dr_grpo", "rollout.samples": "6", "train.batch": "48"}},
+		{pairs, "reward", nil, nil, "reward", map[string]string{"head.objective": "reward", "preference.loss": "none"}},
+		{pairs, "", []string{"head.objective=reward"}, nil, "reward", map[string]string{"head.objective": "reward"}},
+		{classes, "", nil, nil, "classes", map[string]string{"head.objective": "classes"}},
+		{queries, "", nil, nil, "embed", map[string]string{"head.objective": "embed", "head.negatives": "1", "train.batch": "48", "train.accumulate": "1"}},
 	} {
-		h := &choosing{card: "8GiB", set: c.set, given: tuning.Given{Model: base, Rows: []string{c.file}}}
+		h := &choosing{card: "8GiB", method: c.method, set: c.set, given: tuning.Given{Model: base, Rows: []string{c.file}}}
+		for _, text := range c.rewards {
+			s, err := tuning.Reward(text)
+			require.NoError(t, err)
+			h.given.Rewards = append(h.given.Rewards, s)
+		}
 		r, cfg, err := h.chosen(t.Context(), "")
-		require.NoError(t, err)
-		assert.Equal(t, c.method, h.given.Method.Name)
+		require.NoError(t, err, c)
+		assert.Equal(t, c.want, h.given.Method.Name)
 		found := map[string]string{}
 		for key, value := range cfg.Values() {
 			if _, asked := c.wanted[key]; asked {
@@ -162,25 +184,71 @@ func TestTuneChoosesTheMethod(t *testing.T) {
 			}
 		}
 		assert.Equal(t, c.wanted, found)
-		told := fmt.Sprint(r.Choices(cfg))
-		switch c.method {
+		choices := r.Choices(cfg)
+		told := fmt.Sprint(choices)
+		switch c.want {
 		case "kto":
 			assert.InDelta(t, 1.15*3, *cfg.Preference.Desirable, 0.5)
 			assert.Contains(t, told, "kto on rows: preference.loss kto, beta 0.1; ")
 		case "dpo":
 			assert.Contains(t, told, "dpo on pairs: preference.loss ")
+		case "grpo":
+			assert.Contains(t, told, " completions a prompt, of at most 49 tokens, at temperature 1, ")
+			assert.Contains(t, told, "rewards    equal answer")
 		}
+		var file strings.Builder
+		require.NoError(t, tuning.Write(&file, choices))
+		read := runfile.New()
+		require.NoError(t, read.Parse(tuneFile, []byte(file.String())), file.String())
+		assert.Equal(t, fmt.Sprint(cfg.Rewards), fmt.Sprint(read.Rewards), file.String())
 		h.device.Release()
 	}
-	gputest.Device(t)
-	for method, file := range map[string]string{"dpo": pairs, "kto": labels} {
+	for _, c := range []struct{ file, method, set, want string }{
+		{asked, "", "train.steps=2", "rewards: found none, wanted some, which say what is good (docs/rewards.md): --reward equal:answer or --set"},
+		{asked, "kto", "train.steps=2", "found rows with answer, prompt, wanted rows with prompt, completion and label"},
+		{chatsFile(t, 9), "", "rewards=[{kind: equal, column: answer}]", "tune: --reward: "},
+		{pairs, "dpo", "head.objective=reward", "found dpo, which is not what --set names: a loss of reward"},
+		{asked, "", "rewards=[{kind: equal, column: anwser}]", `found no column "anwser", wanted one of ["answer" "prompt"], did you mean "answer"`},
+	} {
 		dir := filepath.Join(t.TempDir(), "run")
-		require.NoError(t, (&tuneCmd{Model: base, Data: []string{file}, Set: []string{"train.steps=2"}, RunDir: dir, Progress: "none"}).Run(t.Context()), method)
-		require.NoError(t, (&tuneCmd{Model: base, Data: []string{file}, RunDir: dir, Progress: "none"}).Run(t.Context()), "the same again goes on")
-		steps, _, err := train.ReadMetrics(dir)
+		err := (&tuneCmd{Model: base, Data: []string{c.file}, Method: c.method, Set: []string{c.set}, RunDir: dir, Progress: "none"}).Run(t.Context())
+		require.ErrorContains(t, err, c.want)
+		assert.Equal(t, 2, exitCode(err), err)
+		assert.NoDirExists(t, dir)
+	}
+	gputest.Device(t)
+	for method, file := range map[string]string{"dpo": pairs, "kto": labels, "grpo": asked, "reward": pairs, "classes": classes, "embed": queries} {
+		if testing.Short() && method != "kto" && method != "grpo" && method != "reward" {
+			continue
+		}
+		dir := filepath.Join(t.TempDir(), "run")
+		c := &tuneCmd{Model: base, Data: []string{file}, Method: method, Set: []string{"train.steps=2", "train.eval_every=1", "train.save_every=1"}, RunDir: dir, Progress: "none"}
+		if method == "grpo" {
+			c.Reward = []string{"equal:answer", "length"}
+			c.Set = append(c.Set, "rollout.tokens=4", "rollout.samples=2")
+		}
+		require.NoError(t, c.Run(t.Context()), method)
+		again := &tuneCmd{Model: base, Data: []string{file}, Reward: c.Reward, RunDir: dir, Progress: "none"}
+		require.NoError(t, again.Run(t.Context()), "the same again goes on")
+		again.Method = "sft"
+		require.ErrorContains(t, again.Run(t.Context()), "found a run of --method "+method+", wanted sft")
+		steps, evals, err := train.ReadMetrics(dir)
 		require.NoError(t, err)
-		assert.Contains(t, steps[1].Figures, "logps_chosen", method)
-		assert.FileExists(t, filepath.Join(dir, "checkpoints", "step-00000002", model.AdapterWeightsFile))
+		weights := filepath.Join(dir, "checkpoints", "step-00000002", model.AdapterWeightsFile)
+		assert.FileExists(t, weights)
+		var farewell strings.Builder
+		require.NoError(t, c.farewell(&farewell, filepath.Join(dir, tuneFile), train.Result{Step: 2}))
+		switch method {
+		case "dpo", "kto":
+			assert.Contains(t, steps[1].Figures, "logps_chosen", method)
+			assert.Contains(t, farewell.String(), "  gputrain chat "+dir)
+		case "grpo":
+			assert.Contains(t, evals[0].Rollout, "rewards/equal/mean")
+			assert.Contains(t, farewell.String(), "  gputrain chat "+dir)
+		default:
+			assert.Contains(t, evals[0].Figures, "accuracy", method)
+			assert.Regexp(t, `, right about [0-9.]+ % of what is held out\n  gputrain score `+dir+" FILE", farewell.String())
+		}
 	}
 }
 

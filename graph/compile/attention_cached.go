@@ -103,7 +103,25 @@ func (a cachedKernel) kernel() (name string, constants map[string]int) {
 	for width > 2 && width/2*a.quads() > handed {
 		width /= 2
 	}
-	return "attention_cached", map[string]int{"WX": width, "KEYS": 1, "HANDED": width / 2 * a.quads()}
+	constants = map[string]int{"HEADS": a.together(), "WX": width, "KEYS": 1, "HANDED": width / 2 * a.quads()}
+	if a.size > 0 {
+		constants["LINES"] = (a.quads() + 3) / 4 // of 64 bytes, of a key
+	}
+	return "attention_cached", constants
+}
+
+// together is how many heads of a row that read the same keys one workgroup has. On a software adapter loads take most of the time, and many rows
+// have workgroups enough; for one text a workgroup a head is best.
+func (a cachedKernel) together() int {
+	const most = 64 // quads of all heads: code is unrolled over them
+	if !a.cpu || a.size == 0 {
+		return 1
+	}
+	n := a.op.Heads / a.op.KVHeads
+	for n > 1 && (a.op.Heads/a.op.KVHeads%n > 0 || n*a.quads() > most) {
+		n--
+	}
+	return n
 }
 
 // parts is how many workgroups share the keys of a head of a row: more than one where heads and rows alone would not fill a GPU and the window
@@ -169,7 +187,7 @@ func lowerCachedAttention(c *Compiler, n *graph.Node) {
 	for constant, n := range divided {
 		constants[constant] = strconv.Itoa(n)
 	}
-	p, grid := a.params(), gpu.Grid{X: uint32(op.Heads), Y: uint32(a.batch * a.t), Z: uint32(a.parts())}
+	p, grid := a.params(), gpu.Grid{X: uint32(op.Heads / a.together()), Y: uint32(a.batch * a.t), Z: uint32(a.parts())}
 	plain := cachedParams{
 		T: p.T, Window: uint32(a.entries), Heads: p.Heads, Group: p.Group, QS: p.QS, OS: p.OS, CS: 2 * a.rowOfKeys(), V0: a.rowOfKeys(),
 		Head: p.Head, Part: uint32((a.local() + a.parts() - 1) / a.parts()), Scale: p.Scale,

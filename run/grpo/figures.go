@@ -44,7 +44,7 @@ func (c Config) Figures(rows []Row, a model.Advantages, masks bool) map[string]f
 type Line struct {
 	Step        int64        `json:"step"` // of the first update that learns from it
 	Generation  uint64       `json:"generation"`
-	Row         int64        `json:"row"` // of the text, from 0 on
+	Row         int64        `json:"row"` // its number in the text, from 1 on
 	Prompt      string       `json:"prompt"`
 	Completions []Completion `json:"completions"`
 }
@@ -61,7 +61,7 @@ type Completion struct {
 // Lines are the first groups of a generation for people.
 func (c Config) Lines(g *Generation) (lines []Line) {
 	for _, group := range g.Groups[:min(c.Shown, len(g.Groups))] {
-		l := Line{Step: g.Step, Generation: g.Number, Row: group.Row, Prompt: c.Text(group.Prompt)}
+		l := Line{Step: g.Step, Generation: g.Number, Row: group.Row + 1, Prompt: c.Text(group.Prompt)}
 		for _, r := range group.Rows {
 			one := Completion{Text: c.Text(r.Tokens), Tokens: len(r.Tokens), Truncated: r.Truncated, Rewards: map[string]*float64{}, Advantage: r.Advantage}
 			for f, name := range g.Names {

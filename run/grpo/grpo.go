@@ -101,7 +101,7 @@ func (c Config) Reward(ctx context.Context, prompts []data.Prompt, rows []Row) e
 	for i, r := range rows {
 		p := prompts[r.Prompt]
 		samples[i] = reward.Sample{
-			ID: p.Row, Prompt: c.Text(p.Tokens), Completion: c.Text(r.Tokens), PromptTokens: p.Tokens, Tokens: r.Tokens, Truncated: r.Truncated, Columns: p.Columns,
+			ID: p.Row + 1, Prompt: c.Text(p.Tokens), Completion: c.Text(r.Tokens), PromptTokens: p.Tokens, Tokens: r.Tokens, Truncated: r.Truncated, Columns: p.Columns,
 		}
 	}
 	answers, err := c.Rewards.Of(ctx, samples)

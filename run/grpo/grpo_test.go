@@ -24,7 +24,7 @@ func drawn(t *testing.T) (Config, []data.Prompt, []Row) {
 	for _, name := range []string{"a", "b"} {
 		c.Rewards = append(c.Rewards, reward.Reward{Name: name, Weight: map[string]float64{"a": 1, "b": 0.5}[name], Function: reward.Func(
 			func(_ context.Context, samples []reward.Sample) ([]float64, error) {
-				assert.Equal(t, []any{int64(5), "xx", "xxx", "why"}, []any{samples[0].ID, samples[0].Prompt, samples[0].Completion, samples[0].Columns["why"]})
+				assert.Equal(t, []any{int64(6), "xx", "xxx", "why"}, []any{samples[0].ID, samples[0].Prompt, samples[0].Completion, samples[0].Columns["why"]})
 				return answers[name], nil
 			})})
 	}

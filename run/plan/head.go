@@ -8,7 +8,7 @@ import (
 	"gputrain/run/runfile"
 )
 
-// LooksForLabels tells whether the rows of a run file say which labels a model has: nothing else does.
+// LooksForLabels tells whether the labels of a model are read from the rows of a run file, as nothing else names them.
 func LooksForLabels(spec *runfile.Config, def model.Definition) bool {
 	h, own := spec.Head, model.HeadOf(def)
 	return spec.Objective().Loss == classes && len(h.Labels) == 0 && !(own.Kind == model.HeadScores && own.Labels > 1)
@@ -17,7 +17,7 @@ func LooksForLabels(spec *runfile.Config, def model.Definition) bool {
 // classes is the objective whose labels are classes.
 const classes = "classes"
 
-// headed is def with the head that a run file names; where it names none, def as it was.
+// headed is def with the head that a run file names; def itself where it names none.
 func headed(spec *runfile.Config, def model.Definition, w World) (model.Definition, error) {
 	o := spec.Objective()
 	kind := o.Row().Head
@@ -67,8 +67,8 @@ func headed(spec *runfile.Config, def model.Definition, w World) (model.Definiti
 // invalidByte is no byte of UTF-8.
 const invalidByte = 0xff
 
-// padding is a token with which no row ends, for pad_token_id: nil where config.json has such a one, and why. Where nothing tells of one, it is nil without a
-// reason.
+// padding finds a token for pad_token_id with which no row ends, and says why it is one. nil with a reason: the one of config.json stays. nil without a reason:
+// none is known.
 func (t Tokens) padding(spec *runfile.Config, def model.Definition) (id *int32, why string) {
 	var ends []int32
 	if end := spec.Data.Layout.End; end != nil && *end >= 0 {
@@ -101,7 +101,7 @@ func (t Tokens) padding(spec *runfile.Config, def model.Definition) (id *int32, 
 	return nil, ""
 }
 
-// layHead lays what a head is where the run file does not say it, and tells of a new one.
+// layHead lays the keys of a head that the run file does not set, and tells of a new head.
 func (p *Plan) layHead(def model.Definition, w World) {
 	spec, h := p.Spec, model.HeadOf(def)
 	if spec.Objective().Row().Head == "" || h.Kind == "" {

@@ -39,13 +39,13 @@ type Adapters struct {
 	Definition model.Definition
 }
 
-// Labels are those of rows of classes.
+// Labels are the labels in the rows of a run file.
 type Labels struct {
 	Names []string // in the order of their numbers; nil: rows have numbers
 	Count int
 }
 
-// Teacher is what a run learns the distribution of.
+// Teacher is the teacher of a run.
 type Teacher struct {
 	Definition  model.Definition // nil: it is a file of lists
 	Fingerprint string           // "": nobody has asked

@@ -7,7 +7,7 @@ import (
 	"gputrain/state"
 )
 
-// layTeacher lays what the teacher itself says: a run records it, and is held to it.
+// layTeacher lays temperature and fingerprint of the teacher, which the run records and keeps.
 func (p *Plan) layTeacher(t *Teacher) error {
 	if t == nil {
 		return nil
@@ -25,7 +25,7 @@ func (p *Plan) layTeacher(t *Teacher) error {
 	return nil
 }
 
-// teach gives what is trained a teacher.
+// teach puts the teacher beside the network.
 func (p *Plan) teach(c *state.Config, t *Teacher) (err error) {
 	switch {
 	case t == nil:

@@ -36,7 +36,7 @@ func (s *scaled) Rewards(ctx context.Context, samples []Sample) ([]float64, erro
 	return answers, err
 }
 
-// Timeouts are those of the function.
+// Timeouts counts the timeouts of the function.
 func (s *scaled) Timeouts() int64 { return Rewards{{Function: s.of}}.Timeouts() }
 
 // Close closes the function.
@@ -117,13 +117,22 @@ func openNumber(s Spec, _ Env) (Function, error) {
 		if err != nil || !said {
 			return math.NaN(), err
 		}
-		want, ok := lastNumber(text)
-		if !ok {
-			return 0, fmt.Errorf("column %q: found %s, wanted a number in it, or null", s.Column, shown(text))
+		want, err := numberIn(s.Column, text)
+		if err != nil {
+			return 0, err
 		}
 		found, ok := lastNumber(row.Completion)
 		return share(ok && math.Abs(found-want) <= tolerance*math.Abs(want)), nil
 	}), nil
+}
+
+// numberIn is the number that a column has.
+func numberIn(column, text string) (float64, error) {
+	n, ok := lastNumber(text)
+	if !ok {
+		return 0, fmt.Errorf("column %q: found %s, wanted a number in it, or null", column, shown(text))
+	}
+	return n, nil
 }
 
 func openRegex(s Spec, _ Env) (Function, error) {
@@ -224,7 +233,7 @@ func lookForModel(_ Spec, e Env) error {
 
 func openModel(s Spec, e Env) (Function, error) { return e.Model(s.Model) }
 
-// mostShown is how many bytes of what was found an error says.
+// mostShown is how many bytes of a text an error shows.
 const mostShown = 80
 
 // shown is a text in an error: quoted, on one line, the begin of it.

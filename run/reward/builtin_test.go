@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -25,7 +27,7 @@ func equalAnswers(t *testing.T, want, got []float64, of ...any) {
 
 func opened(t *testing.T, s Spec, e Env) Function {
 	t.Helper()
-	f, err := Open(s, e)
+	f, err := open(s, e)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = Rewards{{Function: f}}.Close() })
 	return f
@@ -161,11 +163,11 @@ func TestWrongSpecs(t *testing.T) {
 		{Spec{Kind: "length", Buffer: 4}, "buffer: found 4, wanted at most the 0 tokens"},
 		{Spec{Kind: "model", Model: "judge"}, "found none that opens reward models"},
 		{Spec{Kind: "command", Name: "tests"}, `reward "tests": command: found none`},
-		{Spec{Kind: "command", Command: []string{"gputrain-no-such-program"}}, "wanted a program, and its arguments as items of the list"},
-		{Spec{Kind: "each", Command: []string{"gputrain-no-such-program"}}, "wanted a program, and its arguments as items of the list"},
+		{Spec{Kind: "command", Command: []string{"gputrain-no-such-program"}}, "wanted a program that may be run, and its arguments as items of the list"},
+		{Spec{Kind: "each", Command: []string{"gputrain-no-such-program"}}, "wanted a program that may be run, and its arguments as items of the list"},
 		{Spec{Kind: "each", Command: []string{"a"}, Timeout: "0s"}, `timeout: found "0s", wanted a time such as 60s or 5m`},
 	} {
-		_, err := Open(c.spec, Env{AllowCommand: true})
+		_, err := open(c.spec, Env{AllowCommand: true})
 		require.ErrorContains(t, err, c.says)
 		assert.NotContains(t, err.Error(), "\n")
 	}
@@ -208,5 +210,28 @@ func TestRewardsOfARun(t *testing.T) {
 	_, err = of(1, 2).Of(t.Context(), []Sample{{}})
 	require.ErrorContains(t, err, `reward "mine": found 2 answers, wanted 1, one a row`)
 	_, err = of(math.Inf(-1)).Of(t.Context(), []Sample{{ID: 3}})
-	require.ErrorContains(t, err, `reward "mine": row 3: found -Inf, wanted a finite number, or NaN for nothing`)
+	require.ErrorContains(t, err, `reward "mine": row 3: found -Inf with the weight 0, wanted at most 1e+30, also of both multiplied`)
+	heavy := of(1e29)
+	heavy[0].Weight = 1e2
+	_, err = heavy.Of(t.Context(), []Sample{{ID: 3}})
+	require.ErrorContains(t, err, "row 3: found 1e+29 with the weight 100")
+}
+
+// A field that a kind does not read is named with its value, and a program by what is wrong with it.
+func TestMessages(t *testing.T) {
+	half := 0.5
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "plain.sh")
+	require.NoError(t, os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o666))
+	for want, s := range map[string]Spec{
+		"tolerance: found 0.5, wanted none with kind equal": {Kind: "equal", Column: "a", Tolerance: &half},
+		`command "./none.sh": no such file or directory: `:  {Kind: "command", Command: []string{"./none.sh"}},
+		`command "./plain.sh": permission denied: `:         {Kind: "each", Command: []string{"./plain.sh"}},
+	} {
+		_, err := open(s, Env{AllowCommand: true, Dir: dir})
+		require.ErrorContains(t, err, want)
+	}
+	t.Chdir(dir)
+	require.NoError(t, os.Chmod(plain, 0o777))
+	require.NoError(t, Check([]Spec{{Kind: "command", Command: []string{"./plain.sh"}}}, Env{AllowCommand: true}), "where the process stands")
 }

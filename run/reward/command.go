@@ -50,7 +50,7 @@ func openCommand(s Spec, e Env) (Function, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &command{args: s.Command, dir: e.Dir, limit: limit, said: &sayings{name: s.name(), to: e.Log}}
+	c := &command{args: s.Command, dir: e.Dir, limit: limit, said: &sayings{name: s.Called(), to: e.Log}}
 	c.now, err = start(c.args, c.dir, c.said)
 	return c, err
 }
@@ -98,7 +98,7 @@ func (c *command) Rewards(ctx context.Context, samples []Sample) (answers []floa
 	return answers, err
 }
 
-// errLate is that of a batch whose time is over.
+// errLate ends a batch whose time is over.
 var errLate = errors.New("time is over")
 
 // ask has a batch answered.

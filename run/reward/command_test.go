@@ -264,8 +264,8 @@ func TestHostileCommands(t *testing.T) {
 		"an exit without an error": {behaves("exit", "0", "1"), 2, 1, []string{"row 11: found 1 of 2 answers: it has ended, and wrote"}},
 		"an exit at once":          {behaves("exit", "1", "0"), 2, 1 << 20, []string{"row 10: found 0 of 2 answers: it has ended (exit status 1)"}},
 		"half a line":              {behaves("say", `1`), 2, 1, []string{"the time is over", "found 0 of 2 answers, twice running"}},
-		"silence":                  {behaves("silence"), 2, 1, []string{"row 10: the time is over after 300ms: found 0 of 2 answers, twice running", "longer timeout"}},
-		"a sleeper":                {behaves("asleep"), 2, 1 << 20, []string{"row 10: the time is over after 300ms: found 0 of 2 answers, twice running"}},
+		"silence":                  {behaves("silence"), 2, 1, []string{"row 10: the time is over after 50ms: found 0 of 2 answers, twice running", "longer timeout"}},
+		"a sleeper":                {behaves("asleep"), 2, 1 << 20, []string{"row 10: the time is over after 50ms: found 0 of 2 answers, twice running"}},
 		"answers unread":           {behaves("deaf"), 100, 1 << 15, []string{"the time is over after 300ms: found 100 answers, but rows that were not read, twice running"}},
 		"answers before rows":      {behaves("early"), 2, 1, []string{`row 10: found "7" before the row was written, wanted one line a row`}},
 		"a flood of lines":         {behaves("flood", `1`+"\n"), 3, 1, []string{"after 3 answers, wanted as many lines as rows"}},
@@ -277,7 +277,10 @@ func TestHostileCommands(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			leaksNothing(t)
 			limit := "20s"
-			if strings.Contains(strings.Join(c.says, ""), "twice running") {
+			switch says := strings.Join(c.says, ""); {
+			case strings.Contains(says, "found 0 of 2 answers, twice running"): // however slowly it starts
+				limit = "50ms"
+			case strings.Contains(says, "twice running"):
 				limit = "300ms"
 			}
 			all, _ := asked(t, limit, c.command...)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os/exec"
 	"path/filepath"
@@ -37,9 +38,19 @@ func lookForCommand(s Spec, e Env) error {
 	program := s.Command[0]
 	if filepath.Base(program) != program && !filepath.IsAbs(program) {
 		program = filepath.Join(e.Dir, program)
+		if !filepath.IsAbs(program) { // or it is looked for in $PATH
+			program = "." + string(filepath.Separator) + program
+		}
 	}
-	if _, err := exec.LookPath(program); err != nil {
-		return fmt.Errorf("command %q: %w: wanted a program, and its arguments as items of the list", terminal.Text(s.Command[0]), err)
+	_, err := exec.LookPath(program)
+	if wrong, is := errors.AsType[*exec.Error](err); is {
+		err = wrong.Err // without the name, which stands before it
+	}
+	if path, is := errors.AsType[*fs.PathError](err); is {
+		err = path.Err
+	}
+	if err != nil {
+		return fmt.Errorf("command %q: %w: wanted a program that may be run, and its arguments as items of the list", terminal.Text(s.Command[0]), err)
 	}
 	return nil
 }
@@ -49,7 +60,7 @@ func openEach(s Spec, e Env) (Function, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &each{args: s.Command, dir: e.Dir, limit: limit, at: cmp.Or(s.Processes, runtime.NumCPU()), said: &sayings{name: s.name(), to: e.Log}}, nil
+	return &each{args: s.Command, dir: e.Dir, limit: limit, at: cmp.Or(s.Processes, runtime.NumCPU()), said: &sayings{name: s.Called(), to: e.Log}}, nil
 }
 
 // Rewards starts the command for each row, several at once.

@@ -81,7 +81,7 @@ func FuzzBuiltIn(f *testing.F) {
 			s.Tokens = append(s.Tokens, int32(b))
 		}
 		for _, spec := range specs {
-			fn, err := Open(spec, Env{})
+			fn, err := open(spec, Env{})
 			require.NoError(t, err)
 			answers, err := fn.Rewards(t.Context(), []Sample{s})
 			if err != nil {

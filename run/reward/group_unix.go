@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A group is a process and what it has started, but for what left it.
+// A group is a process and the processes that it has started and that have not left it.
 type group struct{ leader int }
 
 // started starts a command as the leader of a group.

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// A group is a process and what it has started: a job, which ends with the handle, and so with this program too.
+// A group is a process and the processes that it has started: a job, which ends with its handle, and so with this program too.
 type group struct {
 	mu  sync.Mutex
 	job windows.Handle // 0: released

@@ -68,7 +68,7 @@ func start(args []string, dir string, said *sayings) (p *process, err error) {
 	}
 	p.cmd.Dir, p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr, p.stdin = dir, files[0], files[3], files[5], files[1]
 	if p.group, err = started(p.cmd); err != nil {
-		return nil, fmt.Errorf("command %q: %w: wanted a program, and its arguments as items of the list", terminal.Text(args[0]), err)
+		return nil, fmt.Errorf("command %q: %w: wanted a program that may be run, and its arguments as items of the list", terminal.Text(args[0]), err)
 	}
 	stdout, stderr := files[2], files[4]
 	var reading sync.WaitGroup
@@ -92,7 +92,7 @@ func start(args []string, dir string, said *sayings) (p *process, err error) {
 	return p, nil
 }
 
-// read reads answers, one ahead of who takes them, until one is wrong.
+// read reads answers until one is wrong, one ahead of ask.
 func (p *process) read(stdout io.Reader) {
 	defer close(p.answers)
 	r := bufio.NewReaderSize(stdout, mostLine)

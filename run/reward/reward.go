@@ -1,7 +1,7 @@
 // Package reward says how good completions are: functions that need no code, commands that read JSON lines and answer numbers, and functions
 // of a program that embeds this one.
 //
-// A command runs what somebody wrote with the rights of the user. [Open] starts none unless [Env.AllowCommand] says that the user typed it.
+// A command has the rights of the user. [OpenAll] starts none unless [Env.AllowCommand] is set: the user typed it.
 package reward
 
 import (
@@ -14,7 +14,7 @@ import (
 
 // A Sample is one completion as reward functions see it.
 type Sample struct {
-	ID           int64  // of the row, for errors and commands
+	ID           int64  // number of the row, from 1 on, for errors and commands
 	Prompt       string // texts, special tokens left out
 	Completion   string
 	PromptTokens []int32 // nil where the caller has texts alone
@@ -23,7 +23,7 @@ type Sample struct {
 	Columns      map[string]any
 }
 
-// A Function answers a number for each of samples, in their order; NaN: it says nothing of that one.
+// A Function answers a number for each sample, in their order; NaN: no answer.
 type Function interface {
 	Rewards(ctx context.Context, samples []Sample) ([]float64, error)
 }
@@ -43,7 +43,7 @@ type Reward struct {
 	Function Function
 }
 
-// Rewards are those of a run.
+// Rewards are the rewards of a run.
 type Rewards []Reward
 
 // OpenAll opens the rewards of a run file, each with a name of its own. Close ends what they have started.
@@ -58,16 +58,19 @@ func OpenAll(specs []Spec, env Env) (all Rewards, err error) {
 		return nil, err
 	}
 	for i, s := range specs {
-		f, err := Open(s, env)
+		f, err := open(s, env)
 		if err != nil {
 			return all, fmt.Errorf("rewards[%d]: %w", i, err)
 		}
-		all = append(all, Reward{s.name(), or(s.Weight, 1), f})
+		all = append(all, Reward{s.Called(), or(s.Weight, 1), f})
 	}
 	return all, nil
 }
 
-// Of are the answers of each reward, in order. An answer that is infinite, or another number of answers than of samples, is an error.
+// most bounds rewards: advantages square their sums.
+const most = 1e30
+
+// Of are the answers of each reward, in order. An answer beyond most, or another number of answers than of samples, is an error.
 func (r Rewards) Of(ctx context.Context, samples []Sample) (answers [][]float64, err error) {
 	for _, one := range r {
 		a, err := one.Function.Rewards(ctx, samples)
@@ -78,8 +81,8 @@ func (r Rewards) Of(ctx context.Context, samples []Sample) (answers [][]float64,
 			return nil, fmt.Errorf("reward %q: found %d answers, wanted %d, one a row", one.Name, len(a), len(samples))
 		}
 		for i, v := range a {
-			if math.IsInf(v, 0) {
-				return nil, fmt.Errorf("reward %q: row %d: found %v, wanted a finite number, or NaN for nothing", one.Name, samples[i].ID, v)
+			if math.Abs(v) > most || math.Abs(v*one.Weight) > most {
+				return nil, fmt.Errorf("reward %q: row %d: found %v with the weight %v, wanted at most %v, also of both multiplied", one.Name, samples[i].ID, v, one.Weight, most)
 			}
 		}
 		answers = append(answers, a)

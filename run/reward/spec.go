@@ -82,8 +82,14 @@ func kindOf(name string) (kind, error) {
 	return kinds[i], nil
 }
 
-// name is what the reward is called in figures.
-func (s Spec) name() string { return cmp.Or(s.Name, s.Kind) }
+// Called is the name of the reward in figures.
+func (s Spec) Called() string { return cmp.Or(s.Name, s.Kind) }
+
+// Starts tells whether the reward is a command.
+func (s Spec) Starts() bool {
+	k, err := kindOf(s.Kind)
+	return err == nil && k.starts
+}
 
 // common are the fields that every kind reads.
 var common = []string{"kind", "name", "weight", "scale", "offset"}
@@ -100,7 +106,7 @@ func (s Spec) Validate() error {
 		case v.IsZero() && slices.Contains(k.needs, name):
 			return fmt.Errorf("%s: found none, wanted one with kind %s", name, s.Kind)
 		case !v.IsZero() && !slices.Contains(k.reads, name):
-			return fmt.Errorf("%s: found %v, wanted none with kind %s, which reads %s", name, v, s.Kind, strings.Join(k.reads, ", "))
+			return fmt.Errorf("%s: found %v, wanted none with kind %s, which reads %s", name, reflect.Indirect(v), s.Kind, strings.Join(k.reads, ", "))
 		}
 	}
 	for name, v := range map[string]float64{"weight": or(s.Weight, 1), "scale": or(s.Scale, 1), "offset": s.Offset} {
@@ -111,16 +117,28 @@ func (s Spec) Validate() error {
 	return nil
 }
 
+// CheckRow says what is wrong with the column of a row that the reward reads.
+func (s Spec) CheckRow(columns map[string]any) error {
+	if s.Column == "" {
+		return nil
+	}
+	text, said, err := column(Sample{Columns: columns}, s.Column)
+	if err == nil && said && s.Kind == "number" {
+		_, err = numberIn(s.Column, text)
+	}
+	return err
+}
+
 // Check says what is wrong with rewards of a run file before anything is opened or started.
 func Check(specs []Spec, e Env) error {
 	names := map[string]bool{}
 	for i, s := range specs {
-		if names[s.name()] {
-			return fmt.Errorf("rewards[%d]: found %q twice, wanted a name for each (name: ...)", i, s.name())
+		if names[s.Called()] {
+			return fmt.Errorf("rewards[%d]: found %q twice, wanted a name for each (name: ...)", i, s.Called())
 		}
-		names[s.name()] = true
+		names[s.Called()] = true
 		if _, err := s.checked(e); err != nil {
-			return fmt.Errorf("rewards[%d]: reward %q: %w", i, s.name(), err)
+			return fmt.Errorf("rewards[%d]: reward %q: %w", i, s.Called(), err)
 		}
 	}
 	return nil
@@ -144,15 +162,15 @@ func (s Spec) checked(e Env) (kind, error) {
 	return k, err
 }
 
-// Open makes the function of a reward. One that is an io.Closer is closed by the caller.
-func Open(s Spec, e Env) (Function, error) {
+// open makes the function of a reward. One that is an io.Closer is closed by the caller.
+func open(s Spec, e Env) (Function, error) {
 	k, err := s.checked(e)
 	if err != nil {
-		return nil, fmt.Errorf("reward %q: %w", s.name(), err)
+		return nil, fmt.Errorf("reward %q: %w", s.Called(), err)
 	}
 	f, err := k.open(s, e)
 	if err != nil {
-		return nil, fmt.Errorf("reward %q: %w", s.name(), err)
+		return nil, fmt.Errorf("reward %q: %w", s.Called(), err)
 	}
 	return &scaled{f, or(s.Scale, 1), s.Offset}, nil
 }

@@ -120,7 +120,8 @@ null|""|text|"1"|-2|-1|0|1|2|3|5|1.5|0.5|1.0|1e3|1e7|3000000000|3000000000000000
 		"data: {jsonl: a}\ntrain: {batch: 4}\nrollout: {loss: gspo}\nrewards: [{kind: tags, tags: [a]}]",
 		"data: {jsonl: a}\ntrain: {batch: 8}\nrollout: {loss: grpo}",
 		"distil: {teacher: a, beta: 0.5, temperature: 2, fingerprint: b}", "distil: {teacher: a, tail: ignore}", "distil: {teacher: a.jsonl}", "data: {jsonl: a}\ndistil: {teacher: a.jsonl, tail: ignore}",
-		"data: {jsonl: a}\ndistil: {teacher: a.jsonl, tail: ignore, beta: 1}", "data: {jsonl: a}\ndistil: {teacher: a}\npreference: {loss: orpo}", "distil: {teacher: a}\ntrain: {z_loss: 1}")
+		"data: {jsonl: a}\ndistil: {teacher: a.jsonl, tail: ignore, beta: 1}", "data: {jsonl: a}\ndistil: {teacher: a}\npreference: {loss: orpo}", "distil: {teacher: a}\ntrain: {z_loss: 1}",
+		"data: {jsonl: a}\nhead: {objective: classes, num_labels: 1}", "data: {jsonl: a}\nhead: {objective: embed}\ntrain: {batch: 4, accumulate: 2}\npipeline: {microbatches: 2}")
 }
 
 // A file that the program takes is one of the schema, and one that it refuses is none but for what a schema cannot know.

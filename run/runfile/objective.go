@@ -21,7 +21,7 @@ type naming struct {
 	numbers func(c *Config, numbers map[string]float64)
 }
 
-// namings are those sections. A run learns what the first that names a loss names; where none does, the next token.
+// namings are all sections that can. The first one that names a loss decides; where none does, a run learns the next token.
 var namings = []naming{
 	{section: "preference", key: "preference.loss", none: noPreference, loss: func(c *Config) string {
 		if c.Preference.Loss == noPreference {
@@ -46,7 +46,7 @@ var namings = []naming{
 	}},
 }
 
-// with says what a section names, for a sentence.
+// with is the key of a section with its value, for a sentence.
 func (n naming) with(c *Config) string {
 	if n.loss(c) == "" {
 		return n.key + " " + n.none
@@ -185,12 +185,6 @@ func (c *Config) validateObjective() error {
 			wanted, each = fmt.Sprintf("a multiple of %d", loss.Group), fmt.Sprint(loss.Group)
 		}
 		return c.Invalid("train.batch", c.Train.Batch, wanted+" of sequences a microbatch with "+n.with(c)+": a "+loss.One()+" has "+each)
-	case loss.Whole && c.Train.Accumulate*c.Pipeline.Microbatches > 1:
-		key, found := "train.accumulate", c.Train.Accumulate
-		if found == 1 {
-			key, found = "pipeline.microbatches", c.Pipeline.Microbatches
-		}
-		return c.Invalid(key, found, "1 with "+n.with(c)+", which holds each row against all of its update: a greater train.batch has more of them")
 	}
 	return c.validateHead()
 }
@@ -198,7 +192,7 @@ func (c *Config) validateObjective() error {
 // ofTokens are the keys of the loss of the next token.
 var ofTokens = map[string]bool{"train.label_smoothing": true, "train.z_loss": true, "train.token_accuracy": true}
 
-// ofDocuments are the keys that say nothing of rows of another form.
+// ofDocuments are the keys without effect on rows of another form.
 var ofDocuments = map[string]bool{
 	"data.format": true, "data.field": true, "data.prompt_field": true, "data.mask_field": true, "data.packing": true, "data.documents": true, "data.long": true,
 }

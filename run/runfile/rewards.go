@@ -36,7 +36,7 @@ func (c *Config) CommandsTyped() bool {
 	})
 }
 
-// validateRewards checks what each reward says together.
+// validateRewards checks the fields of each reward together.
 func (c *Config) validateRewards() error {
 	for at, s := range c.rewards() {
 		if err := s.Validate(); err != nil {

@@ -2,6 +2,7 @@ package runfile
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"gputrain/internal/formats"
@@ -112,7 +113,7 @@ func (c *Config) validateRollouts() error {
 	case slices.Contains(r.Stop, ""):
 		return c.Invalid("rollout.stop", inline(r.Stop), "texts that are not empty")
 	case rows%r.Samples != 0:
-		return c.Invalid("rollout.samples", r.Samples, "a divisor of the completions of a generation: train.batch x train.accumulate x rollout.updates")
+		return c.Invalid("rollout.samples", r.Samples, fmt.Sprintf("a divisor of the %d completions of a generation (train.batch x train.accumulate x rollout.updates)", rows))
 	case r.Aggregation == "apart" && !c.IsDefault("rollout.scale"):
 		return c.Invalid("rollout.scale", r.Scale, "nothing with rollout.aggregation apart, which scales twice")
 	case r.Delta != nil && *r.Delta <= 1:

@@ -36,7 +36,7 @@ func TestRollouts(t *testing.T) {
 		{[]string{"rollout.loss=gspo"}, "", model.Objective{Loss: "gspo", Numbers: numbers(map[string]float64{"epsilon": 3e-4, "epsilon_high": 4e-4})}, model.ScaleGroup, 1e-6},
 		{[]string{"rollout.loss=cispo"}, "", model.Objective{Loss: "cispo", Numbers: cispo}, model.ScaleGroup, 1e-6},
 		{[]string{"rollout.loss=cispo", "rollout.epsilon=0.1"}, "rollout.epsilon (--set): found 0.1, wanted nothing with rollout.loss cispo", model.Objective{}, "", 0},
-		{[]string{"rollout.samples=3"}, "rollout.samples (--set): found 3, wanted a divisor of the completions of a generation", model.Objective{}, "", 0},
+		{[]string{"rollout.samples=3"}, "rollout.samples (--set): found 3, wanted a divisor of the", model.Objective{}, "", 0},
 		{[]string{"rollout.samples=1"}, "rollout.samples (--set): found 1, wanted 2 to 65536", model.Objective{}, "", 0},
 		{[]string{"rewards=[]"}, "rewards (--set): found none, wanted at least one with rollout.loss dapo", model.Objective{}, "", 0},
 		{[]string{"data.jsonl=[]"}, "rollout.loss (--set): found dapo, wanted none without data.jsonl, the rows with completions", model.Objective{}, "", 0},

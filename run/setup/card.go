@@ -243,7 +243,7 @@ func describeRun(c *modelcard.Card, s *train.Summary) {
 	}
 }
 
-// teacherOf is what the run of a record has learned from; "": no teacher.
+// teacherOf is the teacher of the run of a record; "": none.
 func teacherOf(values map[string]runfile.Recorded) (path string) {
 	_ = json.Unmarshal(values["distil.teacher"].Value, &path) // a record without it has none
 	return path

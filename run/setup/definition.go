@@ -201,12 +201,12 @@ func Earlier(dir string, reschedule bool) (*plan.Earlier, error) {
 	if err != nil || len(steps) == 0 {
 		return nil, nil // training says what is wrong with them
 	}
-	was, err := runfile.OfRun(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil:
+	was, err := OfRun(dir)
+	if err != nil {
 		return nil, &UsageError{err}
+	}
+	if was == nil {
+		return nil, nil
 	}
 	return &plan.Earlier{Spec: was, Reschedule: reschedule}, nil
 }

@@ -12,13 +12,14 @@ import (
 	"os"
 	"slices"
 
+	"gputrain/internal/jsonline"
 	"gputrain/internal/stranger"
 	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
 )
 
-// ListsHead is what the first line of a file of lists says of the others. A file that others made may be without one.
+// ListsHead is the first line of a file of lists, about all others. A file of another program may lack it.
 type ListsHead struct {
 	TopK        int     `json:"top_k"`
 	Temperature float64 `json:"temperature,omitempty"` // what the logits were divided by; 0: it does not say
@@ -26,9 +27,9 @@ type ListsHead struct {
 	Tokenizer   string  `json:"tokenizer,omitempty"`   // fingerprint; "": bytes, or it does not say
 }
 
-// Lists is a file of what a teacher says of rows, a line of JSON (model.TeacherList) for each, in their order: of each token that is learned so many ids with their
+// lists is a file with a line of JSON (model.TeacherList) for each row, in their order: for each token that is learned, the likeliest ids of a teacher with their
 // log-probabilities. It is read a line at a time.
-type Lists struct {
+type lists struct {
 	Head ListsHead
 	path string
 	file *os.File
@@ -36,12 +37,12 @@ type Lists struct {
 	sum  []byte  // SHA-256 of the file
 }
 
-// mostLine is how many bytes of JSON the longest line has.
+// mostLine bounds a line, in bytes.
 const mostLine = 1 << 30
 
-// OpenLists opens a file of lists.
-func OpenLists(path string) (_ *Lists, err error) {
-	l := &Lists{path: path}
+// openLists opens a file of lists.
+func openLists(path string) (_ *lists, err error) {
+	l := &lists{path: path}
 	if l.file, err = stranger.OpenFile(path, os.O_RDONLY); err != nil {
 		return nil, err
 	}
@@ -52,21 +53,22 @@ func OpenLists(path string) (_ *Lists, err error) {
 	}()
 	sum, in, at := sha256.New(), bufio.NewReaderSize(l.file, 1<<20), int64(0)
 	for number := 1; ; number++ {
-		line, err := readLine(in)
-		if err != nil && !errors.Is(err, io.EOF) {
+		line, err := jsonline.Read(in, mostLine)
+		last, head := errors.Is(err, io.EOF), false
+		if last {
+			err = nil
+		}
+		if err == nil && number == 1 {
+			l.Head, head, err = headOf(line)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%s: line %d: %w", path, number, err)
 		}
 		sum.Write(line)
-		if number == 1 {
-			l.Head, err = headOf(line)
-			if err != nil {
-				return nil, fmt.Errorf("%s: line 1: %w", path, err)
-			}
+		if !head && len(bytes.TrimSpace(line)) > 0 {
+			l.at = append(l.at, at)
 		}
-		if begin := at; len(bytes.TrimSpace(line)) > 0 && (number > 1 || !isHead(line)) {
-			l.at = append(l.at, begin)
-		}
-		if at += int64(len(line)); len(line) == 0 || line[len(line)-1] != '\n' {
+		if at += int64(len(line)); last {
 			break
 		}
 	}
@@ -88,43 +90,19 @@ func OpenLists(path string) (_ *Lists, err error) {
 
 const listExample = `{"ids": [[5, 7]], "logprobs": [[-0.1, -2.5]]}, with a list for each token that is learned`
 
-// readLine returns the next line with its end; with the last, which may lack that, comes io.EOF.
-func readLine(r *bufio.Reader) (line []byte, err error) {
-	for {
-		part, err := r.ReadSlice('\n')
-		if line = append(line, part...); len(line) > mostLine {
-			return nil, fmt.Errorf("longer than %d bytes, wanted a line for each row", mostLine)
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, err
-		}
-	}
-}
-
-// isHead tells a head from the list of a row.
-func isHead(line []byte) bool {
+// headOf reads the first line; false: it is the list of a row, or something else.
+func headOf(line []byte) (h ListsHead, is bool, err error) {
 	var keys map[string]json.RawMessage
-	if json.Unmarshal(line, &keys) != nil {
-		return false
+	if json.Unmarshal(line, &keys) != nil || keys["top_k"] == nil || keys["ids"] != nil {
+		return h, false, nil
 	}
-	_, list := keys["ids"]
-	return keys["top_k"] != nil && !list
+	if err = strictly(line, &h); err == nil && (h.TopK < 1 || h.Vocab < 0 || !(h.Temperature >= 0 && h.Temperature < 1e30)) {
+		err = fmt.Errorf("found top_k %d, vocab %d, temperature %v, wanted numbers above 0", h.TopK, h.Vocab, h.Temperature)
+	}
+	return h, true, err
 }
 
-func headOf(line []byte) (h ListsHead, err error) {
-	if !isHead(line) {
-		return h, nil
-	}
-	if err = strictly(line, &h); err != nil {
-		return h, err
-	}
-	if h.TopK < 1 || h.Vocab < 0 || !(h.Temperature >= 0 && h.Temperature < 1e30) {
-		return h, fmt.Errorf("found top_k %d, vocab %d, temperature %v, wanted numbers above 0", h.TopK, h.Vocab, h.Temperature)
-	}
-	return h, nil
-}
-
-// strictly reads one value of JSON, without keys that nothing reads.
+// strictly reads one value of JSON, and refuses unknown keys.
 func strictly(line []byte, to any) error {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
@@ -135,20 +113,20 @@ func strictly(line []byte, to any) error {
 }
 
 // Close closes the file.
-func (l *Lists) Close() {
+func (l *lists) Close() {
 	if l != nil {
 		_ = l.file.Close() // nothing was written
 	}
 }
 
-// Count is how many rows it has lists of.
-func (l *Lists) Count() int { return len(l.at) - 1 }
+// Count is the number of rows.
+func (l *lists) Count() int { return len(l.at) - 1 }
 
-// Fingerprint is that of the file.
-func (l *Lists) Fingerprint() string { return "sha256:" + hex.EncodeToString(l.sum) }
+// Fingerprint is the fingerprint of the file.
+func (l *lists) Fingerprint() string { return "sha256:" + hex.EncodeToString(l.sum) }
 
-// list are the lists of a row.
-func (l *Lists) list(row int) (list model.TeacherList, err error) {
+// list reads the line of a row.
+func (l *lists) list(row int) (list model.TeacherList, err error) {
 	line := make([]byte, l.at[row+1]-l.at[row])
 	if err = data.ReadBytes(l.file, line, l.at[row]); err == nil {
 		err = strictly(line, &list)
@@ -161,7 +139,7 @@ func (l *Lists) list(row int) (list model.TeacherList, err error) {
 
 // listsOf are lists for a network of so many tokens.
 type listsOf struct {
-	*Lists
+	*lists
 	vocab  int
 	bucket bool
 }

@@ -14,7 +14,7 @@ import (
 	"gputrain/run/data/texts"
 )
 
-// Teaching is how a file of lists is written.
+// Teaching says how a file of lists is written.
 type Teaching struct {
 	Head   ListsHead
 	Window int // tokens that the teacher sees at most
@@ -49,7 +49,7 @@ func (t Teaching) Write(ctx context.Context, to io.Writer, rows *texts.Documents
 	return out.Flush()
 }
 
-// line is what the teacher says of a row, and of how many tokens.
+// line is the line of a row, and how many of its tokens are learned.
 func (t Teaching) line(ctx context.Context, l texts.Line) (line []byte, tokens int, err error) {
 	last := len(l.Labels)
 	for last > 0 && l.Labels[last-1] == data.Ignored {
@@ -99,7 +99,7 @@ func logSum(logits []float32, temperature float64) float64 {
 	return most + math.Log(sum)
 }
 
-// likeliest are the ids of the k greatest logits, the greatest first, of equals the smaller id.
+// likeliest are the ids of the k greatest logits, the greatest first; among equal ones the smaller id comes first.
 func likeliest(logits []float32, k int) (ids []int32) {
 	before := func(a, b int32) int {
 		switch {

@@ -10,6 +10,7 @@ import (
 	"gputrain/hub"
 	"gputrain/internal/stranger"
 	"gputrain/model"
+	"gputrain/run/runfile"
 	"gputrain/state/checkpoint"
 	"gputrain/text/chat"
 	"gputrain/text/tokenizer"
@@ -74,6 +75,14 @@ func OpenTemplate(path string) (*chat.Template, error) {
 // Checkpoints are those of a run directory.
 func Checkpoints(runDir string) checkpoint.Store {
 	return checkpoint.Store{FS: checkpoint.OS, Dir: filepath.Join(runDir, "checkpoints")}
+}
+
+// OfRun is the run file of the run in a directory, as its record has it; nil: it is no run's.
+func OfRun(dir string) (*runfile.Config, error) {
+	if !hub.Has(dir, runfile.RecordFile) {
+		return nil, nil
+	}
+	return runfile.OfRun(dir)
 }
 
 // runDirOf is the run directory of a checkpoint; "" where dir is none.

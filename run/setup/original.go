@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 
 	"gputrain/hub"
 	"gputrain/model"
-	"gputrain/run/runfile"
 )
 
 // mostOriginals is how many runs may have begun with one another.
@@ -54,9 +52,9 @@ func beganWith(dir string) (string, error) {
 	if err != nil || run == "" {
 		return "", err
 	}
-	cfg, err := runfile.OfRun(run)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+	cfg, err := OfRun(run)
+	if cfg == nil {
+		return "", err
 	}
 	return cfg.Model.From, err
 }

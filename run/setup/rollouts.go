@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"gputrain/hub"
 	"gputrain/internal/stranger"
+	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
 	"gputrain/run/grpo"
@@ -19,8 +19,22 @@ import (
 	"gputrain/run/rollout"
 	"gputrain/run/runfile"
 	"gputrain/run/train"
+	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
+
+// Rewards is how a run draws completions of prompts and what it says of them, for a model that is there. No command starts.
+func Rewards(
+	cfg *runfile.Config, def model.Definition, window int, prompts *data.Prompts, text *texts.Corpus, tokens Tokens, from *hub.Bundle, out io.Writer,
+) (*grpo.Config, error) {
+	run := train.Config{Tokenizer: tokens.Text(), Train: prompts, State: state.Config{Definition: def, Sequence: window, Batch: cfg.Train.Batch, Microbatches: cfg.Train.Accumulate}}
+	cfg = cfg.Clone()
+	cfg.Train.Sample.Tokens = 0
+	if err := rollouts(&run, cfg, text, tokens, from, false, out); err != nil {
+		return nil, err
+	}
+	return run.Rollouts, nil
+}
 
 // rollouts makes the run draw what it learns from, as its run file says. commands: those of rewards may start, typed or not.
 func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens Tokens, from *hub.Bundle, commands bool, out io.Writer) error {
@@ -40,12 +54,28 @@ func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens
 		Text: withoutSpecial(run.Tokenizer),
 	}
 	c.Drawing.Ends = endsWith(r.Stop, c.Text, specialOf(run.Tokenizer))
+	var asked []*data.Prompts
+	for _, source := range []data.Source{run.Train, run.Validation} {
+		if prompts, are := source.(*data.Prompts); are {
+			asked = append(asked, prompts)
+			if err := grpo.CheckPrompts(prompts, run.State.Sequence); err != nil {
+				return err
+			}
+		}
+	}
 	for i, s := range cfg.Rewards {
 		weight := 1.0
 		c.Rewards = append(c.Rewards, reward.Reward{Name: cmp.Or(s.Name, s.Kind), Weight: *cmp.Or(s.Weight, &weight)})
-		if err := checkColumn(s.Column, run.Train, run.Validation); err != nil {
-			return fmt.Errorf("rewards[%d]: column: %w", i, err)
+		for _, p := range asked {
+			for row := range p.Len() {
+				if err := s.CheckRow(p.At(row).Columns); err != nil {
+					return fmt.Errorf("rewards[%d]: row %d: %w", i, p.At(row).Row+1, err)
+				}
+			}
 		}
+	}
+	if err := c.Check(run.State.Batch*run.State.Microbatches, run.State.Sequence); err != nil {
+		return err
 	}
 	env := reward.Env{AllowCommand: commands || cfg.CommandsTyped(), Tokens: r.Tokens, Log: func(line string) { fmt.Fprintf(out, "gputrain: %s\n", line) }}
 	policy := ""
@@ -58,26 +88,9 @@ func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens
 	}
 	c.Open = func() (reward.Rewards, error) { return reward.OpenAll(cfg.Rewards, env) }
 	run.Rollouts = c
-	if asked, are := cmp.Or(run.Validation, run.Train).(*data.Prompts); are && cfg.Train.Sample.Prompt == "" && run.Sample.Tokens > 0 {
-		run.Sample.Begin, run.Sample.Stop = asked.At(0).Tokens, stop
+	if first, are := cmp.Or(run.Validation, run.Train).(*data.Prompts); are && cfg.Train.Sample.Prompt == "" && run.Sample.Tokens > 0 {
+		run.Sample.Begin, run.Sample.Stop = first.At(0).Tokens, stop
 		run.Sample.Prompt = Spoken(run.Tokenizer, run.Sample.Begin)
-	}
-	return nil
-}
-
-// checkColumn refuses a column that a row of prompts lacks.
-func checkColumn(name string, sources ...data.Source) error {
-	for _, source := range sources {
-		prompts, are := source.(*data.Prompts)
-		if name == "" || !are {
-			continue
-		}
-		for i := range prompts.Len() {
-			p := prompts.At(i)
-			if _, has := p.Columns[name]; !has {
-				return fmt.Errorf("found %q, which row %d has not, wanted one of its columns: %q", name, p.Row+1, slices.Sorted(maps.Keys(p.Columns)))
-			}
-		}
 	}
 	return nil
 }

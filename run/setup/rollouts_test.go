@@ -24,7 +24,7 @@ func TestRolloutsOfARunFile(t *testing.T) {
 	rows := filepath.Join(t.TempDir(), "rows.jsonl")
 	require.NoError(t, os.WriteFile(rows, []byte(strings.Repeat(`{"prompt": [{"role": "user", "content": "1+1"}], "answer": "2"}`+"\n", 8)), 0o666))
 	sets := []string{
-		"data.tokenizer=" + dir, "data.jsonl=" + rows, "model.context=16", "data.validation=0.25", "train.batch=4", "data.epochs=3", "rollout.loss=dr_grpo", "rollout.samples=4",
+		"data.tokenizer=" + dir, "data.jsonl=" + rows, "model.context=32", "data.validation=0.25", "train.batch=4", "data.epochs=3", "rollout.loss=dr_grpo", "rollout.samples=4",
 		"rollout.updates=2", "rollout.tokens=8", "rollout.top_k=5", `rollout.stop=["+1", "é"]`, "rewards=[{kind: equal, column: answer, weight: 2}, {kind: length, buffer: 4}]",
 	}
 	with := func(more ...string) []string { return append(append([]string(nil), sets...), more...) }
@@ -51,8 +51,13 @@ func TestRolloutsOfARunFile(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "a  b", r.Text(ids))
 
+	letters := filepath.Join(t.TempDir(), "letters.jsonl")
+	require.NoError(t, os.WriteFile(letters, []byte(`{"prompt": "1+1", "answer": "two"}`+"\n"), 0o666))
 	for want, more := range map[string][]string{
-		`rewards[0]: column: found "solution", which row 1 has not, wanted one of its columns: ["answer" "prompt"]`: {"rewards=[{kind: equal, column: solution}]"},
+		`rewards[0]: row 1: found no column "solution", wanted one of ["answer" "prompt"]`:         {"rewards=[{kind: equal, column: solution}]"},
+		`rewards[0]: row 1: column "answer": found "two", wanted a number`:                         {"data.jsonl=" + letters, "data.validation=0", "rewards=[{kind: number, column: answer}]"},
+		"data: prompts: row 1: found 18 tokens, wanted less than the window of 16 (model.context)": {"model.context=16"},
+		"rollout.tokens: found 32, wanted less than the window of 32 tokens (model.context)":       {"rollout.tokens=32"},
 	} {
 		_, _, err := Train(t.Context(), configOf(t, with(more...)...), io.Discard)
 		require.ErrorContains(t, err, want)
@@ -61,11 +66,8 @@ func TestRolloutsOfARunFile(t *testing.T) {
 		"data.jsonl=" + rows, "rollout.loss=dapo", "rewards=[{kind: equal, column: answer}]", "train.batch=8", "data.tokens=bytes", "data.eos=-1", "rollout.tokens=8",
 	}
 	require.NoError(t, os.WriteFile(rows, []byte(strings.Repeat(`{"prompt": "1+1", "answer": "2"}`+"\n", 8)), 0o666))
-	run, release, err = Train(t.Context(), configOf(t, append(bytesRun, "data.validation=0")...), io.Discard)
-	require.NoError(t, err)
-	defer release()
-	run.Dir = t.TempDir()
-	require.ErrorContains(t, run.Validate(), "rollout: found no token that ends a text, wanted one")
+	_, _, err = Train(t.Context(), configOf(t, append(bytesRun, "data.validation=0")...), io.Discard)
+	require.ErrorContains(t, err, "rollout: found no token that ends a text, wanted one")
 }
 
 // TestStopTexts: a completion ends with the token that completes a text, in the whole of what was drawn, also where it is cut within characters. Of a run of

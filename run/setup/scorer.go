@@ -2,13 +2,16 @@ package setup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
+	"strings"
 
 	"gputrain/gpu"
 	"gputrain/hub"
@@ -19,10 +22,11 @@ import (
 	"gputrain/run/train"
 	"gputrain/state"
 	"gputrain/state/checkpoint"
+	"gputrain/text/chat"
 )
 
-// ReadsAs is how files are read for the model of a directory in windows of so many tokens, as a run file says, and the directory in which its run has begun; ""
-// where it is no run's.
+// ReadsAs says how files are read for the model in dir, by a run file, in windows of so many tokens. began is the directory in which the run of the model was
+// started; "": it is no run's.
 func ReadsAs(cfg *runfile.Config, dir string, tokens Tokens, def model.Definition, window int) (config texts.Config, began string, err error) {
 	var marker train.Marker
 	if hub.Has(dir, runfile.RecordFile) {
@@ -37,23 +41,26 @@ func ReadsAs(cfg *runfile.Config, dir string, tokens Tokens, def model.Definitio
 	return Data(cfg, how, def, window), marker.From, nil
 }
 
-// A Scorer is a reward model on a device: a reward.Function, of one goroutine.
-type Scorer struct {
+// A scorer is a reward model on a device: a reward.Function for one goroutine.
+type scorer struct {
 	model  *state.Model
 	files  *hub.Bundle
 	device *gpu.Device // its own; nil: another's
 	from   texts.Config
 	tokens Tokens
 	policy string // fingerprint of the tokenizer whose tokens samples have; "": not known
+
+	end  int32   // the token that ends an answer, where a template writes one
+	tail []int32 // what the template writes behind it, which rows of messages have and completions do not
 }
 
-// scoredAtOnce is how many rows a Scorer computes at once.
+// scoredAtOnce is how many rows a scorer computes at once.
 const scoredAtOnce = 16
 
-// OpenScorer opens the reward model of a directory, whose head gives one score a row. policy is the fingerprint of the tokenizer by which samples have tokens:
-// where the model has the same they are read as they are, else their texts. What there is to say is written to out.
-func OpenScorer(dev *gpu.Device, dir, policy string, out io.Writer) (_ *Scorer, err error) {
-	s := &Scorer{policy: policy}
+// openScorer opens the reward model in dir, whose head gives one score a row. policy is the fingerprint of the tokenizer of samples: a model with the same
+// tokenizer reads their tokens, any other their texts. Notes are written to out.
+func openScorer(dev *gpu.Device, dir, policy string, out io.Writer) (_ *scorer, err error) {
+	s := &scorer{policy: policy}
 	if s.files, err = Open(dir, out); err != nil {
 		return nil, err
 	}
@@ -80,24 +87,57 @@ func OpenScorer(dev *gpu.Device, dir, policy string, out io.Writer) (_ *Scorer, 
 	if s.model, err = state.LoadStored(dev, at, def, weights); err != nil {
 		return nil, err
 	}
-	if s.tokens, err = ModelTokens(spokenBy(s.files), def); err != nil {
+	if s.tokens, err = ModelTokens(s.files, def); err != nil {
 		return nil, err
 	}
-	cfg := runfile.New()
-	if hub.Has(dir, runfile.RecordFile) {
-		if cfg, err = runfile.OfRun(dir); err != nil {
-			return nil, &UsageError{err}
-		}
+	cfg, err := OfRun(dir)
+	if err != nil {
+		return nil, &UsageError{err}
 	}
-	if s.from, _, err = ReadsAs(cfg, dir, s.tokens, def, def.Context()); err != nil {
+	if s.from, _, err = ReadsAs(cmp.Or(cfg, runfile.New()), dir, s.tokens, def, def.Context()); err != nil {
 		return nil, err
 	}
 	s.from.Format, s.from.Group = "", 0
-	return s, nil
+	return s, s.findTail()
 }
 
-// Scores are those of rows of tokens.
-func (s *Scorer) Scores(ctx context.Context, rows [][]int32) ([]float64, error) {
+// findTail asks the template how an answer ends. One that does not take it writes nothing that is known.
+func (s *scorer) findTail() error {
+	if s.from.Chats.Template == nil || s.tokens.Tokenizer == nil {
+		return nil
+	}
+	encoder, err := chat.NewEncoder(s.tokens.Tokenizer, s.from.Chats.Template, s.from.Chats.Options)
+	if err != nil {
+		return &ModelError{err}
+	}
+	const row = `{"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "a"}]}`
+	var tokens []int32
+	from := s.from
+	from.Context = math.MaxInt32
+	_ = texts.Inputs(context.Background(), from, "template", strings.NewReader(row), int64(len(row)), func(_ int, _ json.RawMessage, in []texts.Input) error {
+		tokens = in[0].Tokens
+		return nil
+	})
+	for i, id := range slices.Backward(tokens) {
+		if slices.Contains(encoder.Ends(), id) {
+			s.end, s.tail = id, tokens[i+1:]
+			break
+		}
+	}
+	return nil
+}
+
+// whole is a completion behind its prompt, with all that ends an answer: the reward model takes its score at the last token that rows have.
+func (s *scorer) whole(one reward.Sample) []int32 {
+	row := slices.Concat(one.PromptTokens, one.Tokens)
+	if n := len(one.Tokens); n > 0 && one.Tokens[n-1] == s.end && slices.Contains(one.PromptTokens, s.end) { // a template wrote it
+		row = append(row, s.tail...)
+	}
+	return row
+}
+
+// scores scores rows of tokens.
+func (s *scorer) scores(ctx context.Context, rows [][]int32) ([]float64, error) {
 	found, err := s.model.Scores(ctx, rows, scoredAtOnce)
 	scores := make([]float64, len(found))
 	for i, values := range found {
@@ -106,23 +146,19 @@ func (s *Scorer) Scores(ctx context.Context, rows [][]int32) ([]float64, error) 
 	return scores, err
 }
 
-// Rewards are the scores of prompts with their completions.
-func (s *Scorer) Rewards(ctx context.Context, samples []reward.Sample) ([]float64, error) {
+// Rewards scores prompts with their completions.
+func (s *scorer) Rewards(ctx context.Context, samples []reward.Sample) ([]float64, error) {
 	rows, err := s.rows(ctx, samples)
 	if err != nil {
 		return nil, err
 	}
-	return s.Scores(ctx, rows)
+	return s.scores(ctx, rows)
 }
 
-func (s *Scorer) rows(ctx context.Context, samples []reward.Sample) (rows [][]int32, err error) {
-	own := ""
-	if s.tokens.Tokenizer != nil {
-		own = s.tokens.Tokenizer.Fingerprint()
-	}
-	if own == s.policy && !slices.ContainsFunc(samples, func(one reward.Sample) bool { return one.PromptTokens == nil }) {
+func (s *scorer) rows(ctx context.Context, samples []reward.Sample) (rows [][]int32, err error) {
+	if s.tokens.fingerprint() == s.policy && !slices.ContainsFunc(samples, func(one reward.Sample) bool { return one.PromptTokens == nil }) {
 		for _, one := range samples {
-			rows = append(rows, slices.Concat(one.PromptTokens, one.Tokens))
+			rows = append(rows, s.whole(one))
 		}
 		return rows, nil
 	}
@@ -139,8 +175,8 @@ func (s *Scorer) rows(ctx context.Context, samples []reward.Sample) (rows [][]in
 	return rows, err
 }
 
-// Close gives back what the model takes.
-func (s *Scorer) Close() error {
+// Close releases the model.
+func (s *scorer) Close() error {
 	s.model.Release()
 	if s.device != nil {
 		s.device.Release()
@@ -148,7 +184,7 @@ func (s *Scorer) Close() error {
 	return s.files.Close()
 }
 
-// openReward opens a reward model beside a run, on a device of its own of the run's first adapter.
+// openReward opens a reward model beside a run, on a new device of the run's first adapter.
 func openReward(cfg *runfile.Config, dir, policy string, out io.Writer) (reward.Function, error) {
 	adapters, err := Adapters(cfg, "")
 	if err != nil {
@@ -162,7 +198,7 @@ func openReward(cfg *runfile.Config, dir, policy string, out io.Writer) (reward.
 	if err != nil {
 		return nil, err
 	}
-	s, err := OpenScorer(dev, dir, policy, out)
+	s, err := openScorer(dev, dir, policy, out)
 	if err != nil {
 		dev.Release()
 		return nil, err

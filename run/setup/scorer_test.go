@@ -3,14 +3,17 @@ package setup
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/hub"
 	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/run/reward"
+	"gputrain/run/runfile"
 )
 
 // exported writes a model as it is drawn.
@@ -35,9 +38,9 @@ func exported(t *testing.T, head model.Head) string {
 // TestScorer scores the tokens of samples, and texts as rows of texts are read: with the token that ends them.
 func TestScorer(t *testing.T) {
 	dev := gputest.Device(t)
-	s, err := OpenScorer(dev, exported(t, model.Head{Kind: model.HeadScores, Labels: 1}), "", os.Stderr)
+	s, err := openScorer(dev, exported(t, model.Head{Kind: model.HeadScores, Labels: 1}), "", os.Stderr)
 	require.NoError(t, err)
-	want, err := s.Scores(t.Context(), [][]int32{{'a', 'b', 'c', 0}, {'a', 0}})
+	want, err := s.scores(t.Context(), [][]int32{{'a', 'b', 'c', 0}, {'a', 0}})
 	require.NoError(t, err)
 	assert.NotEqual(t, want[0], want[1])
 	texts := []reward.Sample{{Prompt: "ab", Completion: "c"}, {Prompt: "a"}}
@@ -59,9 +62,37 @@ func TestScorer(t *testing.T) {
 	require.NoError(t, s.Close())
 
 	for _, head := range []model.Head{{Kind: model.HeadScores, Labels: 2}, {Kind: model.HeadVectors}, {}} {
-		_, err = OpenScorer(dev, exported(t, head), "", os.Stderr)
+		_, err = openScorer(dev, exported(t, head), "", os.Stderr)
 		assert.ErrorContains(t, err, "found a model without one score a row, wanted a reward model")
 	}
-	_, err = OpenScorer(dev, t.TempDir(), "", os.Stderr)
+	_, err = openScorer(dev, t.TempDir(), "", os.Stderr)
 	assert.ErrorContains(t, err, "found neither config.json nor checkpoints")
+}
+
+// An answer to messages that were drawn is scored at the last token of rows of messages: behind what the template writes after the token that ends it.
+func TestScorerReadsWholeAnswers(t *testing.T) {
+	dir := modelDir(t, 640, "qwen2")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "chat_template.jinja"), []byte(chatML), 0o666))
+	files := hub.Open(dir)
+	def, err := files.Definition()
+	require.NoError(t, err)
+	s := &scorer{}
+	s.tokens, err = ModelTokens(files, def)
+	require.NoError(t, err)
+	s.from, _, err = ReadsAs(runfile.New(), dir, s.tokens, def, def.Context())
+	require.NoError(t, err)
+	s.from.Format, s.from.Group = "", 0
+	require.NoError(t, s.findTail())
+	encoded := func(text string) []int32 {
+		ids, err := NewTokenizer(s.tokens.Tokenizer).Encode(text)
+		require.NoError(t, err)
+		return ids
+	}
+	const asked = "<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n"
+	for _, c := range []struct{ prompt, completion, behind string }{
+		{asked, "c<|im_end|>", "\n"}, {asked, "c", ""}, {"1+1 =", " 2<|im_end|>", ""},
+	} {
+		assert.Equal(t, slices.Concat(encoded(c.prompt), encoded(c.completion), encoded(c.behind)),
+			s.whole(reward.Sample{PromptTokens: encoded(c.prompt), Tokens: encoded(c.completion)}), c)
+	}
 }

@@ -16,15 +16,15 @@ import (
 	"gputrain/text/tokenizer"
 )
 
-// teacher is what distil.teacher names, opened.
+// teacher is distil.teacher, opened.
 type teacher struct {
 	plan.Teacher
 	params []buffers.Host // with their paths in model.WithTeacher; nil: it is a file of lists
-	lists  *Lists         // nil: it is a model
+	lists  *lists         // nil: it is a model
 	files  *hub.Bundle
 }
 
-// openTeacher opens distil.teacher for a network of so many tokens, which text becomes as tokens say. bare: its weights need not be there.
+// openTeacher opens distil.teacher for a network of that vocabulary and tokenizer. bare: its weights may be missing.
 func openTeacher(cfg *runfile.Config, vocab int, tokens Tokens, bare bool, out io.Writer) (_ *teacher, err error) {
 	t, path := &teacher{}, cfg.Distil.Teacher
 	defer func() {
@@ -34,15 +34,11 @@ func openTeacher(cfg *runfile.Config, vocab int, tokens Tokens, bare bool, out i
 			err = cfg.Wrong("distil.teacher", err)
 		}
 	}()
-	own := ""
-	if tokens.Tokenizer != nil {
-		own = tokens.Tokenizer.Fingerprint()
-	}
 	if cfg.TeacherIsFile() {
-		if t.lists, err = OpenLists(path); err != nil {
+		if t.lists, err = openLists(path); err != nil {
 			return nil, err
 		}
-		h := t.lists.Head
+		h, own := t.lists.Head, tokens.fingerprint()
 		t.TopK, t.Temperature = h.TopK, h.Temperature
 		switch {
 		case h.Vocab != 0 && h.Vocab != vocab:
@@ -67,7 +63,7 @@ func openTeacher(cfg *runfile.Config, vocab int, tokens Tokens, bare bool, out i
 	if found := t.Definition.Vocab(); found != vocab {
 		return nil, fmt.Errorf("%s: found a vocabulary of %d tokens, wanted the student's %d", path, found, vocab)
 	}
-	if err := sameTokens(spokenBy(t.files), tokens, path, out); err != nil {
+	if err := sameTokens(t.files, tokens, path, out); err != nil {
 		return nil, err
 	}
 	if weights != nil {
@@ -79,17 +75,9 @@ func openTeacher(cfg *runfile.Config, vocab int, tokens Tokens, bare bool, out i
 	return t, nil
 }
 
-// spokenBy is what has a model's tokenizer: the base where one of adapters has none.
-func spokenBy(b *hub.Bundle) *hub.Bundle {
-	if base, err := b.Base(); err == nil && base != nil && !tokenizer.Has(b) {
-		return base
-	}
-	return b
-}
-
-// sameTokens compares the tokenizer of a teacher, if it has one, with that of a run: each token has to be the same text in both.
+// sameTokens compares the tokenizer of a teacher, if there is one, with the run's: each token has to be the same text in both.
 func sameTokens(b *hub.Bundle, tokens Tokens, path string, out io.Writer) error {
-	if !tokenizer.Has(b) || tokens.Tokenizer == nil {
+	if b = b.OrBase(tokenizer.Has(b)); !tokenizer.Has(b) || tokens.Tokenizer == nil {
 		return nil // ids, or bytes, are what they are
 	}
 	theirs, err := tokenizer.Open(b)
@@ -111,7 +99,7 @@ func sameTokens(b *hub.Bundle, tokens Tokens, path string, out io.Writer) error 
 	return nil
 }
 
-// fingerprint is that of the teacher, which has to be as a run file says it.
+// fingerprint takes the fingerprint of the teacher, and compares it with the run file's.
 func (t *teacher) fingerprint(cfg *runfile.Config) (err error) {
 	if t.lists != nil {
 		t.Fingerprint = t.lists.Fingerprint()
@@ -124,7 +112,7 @@ func (t *teacher) fingerprint(cfg *runfile.Config) (err error) {
 	return nil
 }
 
-// ready is that it has the fingerprint that it is to have, its weights are there, and its lists lie beside the rows of a text.
+// ready refuses a teacher without weights or with another fingerprint, and lays its lists beside the rows of a text.
 func (t *teacher) ready(cfg *runfile.Config, text *texts.Corpus, context, vocab int) error {
 	if t.lists == nil && t.params == nil {
 		return cfg.Wrong("distil.teacher", fmt.Errorf("%s: found no weights, wanted some", t.files.Path(".")))
@@ -147,7 +135,7 @@ func (t *teacher) lay(cfg *runfile.Config, text *texts.Corpus, context, vocab in
 	}
 	validation, _ := text.Validation.(*texts.Documents)
 	bucket := cfg.Distil.Tail == "bucket"
-	of := listsOf{Lists: t.lists, vocab: vocab, bucket: bucket}
+	of := listsOf{lists: t.lists, vocab: vocab, bucket: bucket}
 	for _, d := range []*texts.Documents{train, validation} {
 		if d == nil {
 			continue

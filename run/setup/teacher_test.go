@@ -289,14 +289,14 @@ func TestTokenizersOfTeachers(t *testing.T) {
 func TestListsAreLaid(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lists.jsonl")
 	require.NoError(t, os.WriteFile(path, []byte(`{"ids": [], "logprobs": []}`+"\n\n"+`{"ids": [[1, 2], [3, 4], [5, 6]], "logprobs": [[-1, -2], [-1.5, -1], [-3, -0.5]]}`), 0o666))
-	l, err := OpenLists(path)
+	l, err := openLists(path)
 	require.NoError(t, err)
 	defer l.Close()
 	assert.Equal(t, ListsHead{TopK: 2}, l.Head)
 	assert.Equal(t, 2, l.Count())
 	for _, bucket := range []bool{true, false} {
 		b := data.Batch{Rows: 2, Tokens: make([]int32, 8), Labels: []int32{-100, -100, -100, -100, -100, 7, -100, 8}}
-		require.NoError(t, listsOf{Lists: l, vocab: 9, bucket: bucket}.lay(&b, texts.Piece{Number: 1, Before: 1, Row: 1, At: 1, Labels: b.Labels[5:]}))
+		require.NoError(t, listsOf{lists: l, vocab: 9, bucket: bucket}.lay(&b, texts.Piece{Number: 1, Before: 1, Row: 1, At: 1, Labels: b.Labels[5:]}))
 		assert.Equal(t, []float32{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 4, 0, 0, 5, 6}, b.Beside[model.InputTeacherIDs])
 		share := math.Exp(-1.5) + math.Exp(-1)
 		wanted := []float64{-1.5, -1, math.Log(1 - share)}
@@ -306,7 +306,7 @@ func TestListsAreLaid(t *testing.T) {
 		assert.InDelta(t, wanted[0], float64(b.Beside["teacher_logps"][10]), 1e-6)
 		assert.InDelta(t, wanted[1], float64(b.Beside["teacher_logps"][11]), 1e-6)
 		assert.InEpsilon(t, wanted[2], float64(b.Beside["teacher_rest"][5]), 1e-6)
-		assert.Error(t, listsOf{Lists: l, vocab: 9, bucket: bucket}.lay(&b, texts.Piece{Number: 1, Before: 2, Row: 1, At: 1, Labels: b.Labels[5:]}), "there are three")
+		assert.Error(t, listsOf{lists: l, vocab: 9, bucket: bucket}.lay(&b, texts.Piece{Number: 1, Before: 2, Row: 1, At: 1, Labels: b.Labels[5:]}), "there are three")
 	}
 }
 
@@ -322,7 +322,7 @@ func FuzzLists(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		path := filepath.Join(dir, "fuzz.jsonl")
 		require.NoError(t, os.WriteFile(path, raw, 0o666))
-		l, err := OpenLists(path)
+		l, err := openLists(path)
 		if err != nil {
 			assert.NotContains(t, err.Error(), "\n")
 			return
@@ -333,7 +333,7 @@ func FuzzLists(f *testing.F) {
 		}
 		for row := range int64(min(l.Count(), 9)) {
 			b := data.Batch{Rows: 1, Tokens: make([]int32, 2), Labels: []int32{1, 2}}
-			err := listsOf{Lists: l, vocab: 16, bucket: row%2 == 0}.lay(&b, texts.Piece{Number: row, Labels: b.Labels})
+			err := listsOf{lists: l, vocab: 16, bucket: row%2 == 0}.lay(&b, texts.Piece{Number: row, Labels: b.Labels})
 			for _, values := range b.Beside {
 				for _, v := range values {
 					assert.False(t, math.IsNaN(float64(v)) || math.IsInf(float64(v), 0), "%v", err)

@@ -157,12 +157,20 @@ func (t Tokens) Ends() []int32 {
 	return t.Tokenizer.EndTokens()
 }
 
+// fingerprint is the tokenizer's; "": there is no tokenizer.
+func (t Tokens) fingerprint() string {
+	if t.Tokenizer == nil {
+		return ""
+	}
+	return t.Tokenizer.Fingerprint()
+}
+
 // asBytes are texts whose bytes are the tokens.
 var asBytes = Tokens{Tokens: plan.Tokens{Kind: plan.ByteTokens}}
 
-// ModelTokens is how text becomes tokens for a model: by the tokenizer that is there, else as bytes.
+// ModelTokens is how text becomes tokens for a model: by the tokenizer that is there, or beside the base of adapters, else as bytes.
 func ModelTokens(b *hub.Bundle, def model.Definition) (Tokens, error) {
-	if !tokenizer.Has(b) {
+	if b = b.OrBase(tokenizer.Has(b)); !tokenizer.Has(b) {
 		return asBytes, nil
 	}
 	tok, err := tokenizer.Open(b)

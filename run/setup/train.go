@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"gputrain/internal/ranks/cluster"
+	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
 	"gputrain/run/plan"
 	"gputrain/run/runfile"
 	"gputrain/run/train"
+	"gputrain/state"
 )
 
 // Resumed is what is known of a run that goes on: its record, and where model.from, lora.from and data.tokenizer are that are no longer where its run file
@@ -87,21 +89,24 @@ func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer)
 	}
 	w.Text = &plan.Text{Ends: c.Ends}
 	if cfg.Data.Epochs > 0 {
-		rows, each := c.Batch*c.Microbatches, int64(1) // windows of so many updates
-		if cfg.DrawsRollouts() {
-			each = int64(cfg.Rollout.Updates)
-			rows = max(1, rows*cfg.Rollout.Updates/cfg.Rollout.Samples)
-		}
-		if w.Text.Steps, err = data.Steps(text.Train, c.Sequence, rows, c.Seed, cfg.Data.Epochs); err != nil {
+		if w.Text.Steps, err = Steps(cfg, c, text.Train); err != nil {
 			return run, nil, &UsageError{err}
 		}
-		w.Text.Steps *= each
 	}
 	told := len(p.Told)
 	if p, err = plan.Resolve(spec, w); err != nil {
 		return run, nil, &UsageError{err}
 	}
 	tell(out, p.Told[told:])
+	if pad, there := model.Padding(p.State.Definition); there && model.HeadOf(p.State.Definition).Kind == model.HeadScores {
+		for _, rows := range []data.Source{text.Train, text.Validation} {
+			if rows, are := rows.(*texts.Documents); are && rows != nil {
+				if err := rows.Ends(pad); err != nil {
+					return run, nil, &UsageError{fmt.Errorf("data: %w", err)}
+				}
+			}
+		}
+	}
 	p.State.Companions, p.State.Consulted = c.Companions, c.Consulted
 	cfg, c = p.Spec, p.State
 	bucket, err := runfile.ParseBytes(cfg.Cluster.Bucket)
@@ -129,6 +134,17 @@ func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer)
 	said.over(cfg) // a run records what its run file says
 	run.Settings = begin.Tokens.explain(Settings(cfg, c.Definition))
 	return run, undo, nil
+}
+
+// Steps is how many updates the epochs of a run file are.
+func Steps(cfg *runfile.Config, c state.Config, text data.Source) (int64, error) {
+	rows, each := c.Batch*c.Microbatches, int64(1) // windows of so many updates
+	if cfg.DrawsRollouts() {
+		each = int64(cfg.Rollout.Updates)
+		rows = max(1, rows*cfg.Rollout.Updates/cfg.Rollout.Samples)
+	}
+	n, err := data.Steps(text, c.Sequence, rows, c.Seed, cfg.Data.Epochs)
+	return n * each, err
 }
 
 // reads are the run files and the files that they name, besides model.from and lora.from.

@@ -161,7 +161,7 @@ func (c Config) withDefaults() Config {
 	if c.learnsRollouts() {
 		c.State.Rows = c.rowsAtOnce()
 	}
-	if !c.evaluates() {
+	if !c.evaluatesLoss() {
 		c.State.Evaluation = 0
 	}
 	if c.Settings == nil {

@@ -97,7 +97,7 @@ func (f *forecast) count(c Config, from int64) {
 		u := int64(c.Rollouts.Updates)
 		f.generations.many = max(0, (c.Steps+u-1)/u-(from+u-1)/u)
 	}
-	if c.evaluates() || c.evaluatesRewards() {
+	if c.evaluates() {
 		f.evaluations.many = timesDue(from, c.Steps, c.EvalEvery)
 	}
 	if c.Sample.Tokens > 0 {
@@ -174,7 +174,7 @@ func guessed(c Config, from int64, flops float64, commands int, speed gpu.Speed)
 		return f, err
 	}
 	f.drawing(c, passes, overhead, speed)
-	if c.evaluates() && f.evaluations.many > 0 {
+	if c.evaluatesLoss() && f.evaluations.many > 0 {
 		e, err := c.evaluation()
 		if err != nil {
 			return f, err

@@ -442,7 +442,10 @@ func (t *trainer) evaluateRewards(ctx context.Context) (of state.EvalResult, fig
 
 // heldPrompts are the prompts of an evaluation of rewards.
 func (c Config) heldPrompts(held *data.Prompts) int {
-	return min(held.Len(), max(1, fit.EvaluationWindows(c.State, c.EvalTokens)))
+	if n := fit.EvaluationWindows(c.State, c.EvalTokens); n > 0 {
+		return min(n, held.Len())
+	}
+	return held.Len()
 }
 
 // evaluations keeps the random numbers of evaluations apart from those of generations.

@@ -23,7 +23,7 @@ func (c *Config) checkMismatched() (learned Labelled, err error) {
 		name   string
 		source data.Source
 		used   bool
-	}{{"training", c.Train, true}, {"validation", c.Validation, c.evaluates()}} {
+	}{{"training", c.Train, true}, {"validation", c.Validation, c.evaluatesLoss()}} {
 		if !part.used {
 			continue
 		}

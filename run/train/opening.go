@@ -163,7 +163,7 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 	if err := t.openBatches(ctx); err != nil {
 		return err
 	}
-	if c.evaluates() {
+	if c.evaluatesLoss() {
 		if t.validation, err = t.config.evaluation(); err != nil {
 			return err
 		}

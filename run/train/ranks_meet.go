@@ -143,8 +143,8 @@ func (m *team) evaluate(ctx context.Context, s State, validation *data.Evaluatio
 	}
 	var whole []state.BatchLoss
 	for _, b := range slices.Concat(all...) {
-		l := state.BatchLoss{Sum: math.Float32frombits(b[0]), Tokens: int(b[1])}
-		for _, sum := range b[2:] {
+		l := state.BatchLoss{Sum: math.Float32frombits(b[0]), Tokens: int(b[1]), Maxima: int(b[2])}
+		for _, sum := range b[3:] {
 			l.Sums = append(l.Sums, math.Float32frombits(sum))
 		}
 		whole = append(whole, l)
@@ -179,7 +179,7 @@ func (m *team) cost(took time.Duration) *clusterCost {
 func bitsOfLosses(losses []state.BatchLoss) [][]uint32 {
 	out := make([][]uint32, len(losses))
 	for i, l := range losses {
-		out[i] = []uint32{math.Float32bits(l.Sum), uint32(l.Tokens)}
+		out[i] = []uint32{math.Float32bits(l.Sum), uint32(l.Tokens), uint32(l.Maxima)}
 		for _, sum := range l.Sums {
 			out[i] = append(out[i], math.Float32bits(sum))
 		}

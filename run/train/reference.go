@@ -26,7 +26,7 @@ func (c Config) readsReference() bool { return c.State.Objective.ReadsReference(
 // compared are the sources of rows that have a reference, by the names of their tensors.
 func (c *Config) compared() map[string]*data.Source {
 	all := map[string]*data.Source{"train": &c.Train}
-	if c.evaluates() {
+	if c.evaluatesLoss() {
 		all["validation"] = &c.Validation
 	}
 	return all

@@ -41,7 +41,7 @@ func (r *rehearsal) run(ctx context.Context) error {
 	f := &r.display.forecast
 	f.count(c, from)
 	r.runs = 1
-	measures := c.evaluates() && f.evaluations.many > 0
+	measures := c.evaluatesLoss() && f.evaluations.many > 0
 	if r.runs += int(min(1, f.samples.many)); measures {
 		r.runs++
 	}

@@ -41,6 +41,10 @@ func (h *history) figures() facts {
 	}
 	if best := h.best(); best != nil {
 		last := h.evals[len(h.evals)-1]
+		if last.Rollout != nil {
+			f.add("validation reward", "%.4f at step %d; best %.4f at step %d", 0-float64(last.Loss), last.Step, 0-float64(best.Loss), best.Step)
+			return f
+		}
 		f.add("validation loss", "%.4f at step %d; best %.4f at step %d", float64(last.Loss), last.Step, float64(best.Loss), best.Step)
 	}
 	return f
@@ -210,7 +214,11 @@ func (h *history) writePictures(out io.Writer, dir, title string) error {
 
 // lossPanel draws training loss, its running mean and validation loss over steps.
 func (h *history) lossPanel() svg.Panel {
-	panel := svg.Panel{XLabel: "step", YLabel: "loss, nats a token", Series: []svg.Series{
+	label := "loss, nats a token"
+	if model.Telling(h.last.Figures).Counts != "tokens" {
+		label = "loss"
+	}
+	panel := svg.Panel{XLabel: "step", YLabel: label, Series: []svg.Series{
 		{Name: "training", Color: light, Faint: true, Points: h.loss.points},
 		{Name: fmt.Sprintf("mean of %d", windowSize), Color: blue, Points: h.meanLoss.points},
 	}}

@@ -102,7 +102,7 @@ func (r rolledOut) write(out io.Writer) {
 		fmt.Fprintf(out, " %.1f | %s | %s |\n", float64(f["mean_length"]), percent(float64(f["truncated_share"])), percent(float64(f["zero_std_share"])))
 	}
 	for _, l := range r.lines {
-		fmt.Fprintf(out, "\nStep %d, row %d of the text:\n\n%s\n", l.Step, l.Row+1, indented(l.Prompt))
+		fmt.Fprintf(out, "\nStep %d, row %d of the text:\n\n%s\n", l.Step, l.Row, indented(l.Prompt))
 		for _, c := range l.Completions[:min(mostCompletions, len(l.Completions))] {
 			fmt.Fprintf(out, "\n%s:\n\n%s\n", sideCell(gotText(c)), indented(c.Text))
 		}

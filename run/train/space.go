@@ -34,7 +34,7 @@ func (t *opening) checkSpace(ctx context.Context) error {
 // mostCheckpoints is how many checkpoints there are at once at most: those kept, a temporary one, and the one being written, after which rotation comes.
 func (c Config) mostCheckpoints() int {
 	most := c.Keep + 1
-	if c.evaluates() || c.evaluatesRewards() {
+	if c.evaluates() {
 		most += c.KeepBest
 	}
 	if c.SaveInterval.Time() > 0 {
@@ -66,7 +66,7 @@ func (c Config) savesAfter(step int64) int {
 // spaceKeys are the settings that decide how many checkpoints there are.
 func (c Config) spaceKeys() string {
 	text := fmt.Sprintf("train.keep %d", c.Keep)
-	if c.evaluates() || c.evaluatesRewards() {
+	if c.evaluates() {
 		text += fmt.Sprintf(", train.keep_best %d", c.KeepBest)
 	}
 	return text + ", and the one being written"

@@ -255,7 +255,7 @@ func (t *trainer) due(ctx context.Context) error {
 	at := func(every, done int64) bool {
 		return step > 0 && done != step && (step == c.Steps || every > 0 && step%every == 0)
 	}
-	evaluate := (t.validation != nil || c.evaluatesRewards()) && at(c.EvalEvery, t.evaluated)
+	evaluate := c.evaluates() && at(c.EvalEvery, t.evaluated)
 	sample := c.Sample.Tokens > 0 && at(c.SampleEvery, t.sampled) || step == 0 && c.samplesBefore() && t.sampled != 0
 	save, _ := t.saveDue()
 	generate := t.rollouts != nil && t.rollouts.due()

@@ -80,10 +80,10 @@ func onFirst(name string, run func(ctx context.Context, dev *gpu.Device, c *gold
 var kinds = []kind{
 	onFirst("optimizer", runOptimizer), onFirst("prng", runPRNG), onFirst("schedule", runSchedule), onFirst("clip", runClip), onFirst("wk_unit", runUnit),
 	training("model", loadModel), training("lora", loadLoRA), training("dpo", loadPairs),
-	training("reward", loadReward), training("embed", loadEmbed), training("distill", loadDistill), training("kto", loadKTO),
+	training("reward", loadReward), cutting("embed", loadEmbed), training("distill", loadDistill), training("kto", loadKTO),
 	onFirst("nf4", runNF4), onFirst("advantages", runAdvantages),
 	{"packed", runPacked},
-	{"grpo", runDrawn},
+	cutting("grpo", loadDrawn),
 }
 
 // folder is a folder of cases on disk. A case may read what lies beside it.

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"gputrain/model"
 	"gputrain/run/data"
@@ -65,6 +66,16 @@ func loadEmbed(c *goldenCase, dir fs.FS) (*embedCase, error) {
 
 func (e *embedCase) batch(step int) data.Batch {
 	return ending(e.rows[step*e.Batch:(step+1)*e.Batch], make([]int32, e.Batch), e.SeqLen)
+}
+
+// parts are two, and one for each row.
+func (e *embedCase) parts() (parts []int, err error) {
+	for _, n := range []int{2, e.Batch / e.group()} {
+		if rows := e.Batch / e.group(); rows%n == 0 && !slices.Contains(parts, n) {
+			parts = append(parts, n)
+		}
+	}
+	return parts, nil
 }
 
 func (e *embedCase) train(c *goldenCase, run modelRun) (*comparison, error) {

@@ -2,13 +2,11 @@ package doctor
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io/fs"
 	"math"
 	"slices"
 
-	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/run/data"
 )
@@ -227,34 +225,12 @@ func (d *drawnCase) train(c *goldenCase, run modelRun) (*comparison, error) {
 	return trainSteps(c, d, run)
 }
 
-// runDrawn runs a case with its updates whole, and once more for each number of parts that they can be cut into.
-func runDrawn(ctx context.Context, devices []*gpu.Device, c *goldenCase, dir fs.FS) (*comparison, error) {
-	seen, err := training("grpo", loadDrawn).run(ctx, devices, c, dir)
-	if err != nil {
-		return nil, err
-	}
-	d, err := loadDrawn(c, dir)
-	if err != nil {
-		return nil, err
-	}
+// parts are those that the case says.
+func (d *drawnCase) parts() ([]int, error) {
 	for _, micro := range d.MicroBatches {
 		if micro < 1 || d.Batch%micro != 0 {
 			return nil, fmt.Errorf("case.json: micro_batches: found %d, wanted what divides %d rows", micro, d.Batch)
 		}
-		if micro == 1 {
-			continue
-		}
-		d.micro = micro
-		run, err := newStagedModel(ctx, devices, &d.modelCase)
-		if err != nil {
-			return nil, err
-		}
-		cut, err := d.train(c, run)
-		run.release()
-		if err != nil {
-			return nil, fmt.Errorf("%d microbatches: %w", micro, err)
-		}
-		seen.join(fmt.Sprintf("%d microbatches: ", micro), cut)
 	}
-	return seen, nil
+	return d.MicroBatches, nil
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"slices"
 
 	"gputrain/buffers"
+	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/model"
 	"gputrain/run/data"
@@ -89,6 +91,47 @@ type steps interface {
 	// figures are the metrics of a step, by the names of the case, and the tensors expect/0/NAME, of what a modelRun has found. Where it has found means
 	// alone, as on stages, those that do not follow from them are left out.
 	figures(step int, found map[string][]float32) (metrics map[string]numbers, first map[string][]float32, err error)
+}
+
+// cutSteps are steps whose updates can be cut into numbers of microbatches.
+type cutSteps interface {
+	steps
+	parts() ([]int, error)
+}
+
+// cutting is a kind of such cases: with updates whole, and once more for each number of parts.
+func cutting[S cutSteps](name string, load func(c *goldenCase, dir fs.FS) (S, error)) kind {
+	return kind{name, func(ctx context.Context, devices []*gpu.Device, c *goldenCase, dir fs.FS) (*comparison, error) {
+		seen, err := training(name, load).run(ctx, devices, c, dir)
+		if err != nil {
+			return nil, err
+		}
+		s, err := load(c, dir)
+		if err != nil {
+			return nil, err
+		}
+		parts, err := s.parts()
+		if err != nil {
+			return nil, err
+		}
+		m := s.network()
+		for _, m.micro = range parts {
+			if m.micro == 1 {
+				continue
+			}
+			run, err := newStagedModel(ctx, devices, m)
+			if err != nil {
+				return nil, err
+			}
+			cut, err := s.train(c, run)
+			run.release()
+			if err != nil {
+				return nil, fmt.Errorf("%d microbatches: %w", m.micro, err)
+			}
+			seen.join(fmt.Sprintf("%d microbatches: ", m.micro), cut)
+		}
+		return seen, nil
+	}}
 }
 
 func (o *objectiveCase) common() *objectiveCase { return o }
@@ -193,9 +236,7 @@ func (m *modelCase) ahead(b data.Batch, look func(o model.Objective, b data.Batc
 		return b, err
 	}
 	seen := model.Seen{Counts: slices.Repeat([]bool{true}, b.Rows), Learning: true}
-	for row := range b.Rows {
-		seen.Own, seen.Reference = append(seen.Own, float64(found[row])), append(seen.Reference, float64(found[b.Rows+row]))
-	}
+	seen.Rows = slices.Collect(slices.Chunk(found, len(found)/b.Rows))
 	laid, memory := a.Lay(m.learned.Numbers, seen, m.memory)
 	maps.Copy(laid, b.Beside)
 	b.Beside, m.memory = laid, memory

@@ -27,6 +27,7 @@ func TestPage(t *testing.T) {
 		"shows what was measured": pageShowsWhatWasMeasured, "follows a run": pageFollowsARun,
 		"draws a spike": pageDrawsTheSpike, "what a step takes": pageShowsWhatAStepTakes, "fits a phone": pageOfManyRunsFitsAPhone,
 		"asks for what it draws": pageAsksForWhatItDraws, "a long run": pageOfALongRun,
+		"rewards are no losses": pageOfRewards,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, b) })
 	}
@@ -290,4 +291,22 @@ func pageOfALongRun(t *testing.T, b *browser) {
 	b.until("document.querySelector('[data-series=loss] .now').innerText.includes('99')") // curves without a mean come a moment later
 	b.shot("test-long")
 	assert.Empty(t, b.console)
+}
+
+// pageOfRewards has evaluations that are rewards: no loss, no perplexity and no nats a token.
+func pageOfRewards(t *testing.T, b *browser) {
+	dir := t.TempDir()
+	const drawn = `"figures":{"entropy":1,"kl":0,"clip_low":0,"clip_high":0,"clip_region":0},"tokens_per_second":9,"step_ms":20`
+	writeFile(t, dir, metricsFile, `{"step":1,"loss":0.5,"tokens":8,"rollout":{"reward":0.25,"mean_length":9},`+drawn+"}\n"+
+		`{"step":1,"eval_loss":-0.875,"eval_tokens":4,"eval_rollout":{"reward":0.875,"mean_length":9}}`+"\n"+`{"step":2,"loss":0.25,"tokens":16,`+drawn+"}\n"+
+		`{"step":2,"eval_loss":-0.5,"eval_tokens":4,"eval_rollout":{"reward":0.5,"mean_length":9}}`+"\n")
+	b = b.tab(t, 1280, 900, "light")
+	b.open(serveTest(t, dir))
+	b.until(ready)
+	b.until("document.querySelector('[data-fact=\"validation reward\"]')?.innerText.includes('best was 0.875')")
+	assert.Contains(t, b.text("[data-fact='validation reward']"), "0.500")
+	assert.NotContains(t, b.text("body"), "perplexity")
+	assert.NotContains(t, b.text("body"), "nats a token")
+	assert.NotContains(t, b.text("[data-series=loss]"), "validation")
+	assert.Contains(t, b.text("[data-series='rollout.reward']"), "validation")
 }

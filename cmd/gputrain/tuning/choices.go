@@ -29,7 +29,12 @@ var lines = []struct {
 	text func(inForce) string
 	keys []string
 }{
-	{"method", inForce.method, []string{"preference.loss", "preference.beta", "preference.desirable_weight", "preference.undesirable_weight"}},
+	{"method", inForce.method, []string{
+		"preference.loss", "preference.beta", "preference.desirable_weight", "preference.undesirable_weight", "rollout.loss", "rollout.epsilon_high",
+		"head.objective", "head.pooling", "head.temperature", "head.negatives",
+	}},
+	{"rollouts", inForce.rollouts, []string{"rollout.samples", "rollout.tokens", "rollout.temperature", "rollout.rows", "rollout.mask_truncated_completions"}},
+	{"rewards", inForce.rewards, []string{"rewards"}},
 	{"adapters", inForce.adapters, []string{"lora.from", "lora.rank", "lora.alpha", "lora.target", "lora.layers"}},
 	{"base", inForce.base, []string{"model.base"}},
 	{"window", inForce.window, []string{"model.context", "data.long"}},
@@ -132,6 +137,10 @@ func (f inForce) window() string {
 	switch {
 	case layout.Packing == data.PackStream:
 		return text + f.facts.Method.Things + " fill one after the other"
+	case f.facts.Method.Head:
+		return text + fmt.Sprintf("holds the longest row, of %d", slices.Max(f.facts.Lengths))
+	case f.facts.Method.Draws:
+		return text + fmt.Sprintf("holds the longest prompt, of %d, and a completion", slices.Max(f.facts.Lengths)-f.Tokens)
 	case f.facts.Method.Form != "":
 		return text + fmt.Sprintf("holds the longest prompt with its completion, of %d", slices.Max(f.facts.Lengths))
 	case f.Cut == 0:
@@ -158,8 +167,8 @@ func (f inForce) batch() string {
 func (f inForce) rate() string {
 	o := f.run.Optimizer
 	why := fmt.Sprintf("as suits adapters on a model %d wide", f.facts.Model.Width)
-	if m := f.facts.Method; m.Factor != 1 {
-		why += fmt.Sprintf(" and %s: %g x that of conversations", m.Name, m.Factor)
+	if m := f.facts.Method; m.Form != "" {
+		why += " and " + m.Name
 	}
 	switch {
 	case f.wanted("optimizer.learning_rate"):
@@ -230,6 +239,10 @@ func (f inForce) held() string {
 func (f inForce) answers() string {
 	s := f.run.Train.Sample
 	switch {
+	case f.facts.Method.Head:
+		return "none: the model writes no text; gputrain score asks it"
+	case f.facts.Method.Draws:
+		return fmt.Sprintf("to %d prompts that are held out, with their rewards, before and after", f.facts.Held)
 	case s.Tokens == 0:
 		return "none are shown (train.sample_tokens)"
 	case f.facts.Held == 0:

@@ -1,5 +1,5 @@
-// Package tuning chooses how a model that is there is tuned to conversations: adapters, storage of the base, window, batch, rate and steps, from the
-// sizes of the model, the lengths of the conversations and the memory of the adapter. It opens no device: whoever asks says what fits.
+// Package tuning chooses how a model that is there is tuned to rows: the method, adapters, storage of the base, window, batch, rate and steps, from the
+// sizes of the model, the lengths of the rows and the memory of the adapter. It opens no device: whoever asks says what fits.
 //
 //	recipe, err := tuning.Choose(facts, func(r tuning.Recipe) (fits bool, err error) { ... })
 //	recipe.Last(steps)
@@ -25,12 +25,15 @@ import (
 type Facts struct {
 	Model   Model
 	Method  Method
-	Lengths []int // tokens of each sequence that is trained on: of a conversation, of a prompt with a completion
+	Lengths []int // tokens of each sequence that is trained on: of a conversation, of a prompt with a completion; of prompts alone, where the model draws
 	Held    int   // conversations, or what else rows are, that are kept for evaluation
 	Good    int   // rows that are good, and that are bad, where they are either
 	Bad     int
 	Least   int // tokens that a window has to hold besides; 0: none
 	Answer  int // tokens of the longest answer among them
+
+	Negatives int // of a row of queries, at most
+
 	Machine Machine
 	Wanted  Wanted
 }
@@ -54,6 +57,7 @@ type Machine struct {
 // Wanted are choices that the user has made; zero values leave them open.
 type Wanted struct {
 	Rank, Context, Batch, Accumulate, Epochs int
+	Tokens                                   int    // of a completion
 	Base, Recompute, From                    string // From: adapters that are there
 	Optimizer                                string // "": AdamW
 	Packing                                  string // "": the run file's own
@@ -78,6 +82,8 @@ type Recipe struct {
 	Warmup     int64
 	Every      int64 // steps between evaluations, each with a checkpoint
 	Answer     int   // tokens that an answer is given
+	Tokens     int   // that a completion has at most, where the model draws some
+	Rows       int   // completions under way at once
 
 	facts Facts
 }
@@ -121,8 +127,20 @@ func Choose(f Facts, fits func(Recipe) (bool, error)) (Recipe, error) {
 	if len(f.Lengths) == 0 {
 		return Recipe{}, fmt.Errorf("tune: %s: found none to train on, wanted some", f.Method.Things)
 	}
+	tokens := 0
+	if f.Method.Draws {
+		var err error
+		if tokens, err = f.drawn(); err != nil {
+			return Recipe{}, err
+		}
+		var lengths []int
+		for _, prompt := range f.Lengths {
+			lengths = append(lengths, slices.Repeat([]int{prompt + tokens}, f.Method.Each)...)
+		}
+		f.Lengths = lengths
+	}
 	var last Recipe
-	for _, last = range f.recipes() {
+	for _, last = range f.recipes(tokens) {
 		if f.Machine.Memory > 0 && last.kept() > f.Machine.Memory {
 			continue
 		}
@@ -133,12 +151,38 @@ func Choose(f Facts, fits func(Recipe) (bool, error)) (Recipe, error) {
 	return last, &TooLargeError{Least: last, Needed: last.kept(), Memory: f.Machine.Memory}
 }
 
+// mostDrawn is how many tokens a completion has at most: as published, and on processors, where each takes long, a quarter of that.
+func (m Machine) mostDrawn() int {
+	if m.Software {
+		return 128
+	}
+	return 512
+}
+
+// drawn is how many tokens completions have at most, behind the longest prompt.
+func (f Facts) drawn() (int, error) {
+	if f.Wanted.Tokens > 0 {
+		return f.Wanted.Tokens, nil
+	}
+	longest, window := slices.Max(f.Lengths), cmp.Or(f.Wanted.Context, f.Model.Context)
+	if longest >= window {
+		return 0, fmt.Errorf("tune: prompts: found one of %d tokens, wanted less than the window of %d: completions stand behind", longest, window)
+	}
+	return min(f.Machine.mostDrawn(), window-longest), nil
+}
+
+// rowsAtOnce is how many completions are under way at once at most, and atLeast how many where memory is short: what a pass takes hardly grows up to there.
+const (
+	rowsAtOnce = 64
+	atLeast    = 8
+)
+
 // enough is how many tokens a batch needs to keep an adapter busy, which is rather reached than that nothing is computed again.
 const enough = 1024
 
 // recipes are the ways to tune, the best first: what comes later takes less memory, but more time, or rounds the base, or cuts conversations. These are cut
 // where all else takes least.
-func (f Facts) recipes() (all []Recipe) {
+func (f Facts) recipes(tokens int) (all []Recipe) {
 	for i, context := range f.contexts() {
 		if i > 0 {
 			least := all[len(all)-1]
@@ -147,14 +191,22 @@ func (f Facts) recipes() (all []Recipe) {
 			continue
 		}
 		for _, base := range f.bases() {
-			r := Recipe{facts: f, Base: base, Context: context, Rank: f.rank(), Optimizer: f.optimizer(), Rate: f.rate(), Answer: min(f.Machine.mostAnswer(), max(16, 2*f.Answer))}
+			r := Recipe{facts: f, Base: base, Context: context, Rank: f.rank(), Optimizer: f.optimizer(), Rate: f.rate(), Tokens: tokens}
+			if !f.Method.Draws && !f.Method.Head {
+				r.Answer = min(f.Machine.mostAnswer(), max(16, 2*f.Answer))
+			}
 			rows := cmp.Or(f.Wanted.Batch, r.rowsAnUpdate())
 			for _, r.Recompute = range recomputes(f.Wanted.Recompute) {
-				for _, r.Batch = range batches(rows, max(1, f.Method.Each), f.Wanted.Batch > 0, f.Machine.mostTokens()/context) {
+				for _, r.Batch = range f.Method.batches(rows, f.Wanted.Batch > 0, f.Machine.mostTokens()/context) {
 					if r.Recompute != "layers" && r.Batch*context < enough && r.Batch < rows {
 						continue
 					}
-					r.Accumulate = cmp.Or(f.Wanted.Accumulate, max(1, (rows+r.Batch/2)/r.Batch))
+					if r.Accumulate = cmp.Or(f.Wanted.Accumulate, max(1, (rows+r.Batch/2)/r.Batch)); f.Method.Whole {
+						r.Accumulate = 1
+					}
+					if f.Method.Draws {
+						r.Rows = min(rowsAtOnce, r.Batch*r.Accumulate, max(atLeast, 4*r.Batch))
+					}
 					all = append(all, r.counted())
 				}
 			}
@@ -171,12 +223,23 @@ func recomputes(wanted string) []string {
 	return []string{"none", "attention", "layers"}
 }
 
-// batches are the rows that are computed at once: all of an update, or half as many, down to one.
-func batches(rows, each int, fixed bool, most int) (all []int) {
+// batches are the rows that are computed at once: all of an update, or half as many, down to one. Those that are drawn may be of any group, but all of an
+// update are whole groups.
+func (m Method) batches(rows int, fixed bool, most int) (all []int) {
 	if fixed {
 		return []int{rows}
 	}
+	each := max(1, m.Each)
+	switch {
+	case m.Draws:
+		each = 1
+	case m.Whole:
+		most = rows
+	}
 	for n := max(each, min(rows, most)/each*each); n > 0; n = n / 2 / each * each {
+		for m.Draws && rows%n > 0 {
+			n--
+		}
 		all = append(all, n)
 	}
 	return all
@@ -268,12 +331,12 @@ func ofAdamW(name string) float64 {
 	return cmp.Or(of.Rate, than.Rate) / than.Rate
 }
 
-// rate is 2e-4 for AdamW and models 4,096 wide, and higher for narrower ones by the root: adapters take ten times the rate of whole models. It has one digit.
+// rate is that of the method for AdamW and models 4,096 wide, and higher for narrower ones. It has one digit.
 func (f Facts) rate() float64 {
 	if f.Wanted.Rate > 0 {
 		return f.Wanted.Rate
 	}
-	v := 2e-4 * math.Sqrt(4096/float64(max(f.Model.Width, 1))) * ofAdamW(f.optimizer()) * f.Method.Factor
+	v := f.Method.Rate * math.Pow(4096/float64(max(f.Model.Width, 1)), f.Method.Power) * ofAdamW(f.optimizer())
 	digit := math.Pow(10, math.Floor(math.Log10(v)))
 	return math.Round(v/digit) * digit
 }
@@ -291,7 +354,7 @@ func (r Recipe) rowsAnUpdate() int {
 	n := len(r.facts.Lengths)
 	m := r.facts.Method
 	if m.Each > 0 {
-		return m.Each * min(max(n/m.Each/40, m.Least), m.Most)
+		return m.Each * min(max(n/m.Each/40, m.Least), m.Most, max(1, n/m.Each))
 	}
 	return max(1, int(math.Round(float64(min(max(n/40, m.Least), m.Most))/r.perWindow())))
 }
@@ -329,12 +392,12 @@ func (r Recipe) counted() Recipe {
 		windows = max(1, math.Ceil(windows/r.perWindow()/0.9))
 	}
 	each := max(1, int64(windows)/int64(r.Batch*r.Accumulate))
-	n := 3
+	n := r.facts.Method.Passes
 	switch documents := len(r.facts.Lengths) / max(1, r.facts.Method.Each); {
 	case documents >= 20_000:
 		n = 1
 	case documents >= 5_000:
-		n = 2
+		n = min(n, 2)
 	}
 	n = max(n, min(10, int((leastSteps+each-1)/each)))
 	r.Epochs = cmp.Or(r.facts.Wanted.Epochs, n)

@@ -187,7 +187,7 @@ func TestShare(t *testing.T) {
 }
 
 // given is what the tests of run files tune.
-var given = Given{"/models/Qwen3 #1", []string{`/a b/"chats": 1.jsonl`, "/c.parquet"}, 0.05, Method{}, true}
+var given = Given{"/models/Qwen3 #1", []string{`/a b/"chats": 1.jsonl`, "/c.parquet"}, 0.05, Method{}, true, 0, nil}
 
 // lineOf is a line of the table of a recipe, with what is set over it.
 func lineOf(t *testing.T, r Recipe, name string, sets ...string) Choice {
@@ -292,6 +292,13 @@ func TestSetIsInForce(t *testing.T) {
 	tried := map[string]bool{"model.from": true, "data.jsonl": true} // which are arguments
 	for _, of := range []string{"loss", "beta", "desirable_weight", "undesirable_weight"} {
 		tried["preference."+of] = true // of rows of another form: see TestTuneChoosesTheMethod
+	}
+	for _, l := range lines {
+		for _, k := range l.keys {
+			if strings.HasPrefix(k, "rollout.") || strings.HasPrefix(k, "head.") || k == "rewards" {
+				tried[k] = true // of other methods: see TestMethodLines
+			}
+		}
 	}
 	for _, row := range rows {
 		name, _, _ := strings.Cut(row.set, "=")

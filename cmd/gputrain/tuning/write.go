@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	"gputrain/model"
 	"gputrain/run/data"
+	"gputrain/run/reward"
 	"gputrain/run/runfile"
 )
 
@@ -44,6 +46,9 @@ func (r Recipe) keys() []Key {
 	if w.Packing != data.PackStream && r.facts.Method.Form == "" { // which cuts nothing
 		all = append(all, key("data.long", data.LongKeepStart))
 	}
+	if r.facts.Method.Draws {
+		all = append(all, key("rollout.tokens", r.Tokens), key("rollout.rows", r.Rows))
+	}
 	if r.Epochs > 0 {
 		return append(all, key("data.epochs", r.Epochs))
 	}
@@ -57,17 +62,19 @@ func (r Recipe) adapters() []Key {
 
 // Given is what is tuned, and with what.
 type Given struct {
-	Model      string   // its directory
-	Rows       []string // files of conversations
-	Validation float64  // the share of them that is held out
-	Method     Method   // Methods[0] where it is zero
-	LastOnly   bool     // of each conversation only the last answer learns
+	Model      string        // its directory
+	Rows       []string      // files of conversations
+	Validation float64       // the share of them that is held out
+	Method     Method        // Methods[0] where it is zero
+	LastOnly   bool          // of each conversation only the last answer learns
+	Negatives  int           // of a row of queries, at most
+	Rewards    []reward.Spec // that are typed, besides what --set has
 }
 
 func (g Given) keys() []Key {
 	keys := []Key{key("model.from", g.Model), key("data.jsonl", g.Rows), key("data.validation", g.Validation)}
 	if g.Method.keys != nil {
-		keys = append(keys, g.Method.keys(Facts{})...)
+		keys = append(keys, g.Method.keys(Facts{Negatives: g.Negatives})...)
 	}
 	if g.LastOnly {
 		keys = append(keys, key("data.learn_last", true))
@@ -87,6 +94,28 @@ const (
 
 var arguments = map[string]runfile.Origin{"model.from": ofModel, "data.jsonl": ofRows}
 
+// set lays what the user sets, and nothing checks it yet.
+func (g Given) set(run *runfile.Config, environ, sets []string) error {
+	if err := run.Environment(environ); err != nil {
+		return err
+	}
+	for _, s := range sets {
+		if err := run.Set(s); err != nil {
+			return err
+		}
+	}
+	if len(g.Rewards) > 0 && Named(run, "rewards") {
+		return errors.New("tune: --reward: found rewards by --set, too, wanted one of them")
+	}
+	return LayRewards(run, g.Rewards)
+}
+
+// Set is a run file of what the user sets alone, not checked: what is given may make it whole.
+func Set(g Given, environ, sets []string) (*runfile.Config, error) {
+	run := runfile.New()
+	return run, g.set(run, environ, sets)
+}
+
 // Config is the run file of what is given and of a recipe, nil for none yet, with what the user sets over it.
 func Config(g Given, r *Recipe, environ, sets []string) (*runfile.Config, error) {
 	keys := g.keys()
@@ -99,12 +128,17 @@ func Config(g Given, r *Recipe, environ, sets []string) (*runfile.Config, error)
 			return nil, err
 		}
 	}
-	if err := run.Environment(environ); err != nil {
+	if err := g.set(run, environ, sets); err != nil {
 		return nil, err
 	}
-	for _, s := range sets {
-		if err := run.Set(s); err != nil {
-			return nil, err
+	if each := g.Method.In(run).Each; r == nil && each > 1 { // they are yet to be chosen, and rows stay together
+		for k, v := range map[string]int{"train.batch": each, "train.accumulate": 1} {
+			if Named(run, k) {
+				continue
+			}
+			if err := run.Lay(k, fmt.Sprint(v), chosen); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if r == nil && !run.LoRA.On() && !Named(run, "lora.rank") { // it is yet to be chosen
@@ -124,6 +158,7 @@ func Config(g Given, r *Recipe, environ, sets []string) (*runfile.Config, error)
 // WantedOf are the choices that the user has made in a run file of what is given.
 func WantedOf(run *runfile.Config) (w Wanted) {
 	for key, lay := range map[string]func(){
+		"rollout.tokens":          func() { w.Tokens = run.Rollout.Tokens },
 		"lora.rank":               func() { w.Rank = run.LoRA.Rank },
 		"lora.from":               func() { w.From = run.LoRA.From },
 		"model.base":              func() { w.Base = run.Model.Base },
@@ -177,10 +212,18 @@ func Write(w io.Writer, choices []Choice) error {
 				grouped[section+"."+group] = true
 				value = groupOf(choices, section+"."+group+".")
 			}
+			indent := "  "
+			if name == "" { // it stands in no section
+				indent, name = "", section
+			}
 			if !told[""] && !told[section] {
-				text[section] += fmt.Sprintf("  # %s\n", strings.Join(strings.Fields(c.Text), " "))
+				text[section] += fmt.Sprintf("%s# %s\n", indent, strings.Join(strings.Fields(c.Text), " "))
 			}
 			told[section] = true
+			if indent == "" {
+				text[section] += fmt.Sprintf("%s: %s\n", name, value)
+				continue
+			}
 			text[section] += fmt.Sprintf("  %s: %s\n", name, value)
 		}
 	}
@@ -188,10 +231,14 @@ func Write(w io.Writer, choices []Choice) error {
 	b.WriteString(head)
 	for k := range runfile.New().Values() { // in its order
 		section, _, _ := strings.Cut(k, ".")
-		if text[section] != "" {
-			fmt.Fprintf(&b, "%s:\n%s", section, text[section])
-			delete(text, section)
+		if text[section] == "" {
+			continue
 		}
+		if k != section {
+			fmt.Fprintf(&b, "%s:\n", section)
+		}
+		b.WriteString(text[section])
+		delete(text, section)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -7,14 +7,14 @@ import (
 	"gputrain/run/data"
 )
 
-// A Line is what is learned of one document: its tokens, less those that Layout.Long leaves out of windows of some size, each with the token after it as its label,
-// which may be data.Ignored.
+// A Line is one document as training has it: its tokens without those that Layout.Long leaves out of a window, each with its label, the next token or
+// data.Ignored.
 type Line struct {
 	Number         int64 // of the document among all rows of the files, from 0 on
 	Tokens, Labels []int32
 }
 
-// Lines takes the documents in their order, and tells how many rows the files have.
+// Lines takes the documents in their order, and counts the rows of the files.
 func (d *Documents) Lines(size int, take func(Line) error) (rows int64, err error) {
 	spans, err := d.spans()
 	if err != nil {
@@ -38,7 +38,7 @@ func (d *Documents) Lines(size int, take func(Line) error) (rows int64, err erro
 	return int64(len(spans)), nil
 }
 
-// spans are those of all documents of the files.
+// spans are the places of all documents of the files.
 func (d *Documents) spans() (all []span, err error) {
 	start := int64(0)
 	err = d.tokens.parts.each(d.later(), func(_ int64, part uint64) (bool, error) {
@@ -50,7 +50,7 @@ func (d *Documents) spans() (all []span, err error) {
 	return all, err
 }
 
-// A Piece is a run of a Line in a window: so many labels of that which are not data.Ignored come before its own, which lie from At on in a row of a batch.
+// A Piece is a run of a Line in a window. Its labels lie from At on in a row of a batch; Before labels of the line that are not data.Ignored precede them.
 type Piece struct {
 	Number  int64
 	Before  int
@@ -58,7 +58,7 @@ type Piece struct {
 	Labels  []int32
 }
 
-// Along is the source whose batches of windows of size tokens have beside them what lay writes there of each piece.
+// Along is the same source for windows of size tokens, where lay adds numbers for each piece beside a batch.
 func (d *Documents) Along(size int, lay func(b *data.Batch, p Piece) error) (data.Source, error) {
 	packed, err := d.pack(d.later(), size)
 	if err != nil {

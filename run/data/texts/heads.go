@@ -2,7 +2,6 @@ package texts
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,12 +23,12 @@ const (
 	marginKey = "margin"
 )
 
-// queryKeys are those of a row of queries.
+// queryKeys are the keys of a row with a query.
 var queryKeys = []string{"query", "positive"}
 
 const negativesKey = "negatives"
 
-// ended is a document of which nothing is learned but a label, which stands behind its last token.
+// ended is a document with a label behind its last token and no other label.
 func (d document) ended(label uint32) document {
 	for i := range d.tokens {
 		d.tokens[i] |= unlabelled
@@ -38,7 +37,7 @@ func (d document) ended(label uint32) document {
 	return d
 }
 
-// ranked is what one row of pairs says, of which the two are held against each other.
+// ranked makes the two documents of a pair whose scores are compared.
 func (j *jsonl) ranked(line []byte) ([]document, error) {
 	object, err := objectOf(line)
 	if err != nil {
@@ -63,7 +62,7 @@ func (j *jsonl) ranked(line []byte) ([]document, error) {
 	return both, err
 }
 
-// class is what one row says that has a class.
+// class makes the document of a row with a label.
 func (j *jsonl) class(line []byte) ([]document, error) {
 	object, err := objectOf(line)
 	if err != nil {
@@ -107,7 +106,7 @@ func (j *jsonl) input(object map[string]json.RawMessage) (d document, err error)
 	return d, err
 }
 
-// labelOf is the number of a class, which a row has or names.
+// labelOf is the number of a label, given by its number or its name.
 func (j *jsonl) labelOf(raw json.RawMessage) (uint32, error) {
 	name, number, err := classOf(raw)
 	switch {
@@ -138,7 +137,7 @@ func classOf(raw json.RawMessage) (name string, number int, err error) {
 	return "", 0, fmt.Errorf("found %s, wanted a name, or a whole number from 0 to %d", short(raw), mostLabels-1)
 }
 
-// query is what one row says that has a query, what is near to it, and perhaps what is not.
+// query makes the documents of a row with a query: the query, its positive and its negatives.
 func (j *jsonl) query(line []byte) (all []document, err error) {
 	object, err := objectOf(line)
 	if err != nil {
@@ -190,31 +189,34 @@ func (j *jsonl) one(raw json.RawMessage) (document, error) {
 	return j.input(map[string]json.RawMessage{key: raw})
 }
 
-// Input is what a model with a head reads of a row.
+// Input is a text for a model with a head.
 type Input struct {
 	Key    string // what the row calls it; "": it is all of the row
 	Tokens []int32
 }
 
-// Inputs reads the rows of a file one after the other, each a JSON object with a text, messages, a prompt with its completion, or tokens: as rows of classes
-// are without a label. One with chosen and rejected, or with a query, is several inputs.
+// Inputs reads the rows of a file, each a JSON object with a text, messages, a prompt with its completion, or tokens. A row with chosen and rejected, or with a
+// query, is several inputs. take gets rows in their order.
 func Inputs(ctx context.Context, c Config, name string, from io.ReaderAt, size int64, take func(number int, row json.RawMessage, inputs []Input) error) error {
 	j, err := newJSONL(c)
 	if err != nil {
 		return err
 	}
-	return eachRow(ctx, name, from, size, func(number int, row []byte) error {
-		row = j.mended(row)
-		all, err := j.inputs(row)
-		if err != nil {
-			return err
-		}
-		for _, in := range all {
-			if n := len(in.Tokens); n > c.Context {
-				return fmt.Errorf("found %d tokens, wanted at most %d, the window", n, c.Context)
+	type read struct {
+		row    json.RawMessage
+		inputs []Input
+	}
+	return useRows(ctx, name, from, size, j.limit, func(file rowFile) error {
+		return eachRow(ctx, file, func(_ rowAt, row []byte) (said read, err error) {
+			said.row = j.mended(row)
+			said.inputs, err = j.inputs(said.row)
+			for _, in := range said.inputs {
+				if n := len(in.Tokens); err == nil && n > c.Context {
+					err = fmt.Errorf("found %d tokens, wanted at most %d, the window", n, c.Context)
+				}
 			}
-		}
-		return take(number, row, all)
+			return said, err
+		}, func(at rowAt, said read) error { return take(at.number, said.row, said.inputs) })
 	})
 }
 
@@ -229,7 +231,7 @@ func (j *jsonl) inputs(row []byte) (all []Input, err error) {
 	case !none(object, queryKeys[0]):
 		own := *j
 		var negatives []json.RawMessage
-		_ = json.Unmarshal(object[negativesKey], &negatives) // query says what is wrong with it
+		_ = json.Unmarshal(object[negativesKey], &negatives) // own.query tells what is wrong with it
 		own.group = Config{Format: formats.Queries, Group: len(queryKeys) + len(negatives)}.group()
 		documents, err = own.query(row)
 		keys = own.group.keys
@@ -249,38 +251,12 @@ func (j *jsonl) inputs(row []byte) (all []Input, err error) {
 	return all, err
 }
 
-// eachRow takes the rows of a file; what take says of one names it.
-func eachRow(ctx context.Context, name string, from io.ReaderAt, size int64, take func(number int, row []byte) error) error {
-	file, err := rowsOf(ctx, name, from, size, maxRow)
-	if err != nil {
-		return fmt.Errorf("data: jsonl %q: %w", name, err)
-	}
-	var refused error
-	err = file.read(func(some rowRun) bool {
-		for i, row := range some.rows {
-			if refused = context.Cause(ctx); refused == nil && len(bytes.TrimSpace(row)) > 0 {
-				if refused = take(some.first+i, row); refused != nil {
-					refused = fmt.Errorf("%s %d: %w", file.row, some.first+i, refused)
-				}
-			}
-			if refused != nil {
-				return false
-			}
-		}
-		return true
-	})
-	if err = cmp.Or(refused, err); err != nil {
-		return fmt.Errorf("data: jsonl %q: %w", name, err)
-	}
-	return nil
-}
-
-// LabelsOf are the labels of the rows of c.JSONL: their names in order, or of numbers how many there are from 0 on.
+// LabelsOf are the labels of the rows of c.JSONL: their names, sorted, and how many there are; labels that are numbers have no names.
 func LabelsOf(ctx context.Context, c Config) (names []string, count int, err error) {
 	seen := map[string]bool{}
-	err = eachObject(ctx, c, func(object map[string]json.RawMessage) error {
+	err = eachObject(ctx, c, func(at rowAt, object map[string]json.RawMessage) error {
 		if none(object, labelKey) {
-			return missing(object, labelKey)
+			return fmt.Errorf("%v: %w", at, missing(object, labelKey))
 		}
 		name, number, err := classOf(object[labelKey])
 		if err == nil && (name == "" && len(seen) > 0 || name != "" && count > 0) {
@@ -288,7 +264,7 @@ func LabelsOf(ctx context.Context, c Config) (names []string, count int, err err
 		}
 		switch {
 		case err != nil:
-			return fmt.Errorf("%s: %w", labelKey, err)
+			return fmt.Errorf("%v: %s: %w", at, labelKey, err)
 		case name == "":
 			count = max(count, number+1)
 		default:
@@ -303,32 +279,44 @@ func LabelsOf(ctx context.Context, c Config) (names []string, count int, err err
 	return names, max(count, len(names)), err
 }
 
-// NegativesOf is how many negatives the rows of c.JSONL have at most.
+// NegativesOf is the largest number of negatives of a row of c.JSONL.
 func NegativesOf(ctx context.Context, c Config) (most int, err error) {
-	err = eachObject(ctx, c, func(object map[string]json.RawMessage) error {
+	err = eachObject(ctx, c, func(_ rowAt, object map[string]json.RawMessage) error {
 		var all []json.RawMessage
-		_ = json.Unmarshal(object[negativesKey], &all) // who reads the row says what is wrong with it
+		_ = json.Unmarshal(object[negativesKey], &all) // whatever is wrong with it is told when the row is read
 		most = max(most, len(all))
 		return nil
 	})
 	return most, err
 }
 
+// FirstOf is the first row of c.JSONL; nil: there is none.
+func FirstOf(ctx context.Context, c Config) (first map[string]json.RawMessage, err error) {
+	enough := errors.New("the first is there")
+	err = eachObject(ctx, c, func(_ rowAt, object map[string]json.RawMessage) error {
+		first = object
+		return enough
+	})
+	if errors.Is(err, enough) {
+		err = nil
+	}
+	return first, err
+}
+
 // eachObject takes the rows of c.JSONL.
-func eachObject(ctx context.Context, c Config, take func(object map[string]json.RawMessage) error) error {
+func eachObject(ctx context.Context, c Config, take func(at rowAt, object map[string]json.RawMessage) error) error {
 	r := &reading{ctx: ctx, config: c}
 	files, _, _, err := r.find(c)
-	for _, f := range files {
-		t := &textFile{file: f}
-		err = cmp.Or(err, t.reading(r, func(from io.ReaderAt) error {
-			return eachRow(ctx, f.path, from, f.size, func(_ int, row []byte) error {
-				object, err := objectOf(row)
-				if err != nil {
-					return err
-				}
-				return take(object)
-			})
-		}))
+	if err != nil {
+		return err
 	}
-	return err
+	var texts []textFile
+	for _, f := range files {
+		texts = append(texts, textFile{file: f})
+	}
+	return r.eachFile("reading", texts, func(t textFile, from io.ReaderAt) error {
+		return useRows(ctx, t.path, from, t.size, maxRow, func(file rowFile) error {
+			return eachRow(ctx, file, func(_ rowAt, row []byte) (map[string]json.RawMessage, error) { return objectOf(row) }, take)
+		})
+	})
 }

@@ -2,8 +2,10 @@ package texts
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -267,4 +269,24 @@ func FuzzRowsOfHeads(f *testing.F) {
 			_, _ = j.inputs(row)
 		}
 	})
+}
+
+// A row that ends in the padding of its model, or that no window has room for, is named by its place in the files, whatever rows are held out before it.
+func TestRowsOfHeadsNamed(t *testing.T) {
+	rows := []string{
+		`{"input_ids": [1, 3], "label": 0}`, `{"input_ids": [3, 2], "label": 1}`, `{"input_ids": [1], "label": 1}`,
+		`{"input_ids": [4, 9], "label": 2}`, `{"input_ids": [5, 2], "label": 2}`, `{"input_ids": [6], "label": 2}`,
+	}
+	corpus, err := headedOf(t, Config{Vocab: 64, Context: 4, Labels: 3, Validation: 0.34}, formats.Classes, rows...)
+	require.NoError(t, err)
+	train, held := corpus.Train.(*Documents), corpus.Validation.(*Documents)
+	require.NoError(t, train.Ends(7))
+	require.NoError(t, held.Ends(7))
+	for id, row := range map[int32]int{3: 1, 2: 2, 9: 4, 6: 6} {
+		err := cmp.Or(train.Ends(id), held.Ends(id))
+		require.ErrorContains(t, err, fmt.Sprintf("row %d: text: found the padding %d (pad_token_id) as its last token", row, id))
+	}
+	rows[4] = `{"input_ids": [1, 2, 3, 4, 5], "label": 1}`
+	_, err = headedOf(t, Config{Vocab: 64, Context: 4, Labels: 3, Validation: 0.34}, formats.Classes, rows...)
+	require.ErrorContains(t, err, "row 5: text: found 5 tokens")
 }

@@ -66,16 +66,12 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	return nil
 }
 
-// readDocuments reads all files.
-func (r *reading) readDocuments(reader *jsonl, phase string, texts []textFile) error {
+// eachFile reads files of rows one after the other.
+func (r *reading) eachFile(phase string, texts []textFile, read func(t textFile, from io.ReaderAt) error) error {
 	r.begin(phase, filesOf(texts))
 	r.tell(func(p *Progress) { p.OfRows = true })
-	reader.rowDone = func() { r.tell(func(p *Progress) { p.Rows++ }) }
 	for _, t := range texts {
-		err := t.reading(r, func(from io.ReaderAt) error {
-			return reader.file(r.ctx, t.path, countedReader{r, t.path, from}, t.size)
-		})
-		if err != nil {
+		if err := t.reading(r, func(from io.ReaderAt) error { return read(t, countedReader{r, t.path, from}) }); err != nil {
 			return err
 		}
 	}
@@ -92,8 +88,8 @@ func (c *Corpus) encodeDocuments(r *reading, config Config, reader *jsonl, texts
 	how += " " + ending(config.Layout) // of lists of ids, which have no end of their own, also where a tokenizer has the same one
 	key := tokenKeyOf(fmt.Sprintf("documents %s %q %q %s %d", how, config.Fields, cmp.Or(config.Format, formats.Auto), config.Chats.how(), reader.vocab), texts)
 	tokens, kept, err := c.tokenFile(r, key, tokenWidth(reader.vocab), func(w *tokenWriter) error {
-		reader.to = w
-		err := r.readDocuments(reader, phase, texts)
+		reader.to, reader.rowDone = w, func() { r.tell(func(p *Progress) { p.Rows++ }) }
+		err := r.eachFile(phase, texts, func(t textFile, from io.ReaderAt) error { return reader.file(r.ctx, t.path, from, t.size) })
 		w.account = reader.account.sorted()
 		return err
 	})

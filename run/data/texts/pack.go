@@ -185,7 +185,7 @@ type packer struct {
 	current []openWindow
 	used    int    // pieces placed
 	places  int    // of a window, for documents of groups
-	waiting []span // those of the group that is being read
+	waiting []span // documents of the group that is being read
 	to      *tokenWriter
 	err     error // of writing
 

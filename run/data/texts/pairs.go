@@ -259,9 +259,37 @@ func (d *Documents) onePiece(i, pieces int, s span, size int) error {
 	if !d.group.windows() || pieces == 1 && int64(s.count) <= int64(size)+1 {
 		return nil
 	}
-	row, key := i/d.group.size()+1, d.group.keys[i%d.group.size()]
+	row, key := d.place(i)
 	if d.group.ends {
 		return fmt.Errorf("row %d: %s: found %d tokens, wanted at most %d, a window: model.context", row, key, s.count-1, size)
 	}
-	return fmt.Errorf("row %d: %s: found %d tokens with the prompt, wanted at most %d: a window and one token more", row, key, s.count, size+1)
+	return fmt.Errorf("row %d: %s: found %d tokens with the prompt, wanted at most %d, a window (model.context) and one token more", row, key, s.count, size+1)
+}
+
+// place is the row of the files, from 1 on, that document own of these is of, and what it is there.
+func (d *Documents) place(own int) (row int, key string) {
+	i := 0
+	for ; ; i++ {
+		if d.has(int64(i)) {
+			if own--; own < 0 {
+				break
+			}
+		}
+	}
+	return i/d.group.size() + 1, d.group.keys[i%d.group.size()]
+}
+
+// Ends refuses rows of a head whose last token is id, which is what pads them: where it stands for nothing, transformers takes scores one token earlier.
+func (d *Documents) Ends(id int32) error {
+	return d.each(d.later(), func(i int, s span) (bool, error) {
+		var last [1]uint32
+		if err := d.tokens.store.read(last[:], s.start+int64(s.count)-2); err != nil { // a label is behind it
+			return false, err
+		}
+		if last[0]&^unlabelled == uint32(id) {
+			row, key := d.place(i)
+			return false, fmt.Errorf("row %d: %s: found the padding %d (pad_token_id) as its last token, wanted another: transformers would take its scores one token earlier", row, key, id)
+		}
+		return true, nil
+	})
 }

@@ -155,11 +155,11 @@ func TestPairsOfText(t *testing.T) {
 
 func TestPairsRefused(t *testing.T) {
 	for want, row := range map[string]string{
-		`line 2: found fields ["chosen" "prompt"], wanted ["prompt" "chosen" "rejected"]`:                `{"prompt": [1], "chosen": [2]}`,
-		"line 2: rejected: found no token to be learned":                                                 `{"prompt": [1], "chosen": [2], "rejected": []}`,
-		"line 2: chosen: found no token to be learned":                                                   `{"prompt": [], "chosen": [2], "rejected": [1]}`,
-		"row 2: rejected: found 6 tokens with the prompt, wanted at most 5: a window and one token more": `{"prompt": [1], "chosen": [2], "rejected": [1, 2, 3, 4, 5]}`,
-		`line 2: chosen: field "completion": `:                                                           `{"prompt": [1], "chosen": [900], "rejected": [1]}`,
+		`line 2: found fields ["chosen" "prompt"], wanted ["prompt" "chosen" "rejected"]`:                                `{"prompt": [1], "chosen": [2]}`,
+		"line 2: rejected: found no token to be learned":                                                                 `{"prompt": [1], "chosen": [2], "rejected": []}`,
+		"line 2: chosen: found no token to be learned":                                                                   `{"prompt": [], "chosen": [2], "rejected": [1]}`,
+		"row 2: rejected: found 6 tokens with the prompt, wanted at most 5, a window (model.context) and one token more": `{"prompt": [1], "chosen": [2], "rejected": [1, 2, 3, 4, 5]}`,
+		`line 2: chosen: field "completion": `:                                                                           `{"prompt": [1], "chosen": [900], "rejected": [1]}`,
 	} {
 		_, err := pairsOf(t, Config{Vocab: 64, Context: 4}, fivePairs[0], row)
 		require.ErrorContains(t, err, want)

@@ -1,9 +1,7 @@
 package texts
 
 import (
-	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +9,6 @@ import (
 	"math"
 
 	"gputrain/internal/formats"
-	"gputrain/internal/ordered"
 	"gputrain/run/data"
 	"gputrain/text/chat"
 	"gputrain/text/chat/template"
@@ -23,7 +20,7 @@ const promptKey = "prompt"
 // besideMessages are columns that a template reads beside the messages of a prompt.
 var besideMessages = []string{"system", "system_prompt", "tools", "functions", "chat_template_kwargs"}
 
-// A promptRow is what one row says.
+// A promptRow is a row, read.
 type promptRow struct {
 	data.Prompt
 	form form
@@ -122,21 +119,21 @@ func (c *Corpus) loadPrompts(r *reading, config Config, files []file) error {
 	if config.tokenizes() {
 		phase = "tokenizing"
 	}
-	r.begin(phase, filesOf(texts))
-	r.tell(func(p *Progress) { p.OfRows = true })
-	for _, t := range texts {
-		err := t.reading(r, func(from io.ReaderAt) error {
-			return reader.prompts(r.ctx, t.path, countedReader{r, t.path, from}, t.size, func(p promptRow) {
+	read := func(_ rowAt, row []byte) (promptRow, error) { return reader.prompt(reader.mended(row)) }
+	err = r.eachFile(phase, texts, func(t textFile, from io.ReaderAt) error {
+		print.file(t.file, t.sum)
+		c.noteSampled(t.file)
+		return useRows(r.ctx, t.path, from, t.size, reader.limit, func(file rowFile) error {
+			return eachRow(r.ctx, file, read, func(_ rowAt, p promptRow) error {
 				p.Row = int64(len(all))
 				all = append(all, p)
 				r.tell(func(p *Progress) { p.Rows++ })
+				return nil
 			})
 		})
-		if err != nil {
-			return err
-		}
-		print.file(t.file, t.sum)
-		c.noteSampled(t.file)
+	})
+	if err != nil {
+		return err
 	}
 	return c.splitPrompts(config, print, all, reader)
 }
@@ -181,41 +178,5 @@ func (c *Corpus) splitPrompts(config Config, print fingerprint, all []promptRow,
 		note += fmt.Sprintf(", %d held out", tally.Held)
 	}
 	c.Tallies, c.Notes, c.Fingerprint = append(c.Tallies, tally), append(c.Notes, note), print.text()
-	return nil
-}
-
-// prompts reads those of one file.
-func (j *jsonl) prompts(ctx context.Context, name string, from io.ReaderAt, size int64, take func(p promptRow)) error {
-	file, err := rowsOf(ctx, name, from, size, j.limit)
-	if err != nil {
-		return fmt.Errorf("data: jsonl %q: %w", name, err)
-	}
-	var unread error
-	read := func(yield func(rowRun) bool) { unread = file.read(yield) }
-	parse := func(some rowRun) (parsed []promptRow, err error) {
-		for i, row := range some.rows {
-			if len(bytes.TrimSpace(row)) == 0 {
-				continue
-			}
-			p, err := j.prompt(j.mended(row))
-			if err != nil {
-				return nil, fmt.Errorf("%s %d: %w", file.row, some.first+i, err)
-			}
-			parsed = append(parsed, p)
-		}
-		return parsed, nil
-	}
-	err = ordered.Do(ctx, read, parse, func(some []promptRow) error {
-		for _, p := range some {
-			take(p)
-		}
-		return nil
-	})
-	if err == nil {
-		err = unread
-	}
-	if err != nil {
-		return fmt.Errorf("data: jsonl %q: %w", name, err)
-	}
 	return nil
 }

@@ -36,6 +36,9 @@ func TestPrompts(t *testing.T) {
 		}
 		assert.Equal(t, want, prompts.At(0).Tokens, name)
 		assert.Equal(t, "2", prompts.At(0).Columns["answer"], name)
+		shown, err := corpus.Show(3, 8)
+		require.NoError(t, err, name)
+		assert.Equal(t, []Shown{{Source: corpus.Name, Number: 1, Tokens: want, Learned: make([]bool, len(want))}}, shown, name)
 		assert.Equal(t, []string{c.form}, corpus.Tallies[0].Forms, name)
 		assert.Equal(t, config.Tokenizer.VocabSize(), prompts.Vocab(), name)
 	}

@@ -3,6 +3,7 @@ package texts
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	"io"
 	"strings"
 
+	"gputrain/internal/jsonline"
 	"gputrain/internal/ordered"
 	"gputrain/run/data/texts/internal/parquet"
 )
@@ -102,7 +104,7 @@ func (g *gathering) end() bool {
 func readLines(in *bufio.Reader, limit int, yield func(rowRun) bool) error {
 	g := gathering{some: rowRun{first: 1}, yield: yield}
 	for number := 1; ; number++ {
-		line, err := readLine(in, limit)
+		line, err := jsonline.Read(in, limit)
 		last := errors.Is(err, io.EOF)
 		switch {
 		case err != nil && !last:
@@ -113,25 +115,6 @@ func readLines(in *bufio.Reader, limit int, yield func(rowRun) bool) error {
 		case last:
 			g.end()
 			return nil
-		}
-	}
-}
-
-// readLine returns the next line; with the last, which may lack its end, comes io.EOF.
-func readLine(r *bufio.Reader, limit int) ([]byte, error) {
-	var long []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		if len(long)+len(part) > limit {
-			return nil, fmt.Errorf("longer than %d bytes: is it JSON, one document a line?", limit)
-		}
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			long = append(long, part...)
-		case long == nil:
-			return part, err
-		default:
-			return append(long, part...), err
 		}
 	}
 }
@@ -186,55 +169,86 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// file reads the documents of one file.
-func (j *jsonl) file(ctx context.Context, name string, from io.ReaderAt, size int64) error {
-	file, err := rowsOf(ctx, name, from, size, j.limit)
-	if err == nil {
-		err = among(file.columns, j.fields)
-	}
-	if err != nil {
-		return fmt.Errorf("data: jsonl %q: %w", name, err)
+// rowAt says which row of a file one is.
+type rowAt struct {
+	what   string // line or row
+	number int
+}
+
+func (r rowAt) String() string { return fmt.Sprintf("%s %d", r.what, r.number) }
+
+// eachRow parses the rows of a file, several at once, and takes what they say in their order. What parse says is wrong with one names it.
+func eachRow[T any](ctx context.Context, file rowFile, parse func(at rowAt, row []byte) (T, error), take func(at rowAt, said T) error) error {
+	type parsed struct {
+		at   rowAt
+		said T
 	}
 	var unread error
 	all := func(yield func(rowRun) bool) { unread = file.read(yield) }
-	read := func(row []byte) ([]document, error) {
-		d, err := j.document(row)
-		return []document{d}, err
-	}
-	if j.group.read != nil {
-		read = func(row []byte) ([]document, error) { return j.group.read(j, row) }
-	}
-	parse := func(some rowRun) ([]document, error) {
-		var parsed []document
+	err := ordered.Do(ctx, all, func(some rowRun) (rows []parsed, err error) {
 		for i, row := range some.rows {
 			if len(bytes.TrimSpace(row)) == 0 {
 				continue
 			}
-			number := some.first + i
-			made, err := read(j.mended(row))
-			if err != nil {
-				return nil, fmt.Errorf("%s %d: %w", file.row, number, err)
+			p := parsed{at: rowAt{file.row, some.first + i}}
+			if p.said, err = parse(p.at, row); err != nil {
+				return nil, fmt.Errorf("%v: %w", p.at, err)
 			}
-			for i := range made {
-				made[i].row = fmt.Sprintf("%s %d", file.row, number)
-			}
-			parsed = append(parsed, made...)
-			if j.rowDone != nil {
-				j.rowDone()
+			rows = append(rows, p)
+		}
+		return rows, nil
+	}, func(rows []parsed) error {
+		for _, p := range rows {
+			if err := take(p.at, p.said); err != nil {
+				return err
 			}
 		}
-		return parsed, nil
-	}
-	documents, learn := j.documents, j.learn
-	defer func() { j.files++ }()
-	if err = ordered.Do(ctx, all, parse, j.add); err == nil {
-		err = unread
-	}
-	if n := j.documents - documents; err == nil && n > 0 && j.learn == learn {
-		err = fmt.Errorf("no document has a label that counts: found %d documents of which nothing is to be learned", n)
+		return nil
+	})
+	return cmp.Or(err, unread)
+}
+
+// useRows opens a file of rows, of which each has at most limit bytes, for use. An error names it.
+func useRows(ctx context.Context, name string, from io.ReaderAt, size int64, limit int, use func(rowFile) error) error {
+	file, err := rowsOf(ctx, name, from, size, limit)
+	if err == nil {
+		err = use(file)
 	}
 	if err != nil {
 		return fmt.Errorf("data: jsonl %q: %w", name, err)
 	}
 	return nil
+}
+
+// file reads the documents of one file.
+func (j *jsonl) file(ctx context.Context, name string, from io.ReaderAt, size int64) error {
+	return useRows(ctx, name, from, size, j.limit, func(file rowFile) error {
+		if err := among(file.columns, j.fields); err != nil {
+			return err
+		}
+		documents, learn := j.documents, j.learn
+		defer func() { j.files++ }()
+		err := eachRow(ctx, file, j.row, func(_ rowAt, made []document) error { return j.add(made) })
+		if n := j.documents - documents; err == nil && n > 0 && j.learn == learn {
+			err = fmt.Errorf("no document has a label that counts: found %d documents of which nothing is to be learned", n)
+		}
+		return err
+	})
+}
+
+// row is the documents of a row.
+func (j *jsonl) row(at rowAt, row []byte) (made []document, err error) {
+	if row = j.mended(row); j.group.read != nil {
+		made, err = j.group.read(j, row)
+	} else {
+		made = make([]document, 1)
+		made[0], err = j.document(row)
+	}
+	for i := range made {
+		made[i].row = at.String()
+	}
+	if err == nil && j.rowDone != nil {
+		j.rowDone()
+	}
+	return made, err
 }

@@ -18,7 +18,7 @@ type Shown struct {
 	Label   *int   // that stands at its last token; nil: it has none, or that of all
 }
 
-// Show returns the first documents of each source, or windows of a text.
+// Show returns the first documents of each source, prompts, or windows of a text.
 func (c *Corpus) Show(count, context int) (all []Shown, err error) {
 	for _, part := range c.parts {
 		some, err := part.Show(count, context)
@@ -30,6 +30,11 @@ func (c *Corpus) Show(count, context int) (all []Shown, err error) {
 	switch source := c.Train.(type) {
 	case *Documents:
 		all, err = source.Show(count, context)
+	case *data.Prompts:
+		all, err = shown(min(count, source.Len()), func(i int) (Shown, error) {
+			tokens := source.At(i).Tokens
+			return Shown{Tokens: tokens, Learned: make([]bool, len(tokens))}, nil
+		})
 	case *data.Tokens:
 		windows := (source.Len() + int64(context) - 1) / int64(context)
 		all, err = shown(int(min(int64(count), windows)), func(i int) (Shown, error) { return showText(source, i, context) })

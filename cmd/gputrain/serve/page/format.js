@@ -79,9 +79,14 @@ const known = {
 // hidden are counts that only grow, which stand above the charts, and what is drawn elsewhere.
 const hidden = new Set(['tokens', 'epoch', 'skipped', 'spikes', 'device_peak_bytes', 'eval_tokens', 'eval_ms', 'bubble', 'transfer']);
 
+// rewarded says whether a run learns from completions that it draws.
+export const rewarded = (run) => run?.counts === 'completions';
+
 // about says how a series of a run is shown; null: not as a curve. A name that is not known says itself what it is: data_wait_ms is in ms.
 export function about(name, run) {
   if (name === 'tokens_per_second' && run) return { key: name, ...known[name], unit: `${run.counts} a second` };
+  if (name === 'loss' && run && run.counts !== 'tokens') return { key: name, ...known[name], unit: '', ...(rewarded(run) ? { beside: {} } : {}) };
+  if (name === 'eval_loss' && rewarded(run)) return null; // a reward with the other sign
   if (known[name]) return { key: name, write: number, ...known[name] };
   if (hidden.has(name) || name.startsWith('stage_busy.')) return null;
   if (name.startsWith('watched.')) return { key: name, title: name.slice(8), unit: 'watched', write: number, rank: 60, more: true };

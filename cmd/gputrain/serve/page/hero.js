@@ -1,6 +1,6 @@
 // The chosen run in a few figures.
 
-import { duration, fixed, h, number, short, whole } from './format.js';
+import { duration, fixed, h, number, rewarded, short, whole } from './format.js';
 import { stateOf } from './runs.js';
 
 export function drawHero(into, run) {
@@ -12,7 +12,8 @@ export function drawHero(into, run) {
   const loss = run.curves?.mean.loss?.y.at(-1) ?? l.loss;
   facts.push(fact('step', run.step ? whole(run.step) : '–', run.steps ? `of ${whole(run.steps)}` : '', left(run, kind)));
   if (l.loss !== undefined) facts.push(fact('training loss', fixed(loss), '', l.loss === null ? 'last step not finite' : `last step ${fixed(l.loss)}`, l.loss === null ? 'bad' : ''));
-  if (l.eval_loss !== undefined) facts.push(fact('validation loss', fixed(l.eval_loss), '', best !== null && best < l.eval_loss - 5e-4 ? `best was ${fixed(best)}` : `perplexity ${number(Math.exp(l.eval_loss), 4)}`));
+  if (l.eval_loss !== undefined && rewarded(run)) facts.push(fact('validation reward', fixed(0 - l.eval_loss), '', best !== null && best < l.eval_loss - 5e-4 ? `best was ${fixed(0 - best)}` : ''));
+  else if (l.eval_loss !== undefined) facts.push(fact('validation loss', fixed(l.eval_loss), '', best !== null && best < l.eval_loss - 5e-4 ? `best was ${fixed(best)}` : run.counts === 'tokens' ? `perplexity ${number(Math.exp(l.eval_loss), 4)}` : ''));
   if (l.tokens_per_second !== undefined) {
     const rate = run.curves?.mean.tokens_per_second?.y.at(-1) ?? l.tokens_per_second;
     facts.push(fact('throughput', short(rate), `${run.counts}/s`, `${short(l.tokens || 0)} ${run.counts}${l.epoch >= 0.01 ? `, ${number(l.epoch, 3)} epochs` : ' seen'}`));
@@ -37,6 +38,6 @@ function left(run, kind) {
 }
 
 function bestOf(run) {
-  const s = run.curves?.raw.eval_loss;
-  return s && s.y.length ? Math.min(...s.y) : null;
+  const raw = run.curves?.raw, y = rewarded(run) ? raw?.['eval_rollout.reward']?.y.map((v) => 0 - v) : raw?.eval_loss?.y;
+  return y?.length ? Math.min(...y) : null;
 }

@@ -33,7 +33,7 @@ export class Rollouts {
     this.slider.max = n - 1;
     this.slider.value = this.at ?? n - 1;
     this.slider.parentElement.hidden = n < 2;
-    this.step.textContent = `before step ${whole(l.step)}, row ${whole(l.row + 1)}`;
+    this.step.textContent = `before step ${whole(l.step)}, row ${whole(l.row)}`;
     this.prompt.replaceChildren(visible(l.prompt));
     const got = (c) => [...Object.entries(c.rewards || {}).map(([name, v]) => `${name} ${v === null ? 'nothing' : number(v)}`), `advantage ${number(c.advantage)}`,
       `${whole(c.tokens)} tokens${c.truncated ? ', cut' : ''}`].join(' · ');

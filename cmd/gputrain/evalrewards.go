@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"gputrain/model"
+	"gputrain/run/data"
+	"gputrain/run/data/texts"
+	"gputrain/run/grpo"
+	"gputrain/run/reward"
+	"gputrain/run/runfile"
+	"gputrain/run/setup"
+)
+
+// rewards draws completions of prompts, as evaluations of their run do, and tells what the rewards of its run file say of them, less commands: eval starts none.
+func (c *evalCmd) rewards(ctx context.Context, m *openedModel, cfg *runfile.Config, text *texts.Corpus, source data.Source, window int) (err error) {
+	prompts, are := source.(*data.Prompts)
+	if !are {
+		return usageError{errors.New("eval: found no prompts, wanted rows of them")}
+	}
+	var left []string
+	cfg.Rewards = slices.DeleteFunc(slices.Clone(cfg.Rewards), func(s reward.Spec) bool {
+		if s.Starts() {
+			left = append(left, fmt.Sprintf("%q", s.Called()))
+		}
+		return s.Starts()
+	})
+	if names := strings.Join(left, ", "); len(cfg.Rewards) == 0 {
+		return usageError{fmt.Errorf("eval: %s: found the rewards %s alone, wanted one that is no command: eval starts none; eval_rollout in metrics.jsonl has what they said", c.Model, names)}
+	} else if names != "" {
+		say("gputrain: eval: the reward is without %s: eval starts no command\n", names)
+	}
+	if err := m.Narrow(model.Window(m.Definition(), window)); err != nil {
+		return err
+	}
+	g, err := setup.Rewards(cfg, m.Definition(), window, prompts, text, c.tokens, m.drawn, told)
+	if err != nil {
+		return usageError{fmt.Errorf("eval: %w", err)}
+	}
+	if g.Rewards, err = g.Open(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.Rewards.Close()) }()
+	count := prompts.Len()
+	if c.Limit > 0 {
+		count = min(count, c.Limit/window)
+	}
+	asked := make([]data.Prompt, count)
+	for i := range asked { // evenly spaced, as in training
+		asked[i] = prompts.At(i * prompts.Len() / count)
+	}
+	samples := max(1, g.EvalSamples)
+	if g.EvalSamples == 0 {
+		g.Drawing.Temperature = 0
+	}
+	if err := m.Widen(min(g.Drawing.Rows, count*samples)); err != nil {
+		return err
+	}
+	start := time.Now()
+	rows, err := g.Draw(ctx, m, uint64(cfg.Train.Seed), 1<<63, asked, 0, samples, func() {}) // apart from generations of training
+	if err == nil {
+		err = g.Reward(ctx, asked, rows)
+	}
+	if err != nil {
+		return err
+	}
+	return c.tellRewards(os.Stdout, g, rows, count, time.Since(start).Seconds())
+}
+
+// tellRewards tells what completions were worth.
+func (c *evalCmd) tellRewards(to io.Writer, g *grpo.Config, rows []grpo.Row, prompts int, seconds float64) error {
+	a, err := g.Means(rows)
+	if err != nil {
+		return err
+	}
+	figures := g.Figures(rows, a, false)
+	if c.JSON {
+		all := map[string]any{"eval_loss": 0 - a.Reward, "prompts": prompts, "completions": len(rows)}
+		for name, v := range figures {
+			if name != "zero_std_share" && name != "unrewarded_share" { // of groups
+				all[name] = v
+			}
+		}
+		return json.NewEncoder(to).Encode(all)
+	}
+	line, said := "reward none", false
+	if _, said = figures["reward"]; said {
+		line = fmt.Sprintf("reward %.4f", figures["reward"])
+	}
+	for _, r := range g.Rewards {
+		if mean, there := figures["rewards/"+r.Name+"/mean"]; there && len(g.Rewards) > 1 {
+			line += fmt.Sprintf(", %s %.4f", r.Name, mean)
+		}
+	}
+	_, err = fmt.Fprintf(to, "%s, %.1f tokens a completion, %.0f%% of them cut, %d completions of %d prompts, in %.1f s\n",
+		line, figures["mean_length"], 100*figures["truncated_share"], len(rows), prompts, seconds)
+	return err
+}
