@@ -26,6 +26,8 @@ import (
 // With on_policy, old are the log-probabilities of the update itself, without gradient: every rho is 1, and no pass before it is needed. That is so where each
 // completion is learned from once, all in one update. Those of the sampler, which are given, are then only compared with: old_difference is the mean of
 // |lp - old| over the tokens that count, old_difference_rms the root of the mean of its square. With mask_truncated_completions, of a row that is truncated no token counts; it is a row all the same.
+// With skip_flat and no beta the tokens of a row whose advantage is 0 have no weight: it has no gradient, and nothing of it is computed where a batch has none but
+// such rows (batchInputs.Idle). entropy and old_difference are then sums over the other rows; divisors are as they were.
 // ref are those of the network without its adapters, or numbers that are given; none are read where beta is 0.
 //
 // grpo Shao et al. 2024 (arXiv:2402.03300); dapo Yu et al. 2025 (arXiv:2503.14476); dr_grpo Liu et al. 2025 (arXiv:2503.20783); gspo Zheng et al. 2025
@@ -36,7 +38,9 @@ func init() {
 	flag := number{Name: maskTruncated, Wanted: "0 or 1", Takes: func(v float64) bool { return v == 0 || v == 1 }}
 	once := flag
 	once.Name = onPolicy
-	all := []number{above0(temperature), from0("beta"), flag, once}
+	skips := flag
+	skips.Name = skipFlat
+	all := []number{above0(temperature), from0("beta"), flag, once, skips}
 	clipped := append([]number{low, from0("epsilon_high"), from0("delta")}, all...)
 	capped := append([]number{above0("epsilon_high")}, all...)
 	shares := []string{"clip_low", "clip_high"}
@@ -77,6 +81,7 @@ const (
 	maskTruncated     = "mask_truncated_completions"
 	longestCompletion = "max_completion_length"
 	onPolicy          = "on_policy"
+	skipFlat          = "skip_flat"
 )
 
 // Inputs of graphs of completions that were drawn, beside inputWeights (1 for a label that counts, else 0), inputShares (1 / the tokens of a row that count,
@@ -121,6 +126,8 @@ func drawnInputs(o Objective, rows Rows) batchInputs {
 		}
 	}
 	seq, truncated, masks := len(rows.Tokens)/max(1, rows.Count), rows.Beside[BesideTruncated], o.Numbers[maskTruncated] != 0
+	advantages, skips := rows.Beside[InputAdvantages], o.Numbers[skipFlat] != 0 && o.Numbers["beta"] == 0
+	in.Idle = true
 	for row := range rows.Count {
 		n := 0
 		for i := row * seq; i < (row+1)*seq; i++ {
@@ -148,6 +155,10 @@ func drawnInputs(o Objective, rows Rows) batchInputs {
 		}
 		in.Counts.Labels += int64(n)
 		shares[row] = float32(1 / float64(n))
+		if skips && row < len(advantages) && advantages[row] == 0 {
+			continue
+		}
+		in.Idle = false
 		for i := row * seq; i < (row+1)*seq; i++ {
 			if rows.Labels[i] != graph.IgnoreLabel {
 				weights[i] = 1

@@ -46,6 +46,15 @@ func TestDrawnInputs(t *testing.T) {
 	}
 	o := Objective{Loss: "dapo", Numbers: map[string]float64{"temperature": 1, "on_policy": 1}}
 	assert.Equal(t, map[string]int{"advantages": 1, "old": 4, "truncated": 1}, o.Beside(byteGPT(t), 4, false))
+	o.Numbers["skip_flat"], rows.Beside[InputAdvantages] = 1, []float32{0, -0.5, 0}
+	in := o.Inputs(rows)
+	assert.Equal(t, []float32{0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0}, in.Floats["weights"])
+	assert.Equal(t, Counts{Of: 3, Labels: 8}, in.Counts, "the divisors are of all rows")
+	assert.False(t, in.Idle)
+	o.Numbers["mask_truncated_completions"] = 1
+	assert.True(t, o.Inputs(rows).Idle, "the one with an advantage was cut")
+	o.Numbers["beta"] = 0.1
+	assert.False(t, o.Inputs(rows).Idle, "rows without an advantage have a divergence")
 	assert.EqualValues(t, 3.0/8, Counts{Of: 3, Labels: 8}.LabelScale())
 }
 

@@ -101,6 +101,7 @@ type batchInputs struct {
 	Ints           map[string][]int32   // further inputs of the loss, by name
 	Floats         map[string][]float32 // the inputs of the loss, by name
 	Counts         Counts
+	Idle           bool  // the loss and its gradient are 0, whatever the network is
 	Lacking        error // names the first without labels, which training refuses and an evaluation leaves out; nil: none
 }
 

@@ -8,6 +8,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph/compile"
+	"gputrain/internal/formats"
 	"gputrain/internal/system"
 	"gputrain/model"
 	"gputrain/optim"
@@ -68,6 +69,7 @@ type onDevice struct {
 	micro   *compile.Program
 	begin   []*gpu.Program // before the first microbatch of an update
 	compute *gpu.Program
+	idle    *gpu.Program // what compute leaves of a microbatch that has no gradient: zeros
 	sums    *Sums
 	sum     func(i int) *gpu.Program // behind the passes of microbatch i; nil where nothing is
 	figures gpu.Range                // the sums of the objective of each microbatch, if it has any
@@ -117,6 +119,20 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 			return err
 		}
 		d.figures = b.All()
+	}
+	if c.Objective.Row().Form == formats.Prompts {
+		d.idle, err = program("idle", func(rec *gpu.Recording) {
+			for i := range d.grads.Layout().Slabs() {
+				if !c.InPlace() {
+					rec.Zero(d.grads.Slab(i))
+				}
+			}
+			rec.Zero(loss)
+			rec.Zero(sums)
+		})
+		if err != nil {
+			return err
+		}
 	}
 	losing := c.Share().Count
 	if d.device.Dry() {
@@ -183,10 +199,14 @@ func (d *onDevice) again(ctx context.Context, recompute string) error {
 func (d *onDevice) Compute(ctx context.Context, in Inputs, then func() (*gpu.Program, error)) error {
 	count := d.job.Share().Count
 	for i := range count {
-		if err := d.job.Feed(in, i).Write(d.micro); err != nil {
-			return err
+		f, compute := d.job.Feed(in, i), d.idle
+		if !f.Idle {
+			compute = d.compute
+			if err := f.Write(d.micro); err != nil {
+				return err
+			}
 		}
-		programs := d.programs(i)
+		programs := d.programs(i, compute)
 		if i == count-1 && then != nil {
 			last, err := then()
 			if err != nil {
@@ -201,12 +221,12 @@ func (d *onDevice) Compute(ctx context.Context, in Inputs, then func() (*gpu.Pro
 	return nil
 }
 
-// programs are those of microbatch i of the share.
-func (d *onDevice) programs(i int) (out []*gpu.Program) {
+// programs are those of microbatch i of the share, of which compute is d.compute, or d.idle.
+func (d *onDevice) programs(i int, compute *gpu.Program) (out []*gpu.Program) {
 	if i == 0 {
 		out = append(out, d.begin...)
 	}
-	out = append(out, d.compute)
+	out = append(out, compute)
 	if sum := d.sum(i); sum != nil {
 		out = append(out, sum)
 	}
@@ -221,7 +241,7 @@ func (d *onDevice) Submits(then *gpu.Program) [][]gpu.Planned {
 	var out []gpu.Planned
 	count := d.job.Share().Count
 	for _, like := range d.sums.steps.kinds() {
-		programs := d.programs(like.first)
+		programs := d.programs(like.first, d.compute)
 		if like.first == count-1 && then != nil {
 			programs = append(programs, then)
 		}
@@ -285,7 +305,7 @@ func (d *onDevice) Rehearse(ctx context.Context, times int) (time.Duration, erro
 
 // Release gives back all but the parameters.
 func (d *onDevice) Release() {
-	for _, programs := range [][]*gpu.Program{d.begin, d.collect, {d.compute}} {
+	for _, programs := range [][]*gpu.Program{d.begin, d.collect, {d.compute, d.idle}} {
 		for _, p := range programs {
 			p.Release()
 		}

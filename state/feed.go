@@ -17,6 +17,7 @@ type Feed struct {
 	Floats     map[string][]float32
 	Ints       map[string][]int32
 	Counts     model.Counts
+	Idle       bool // there is no gradient
 	DropoutKey [2]uint32
 }
 
@@ -24,7 +25,7 @@ type Feed struct {
 func FeedOf(o model.Objective, b data.Batch) Feed {
 	in := o.Inputs(rowsOf(b))
 	b.Tokens, b.Labels = in.Tokens, in.Labels
-	return Feed{Batch: b, Rows: in.Ends, Floats: in.Floats, Ints: in.Ints, Counts: in.Counts}
+	return Feed{Batch: b, Rows: in.Ends, Floats: in.Floats, Ints: in.Ints, Counts: in.Counts, Idle: in.Idle}
 }
 
 func rowsOf(b data.Batch) model.Rows {

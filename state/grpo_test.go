@@ -1,8 +1,10 @@
 package state
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +15,7 @@ import (
 	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/run/data"
+	"gputrain/state/checkpoint"
 )
 
 // drawnBatch has completions of all lengths, some cut off, and the numbers beside them.
@@ -128,5 +131,61 @@ func TestOldByTheNetworkItself(t *testing.T) {
 		assert.InDelta(t, want.Loss, found.Loss, 1e-6)
 		assert.InEpsilon(t, want.GradNorm, found.GradNorm, 1e-5)
 		assert.Zero(t, found.Means[2], "nothing is clipped")
+	}
+}
+
+// TestNothingToLearn: microbatches of rows without an advantage are not computed, and all is as if they were: parameters and the optimizer's states have the
+// same bits.
+func TestNothingToLearn(t *testing.T) {
+	dev := gputest.Device(t)
+	batch := drawnBatch(8)
+	for row := range 8 {
+		if row != 1 && row != 6 {
+			batch.Beside[model.InputAdvantages][row] = 0
+		}
+	}
+	for _, accumulation := range accumulations {
+		for _, loss := range []string{"dapo", "gspo"} {
+			var want Metrics
+			var bits map[string]string
+			for skip := range 2 {
+				c := tinyConfig(t)
+				c.Objective = model.Objective{Loss: loss, Numbers: map[string]float64{"temperature": 0.9, "epsilon": 0.1, "epsilon_high": 0.2, "skip_flat": float64(skip)}}
+				c.Batch, c.Microbatches, c.Accumulation = 2, 4, accumulation
+				for i := range 4 {
+					f := FeedOf(c.Objective, batch.Part(data.Share{First: 2 * i, Rows: 2}))
+					assert.Equal(t, skip == 1 && (i == 1 || i == 2), f.Idle, "microbatch %d", i)
+				}
+				s := create(t, dev, c)
+				var all []Metrics
+				for range 3 {
+					some, err := s.TrainStep(t.Context(), batch)
+					require.NoError(t, err)
+					all = append(all, some...)
+				}
+				rest, err := s.Drain(t.Context())
+				require.NoError(t, err)
+				m := append(all, rest...)[2]
+				copied, err := s.CopyToHost(t.Context(), checkpoint.Run{})
+				require.NoError(t, err)
+				found := map[string]string{}
+				for _, of := range copied.Sources {
+					if strings.HasSuffix(of.Name, ".safetensors") {
+						var out strings.Builder
+						require.NoError(t, of.Write(&out))
+						found[of.Name] = out.String()
+					}
+				}
+				if skip == 0 {
+					want, bits = m, found
+					continue
+				}
+				assert.Equal(t, []any{want.Loss, want.GradNorm, want.Tokens}, []any{m.Loss, m.GradNorm, m.Tokens})
+				assert.Equal(t, want.Means[2:4], m.Means[2:4], "nothing of them is clipped")
+				assert.Less(t, m.Means[0], want.Means[0]/2, "the entropy is over the others")
+				assert.Len(t, found, 2)
+				assert.True(t, maps.Equal(bits, found), "%s %s", accumulation, loss)
+			}
+		}
 	}
 }

@@ -193,6 +193,7 @@ var effects = []effect{
 	{key: "rollout.samples", value: "2", over: drawing, sees: count(rolledOut("text")), from: 2 * 2 * 4, want: 2 * 2 * 2},
 	{key: "rollout.updates", value: "3", over: drawing, sees: distinct(column("rollouts.jsonl", "step")), from: list(1, 3), want: list(1)},
 	{key: "rollout.tokens", value: "5", over: drawing, sees: rolledOut("tokens")},
+	{key: "rollout.stop", value: "[" + strings.Join(strings.Split("abcdefghijklmopqrstuvwxzABCDEFGHIJKLMOPQRSTUVWXZ", ""), ", ") + "]", over: drawing, sees: rolledOut("tokens")},
 	{key: "rollout.temperature", value: "0.5", over: drawing, sees: rolledOut("text")},
 	{key: "rollout.top_k", value: "1", over: drawing, sees: rolledOut("text")},
 	{key: "rollout.top_p", value: "1e-9", over: drawing, sees: rolledOut("text"), like: with(drawing, "rollout.top_k=1")},

@@ -3,6 +3,7 @@ package grpo
 import (
 	"context"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -119,4 +120,30 @@ func TestMeansOfOne(t *testing.T) {
 	a, err = c.Means(rows)
 	require.NoError(t, err)
 	assert.InDelta(t, 1.75, a.Reward, 1e-12)
+}
+
+// TestArrange: rows to learn from fill as few microbatches as they can, in their order, and the others lie between these.
+func TestArrange(t *testing.T) {
+	rows := make([]Row, 12)
+	for i := range rows {
+		rows[i].Tokens = []int32{int32(i)}
+	}
+	for _, c := range []struct {
+		learned, want []int
+		idle          int
+	}{
+		{[]int{1, 4, 5}, []int{0, 2, 3, 6, 7, 8, 9, 10, 11, 1, 4, 5}, 9},
+		{[]int{0, 1, 2, 3, 4, 5, 11}, []int{8, 9, 10, 0, 1, 2, 3, 4, 5, 11, 6, 7}, 3},
+		{[]int{0, 1, 2, 3, 4, 5}, []int{6, 7, 8, 0, 1, 2, 9, 10, 11, 3, 4, 5}, 6},
+		{nil, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 12},
+		{[]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 0},
+	} {
+		arranged, idle := Arrange(rows, 3, func(r Row) bool { return slices.Contains(c.learned, int(r.Tokens[0])) })
+		var found []int
+		for _, r := range arranged {
+			found = append(found, int(r.Tokens[0]))
+		}
+		assert.Equal(t, c.idle, idle)
+		assert.Equal(t, c.want, found)
+	}
 }

@@ -44,3 +44,28 @@ func TakeOld(prompts []data.Prompt, rows []Row, window int, logps []float32) {
 		rows[i].Old = slices.Clone(logps[begin : begin+len(r.Tokens)])
 	}
 }
+
+// Arrange orders the rows of an update so that as few microbatches of so many rows as possible have any to learn from: those come first in their order, and the
+// microbatches without any are spread between the others, which ranks then have equally many of. It tells how many rows those without any have.
+func Arrange(rows []Row, each int, learned func(Row) bool) (arranged []Row, idle int) {
+	var some, flat []Row
+	for _, r := range rows {
+		if learned(r) {
+			some = append(some, r)
+		} else {
+			flat = append(flat, r)
+		}
+	}
+	n := len(rows) / each
+	busy := (len(some) + each - 1) / each
+	fill := busy*each - len(some)
+	some, flat = append(some, flat[:fill]...), flat[fill:]
+	for i := range n {
+		of := &flat
+		if (i+1)*busy/n > i*busy/n {
+			of = &some
+		}
+		arranged, *of = append(arranged, (*of)[:each]...), (*of)[each:]
+	}
+	return arranged, len(rows) - busy*each
+}

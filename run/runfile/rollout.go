@@ -3,6 +3,7 @@ package runfile
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"gputrain/internal/formats"
 	"gputrain/model"
@@ -14,6 +15,7 @@ type rollout struct {
 	Samples       int      `yaml:"samples" default:"8" range:"2..65536" doc:"completions of each prompt, a group, whose rewards are compared with each other"`
 	Updates       int      `yaml:"updates" default:"1" range:"1..65536" doc:"updates that learn from a generation, each from rows of its own. A generation has train.batch x train.accumulate x this completions, of that many prompts less by rollout.samples. GSPO is published with 4"`
 	Tokens        int      `yaml:"tokens" default:"512" range:"1.." doc:"most tokens of a completion, the one that ends it among them; one that has not ended by then, or at the end of the window, is cut"`
+	Stop          []string `yaml:"stop" doc:"texts that end a completion, besides the tokens that end a text: it is what was drawn up to the token that completed one of them"`
 	Temperature   float64  `yaml:"temperature" default:"1" range:">0" doc:"logits are divided by this, when tokens are drawn and when they are learned from"`
 	TopK          int      `yaml:"top_k" range:"0.." doc:"likeliest tokens that are drawn from; 0: all"`
 	TopP          float64  `yaml:"top_p" default:"1" range:"0..1" doc:"likeliest tokens that are drawn from, as many as have this share of the probability; 1: all"`
@@ -53,7 +55,7 @@ var draws = naming{
 		}
 		return c.Rollout.Loss
 	},
-	beside: []string{"samples", "updates", "tokens", "top_k", "top_p", "min_p", "scale", "aggregation", "rows", "eval_samples", "shown"},
+	beside: []string{"samples", "updates", "tokens", "stop", "top_k", "top_p", "min_p", "scale", "aggregation", "rows", "eval_samples", "shown"},
 	numbers: func(c *Config, numbers map[string]float64) {
 		r := c.Rollout
 		low, high := 0.2, 0.2
@@ -72,6 +74,9 @@ var draws = naming{
 		}
 		if r.Updates == 1 {
 			all["on_policy"] = 1
+		}
+		if r.Beta == 0 {
+			all["skip_flat"] = 1
 		}
 		for name, v := range all {
 			if (model.Objective{Loss: r.Loss}).Row().Reads(name) {
@@ -105,6 +110,8 @@ func (c *Config) validateRollouts() error {
 		return nil
 	case len(c.Rewards) == 0:
 		return c.Invalid("rewards", "none", "at least one with rollout.loss "+r.Loss+", such as [{kind: equal, column: answer}]")
+	case slices.Contains(r.Stop, ""):
+		return c.Invalid("rollout.stop", inline(r.Stop), "texts that are not empty")
 	case rows%r.Samples != 0:
 		return c.Invalid("rollout.samples", r.Samples, fmt.Sprintf("a divisor of the %d completions of a generation (train.batch x train.accumulate x rollout.updates)", rows))
 	case r.Aggregation == "apart" && !c.IsDefault("rollout.scale"):

@@ -11,7 +11,7 @@ import (
 
 func TestRollouts(t *testing.T) {
 	numbers := func(more map[string]float64) map[string]float64 {
-		all := map[string]float64{"temperature": 1, "beta": 0, "mask_truncated_completions": 0, "on_policy": 1, "epsilon": 0.2, "epsilon_high": 0.2, "delta": 0}
+		all := map[string]float64{"temperature": 1, "beta": 0, "mask_truncated_completions": 0, "on_policy": 1, "skip_flat": 1, "epsilon": 0.2, "epsilon_high": 0.2, "delta": 0}
 		for name, v := range more {
 			all[name] = v
 		}
@@ -28,7 +28,7 @@ func TestRollouts(t *testing.T) {
 		rate  float64
 	}{
 		{nil, "", model.Objective{Loss: "dapo", Numbers: numbers(nil)}, model.ScaleGroup, 1e-6},
-		{[]string{"lora.rank=2", "rollout.beta=0.1"}, "", model.Objective{Loss: "dapo", Numbers: numbers(map[string]float64{"beta": 0.1})}, model.ScaleGroup, 1e-5},
+		{[]string{"lora.rank=2", "rollout.beta=0.1"}, "", model.Objective{Loss: "dapo", Numbers: numbers(map[string]float64{"beta": 0.1, "skip_flat": 0})}, model.ScaleGroup, 1e-5},
 		{[]string{"rollout.updates=2", "rollout.epsilon=0.1", "rollout.delta=2"}, "", model.Objective{Loss: "dapo", Numbers: numbers(map[string]float64{"on_policy": 0, "epsilon": 0.1, "epsilon_high": 0.1, "delta": 2})}, model.ScaleGroup, 1e-6},
 		{[]string{"rollout.epsilon_high=0.28"}, "", model.Objective{Loss: "dapo", Numbers: numbers(map[string]float64{"epsilon_high": 0.28})}, model.ScaleGroup, 1e-6},
 		{[]string{"rollout.loss=dr_grpo", "rollout.tokens=64"}, "", model.Objective{Loss: "dr_grpo", Numbers: numbers(map[string]float64{"max_completion_length": 64})}, model.ScaleNone, 1e-6},
@@ -41,6 +41,7 @@ func TestRollouts(t *testing.T) {
 		{[]string{"rewards=[]"}, "rewards (--set): found none, wanted at least one with rollout.loss dapo", model.Objective{}, "", 0},
 		{[]string{"data.jsonl=[]"}, "rollout.loss (--set): found dapo, wanted none without data.jsonl, the rows with completions", model.Objective{}, "", 0},
 		{[]string{"rollout.aggregation=apart", "rollout.scale=batch"}, `rollout.scale (--set): found batch, wanted nothing with rollout.aggregation apart`, model.Objective{}, "", 0},
+		{[]string{`rollout.stop=["a", ""]`}, `rollout.stop (--set): found ["a", ""], wanted texts that are not empty`, model.Objective{}, "", 0},
 		{[]string{"rollout.delta=1"}, "rollout.delta (--set): found 1, wanted more than 1 + rollout.epsilon_high, or null", model.Objective{}, "", 0},
 		{[]string{"rollout.loss=none"}, "wanted none with rollout.loss none: the model draws nothing", model.Objective{}, "", 0},
 		{[]string{"preference.loss=sigmoid"}, "found \"dapo\", wanted none with preference.loss sigmoid: a run learns one of them", model.Objective{}, "", 0},

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"gputrain/hub"
 	"gputrain/internal/stranger"
@@ -51,6 +53,7 @@ func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens
 		},
 		Text: withoutSpecial(run.Tokenizer),
 	}
+	c.Drawing.Ends = endsWith(r.Stop, c.Text, specialOf(run.Tokenizer))
 	var asked []*data.Prompts
 	for _, source := range []data.Source{run.Train, run.Validation} {
 		if prompts, are := source.(*data.Prompts); are {
@@ -119,12 +122,17 @@ func (t Tokens) stops(run *train.Config, cfg *runfile.Config, text *texts.Corpus
 	return stop, nil
 }
 
+// specialOf are the tokens that no text has.
+func specialOf(t train.Tokenizer) []int32 {
+	if file, ok := t.(fileTokenizer); ok {
+		return file.Special()
+	}
+	return nil
+}
+
 // withoutSpecial is the text of tokens, special ones left out.
 func withoutSpecial(t train.Tokenizer) func(tokens []int32) string {
-	var special []int32
-	if file, ok := t.(fileTokenizer); ok {
-		special = file.Special()
-	}
+	special := specialOf(t)
 	return func(tokens []int32) (text string) {
 		stream := t.Continue(nil)
 		for _, id := range tokens {
@@ -133,5 +141,36 @@ func withoutSpecial(t train.Tokenizer) func(tokens []int32) string {
 			}
 		}
 		return text + stream.End()
+	}
+}
+
+// joined is how many more tokens are read than a text has bytes: a decoder may take a space from the first, and gives up bytes of which the first are the end of
+// a character, which has no more than utf8.UTFMax.
+const joined = 1 + utf8.UTFMax
+
+// endsWith tells whether tokens have completed one of the texts; nil where there is none. Each token that a text goes through has a byte of it, so the last
+// ones are enough to read. They are read anew each time: what a stream holds back until more comes may be the end of a text.
+func endsWith(texts []string, textOf func(tokens []int32) string, special []int32) func(tokens []int32) bool {
+	if len(texts) == 0 {
+		return nil
+	}
+	longest := 0
+	for _, text := range texts {
+		longest = max(longest, len(text)+joined)
+	}
+	return func(tokens []int32) bool {
+		first := len(tokens)
+		for n := 0; first > 0 && n < longest; first-- {
+			if !slices.Contains(special, tokens[first-1]) {
+				n++
+			}
+		}
+		for i := first; i < min(first+utf8.UTFMax, len(tokens)); i++ {
+			text := textOf(tokens[i:])
+			if slices.ContainsFunc(texts, func(stop string) bool { return strings.Contains(text, stop) }) {
+				return true
+			}
+		}
+		return false
 	}
 }

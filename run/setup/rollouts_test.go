@@ -3,8 +3,10 @@ package setup
 import (
 	"bytes"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,7 +25,7 @@ func TestRolloutsOfARunFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(rows, []byte(strings.Repeat(`{"prompt": [{"role": "user", "content": "1+1"}], "answer": "2"}`+"\n", 8)), 0o666))
 	sets := []string{
 		"data.tokenizer=" + dir, "data.jsonl=" + rows, "model.context=32", "data.validation=0.25", "train.batch=4", "data.epochs=3", "rollout.loss=dr_grpo", "rollout.samples=4",
-		"rollout.updates=2", "rollout.tokens=8", "rollout.top_k=5", "rewards=[{kind: equal, column: answer, weight: 2}, {kind: length, buffer: 4}]",
+		"rollout.updates=2", "rollout.tokens=8", "rollout.top_k=5", `rollout.stop=["+1", "é"]`, "rewards=[{kind: equal, column: answer, weight: 2}, {kind: length, buffer: 4}]",
 	}
 	with := func(more ...string) []string { return append(append([]string(nil), sets...), more...) }
 	run, release, err := Train(t.Context(), configOf(t, sets...), io.Discard)
@@ -40,6 +42,10 @@ func TestRolloutsOfARunFile(t *testing.T) {
 	opened, err := r.Open()
 	require.NoError(t, err)
 	require.NoError(t, opened.Close())
+	one, err := run.Tokenizer.Encode("1+1")
+	require.NoError(t, err)
+	assert.True(t, r.Drawing.Ends(one))
+	assert.False(t, r.Drawing.Ends(one[:1]))
 	text := "a <|im_end|> b"
 	ids, err := run.Tokenizer.Encode(text)
 	require.NoError(t, err)
@@ -62,6 +68,43 @@ func TestRolloutsOfARunFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(rows, []byte(strings.Repeat(`{"prompt": "1+1", "answer": "2"}`+"\n", 8)), 0o666))
 	_, _, err = Train(t.Context(), configOf(t, append(bytesRun, "data.validation=0")...), io.Discard)
 	require.ErrorContains(t, err, "rollout: found no token that ends a text, wanted one")
+}
+
+// TestStopTexts: a completion ends with the token that completes a text, in the whole of what was drawn, also where it is cut within characters. Of a run of
+// bytes that has any amiss some decoders show none; the text is among them all the same.
+func TestStopTexts(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	for _, name := range []string{"gpt2", "qwen2", "llama2", "spm_bpe"} {
+		tok, err := OpenTokenizer(tokenizerDir(name))
+		require.NoError(t, err)
+		of := NewTokenizer(tok)
+		text := withoutSpecial(of)
+		written, err := of.Encode("déjà vu 🙂日本\n\nQ: 🙂🙂 ok</answer>\r\n")
+		require.NoError(t, err)
+		found := 0
+		for round := range 300 {
+			ids := slices.Clone(written)
+			for range round % 6 {
+				ids = slices.Insert(ids, random.IntN(len(ids)+1), int32(random.IntN(tok.VocabSize())))
+			}
+			stops := []string{"\n\n", "🙂 ok", "</answer>", "本", " vu "}[random.IntN(5):]
+			ends := endsWith(stops, text, specialOf(of))
+			for i := range ids {
+				whole := text(ids[:i+1])
+				want := slices.ContainsFunc(stops, func(stop string) bool { return strings.Contains(whole, stop) })
+				ended := ends(ids[:i+1])
+				if want {
+					found++
+				}
+				require.True(t, ended == want || ended && strings.Contains(whole, "\uFFFD"), "%s: %q of %q", name, stops, whole)
+				if ended {
+					break
+				}
+			}
+		}
+		assert.Greater(t, found, 100, name)
+	}
+	assert.Nil(t, endsWith(nil, nil, nil))
 }
 
 // TestCommandsOfRewards start where they are typed or allowed alone.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,6 +49,7 @@ type rollouts struct {
 	place         data.State                  // of the first prompt of the next generation
 	figures       map[int64]map[string]Number // of generations, by the step of their first updates, until that is told
 	took          map[int64]time.Duration     // what it took to make them
+	computed      map[int64]float64           // of updates that are under way, by step: see computedShare
 	opened        bool                        // rewards, here
 	timeouts      int64                       // of rewards, as of the last generation
 	bound         float64                     // of the sampler's difference, beyond which a line warns once; 0: none does
@@ -103,7 +105,7 @@ func (c Config) validateRollouts() error {
 // openRollouts makes what draws generations, with the one that the run is in the middle of.
 func (t *opening) openRollouts(ctx context.Context) (err error) {
 	c := t.config
-	r := &rollouts{trainer: t.trainer, Config: *c.Rollouts, share: c.share(), place: t.run.Data, figures: map[int64]map[string]Number{}, took: map[int64]time.Duration{}}
+	r := &rollouts{trainer: t.trainer, Config: *c.Rollouts, share: c.share(), place: t.run.Data, figures: map[int64]map[string]Number{}, took: map[int64]time.Duration{}, computed: map[int64]float64{}}
 	r.prompts = c.Train.(*data.Prompts)
 	r.held, _ = c.Validation.(*data.Prompts)
 	t.loader, t.rollouts = r, r
@@ -164,7 +166,9 @@ func (r *rollouts) Next(context.Context) (data.Batch, error) {
 	if r.current == nil || r.current.Number != r.number(step) {
 		return data.Batch{}, fmt.Errorf("train: rollouts: step %d: found no generation %d, wanted one", step, r.number(step))
 	}
-	b := grpo.Lay(r.current.Prompts(), r.current.Rows()[part*rows:(part+1)*rows], r.config.State.Sequence)
+	own, _ := r.arranged(r.current.Rows()[part*rows : (part+1)*rows])
+	b := grpo.Lay(r.current.Prompts(), own, r.config.State.Sequence)
+	r.computed[step+1] = r.computedShare(own)
 	if b.State = r.current.Place; part == r.Updates-1 {
 		b.State = r.current.Next
 	}
@@ -173,6 +177,53 @@ func (r *rollouts) Next(context.Context) (data.Batch, error) {
 		b = b.Part(*r.share)
 	}
 	return b, nil
+}
+
+// learned tells whether there is anything to learn from a row.
+func (r *rollouts) learned(row grpo.Row) bool {
+	return !r.skips() || row.Advantage != 0 && !(row.Truncated && r.masks())
+}
+
+func (r *rollouts) skips() bool {
+	o := r.config.State.Objective
+	return o.Numbers["skip_flat"] != 0 && o.Numbers["beta"] == 0
+}
+
+func (r *rollouts) masks() bool {
+	return r.config.State.Objective.Numbers["mask_truncated_completions"] != 0
+}
+
+// arranged are the rows of an update in their order, and how many nothing is computed of.
+func (r *rollouts) arranged(rows []grpo.Row) ([]grpo.Row, int) {
+	if !r.skips() {
+		return rows, 0
+	}
+	return grpo.Arrange(rows, r.config.State.Batch, r.learned)
+}
+
+// computedShare is the share of the tokens of an update that figures are sums over.
+func (r *rollouts) computedShare(rows []grpo.Row) float64 {
+	all, some := 0, 0
+	for _, row := range rows {
+		if row.Truncated && r.masks() {
+			continue
+		}
+		if all += len(row.Tokens); r.learned(row) {
+			some += len(row.Tokens)
+		}
+	}
+	return float64(some) / float64(max(1, all))
+}
+
+// overComputed makes means over all tokens of an update those over the rows with anything to learn from; without any there are none.
+func (r *rollouts) overComputed(step int64, figures map[string]Number) {
+	share := r.computed[step]
+	delete(r.computed, step)
+	for name, by := range map[string]float64{"entropy": share, "old_difference": share, "old_difference_rms": math.Sqrt(share)} {
+		if figures[name] /= Number(by); share == 0 {
+			delete(figures, name)
+		}
+	}
 }
 
 // Close ends what rewards have started.
@@ -229,7 +280,15 @@ func (t *trainer) generate(ctx context.Context) error {
 		return err
 	}
 	r.current, r.place = g, next
-	figures := numbersOf(r.Figures(rows, a, t.config.State.Objective.Numbers["mask_truncated_completions"] != 0))
+	figures := numbersOf(r.Figures(rows, a, r.masks()))
+	if r.skips() {
+		skipped := 0
+		for update := range slices.Chunk(rows, t.config.rowsAnUpdate()) {
+			_, idle := r.arranged(update)
+			skipped += idle
+		}
+		figures["skipped_share"] = Number(skipped) / Number(len(rows))
+	}
 	if n := r.Rewards.Timeouts(); n > r.timeouts {
 		figures["reward_timeouts"], r.timeouts = Number(n-r.timeouts), n
 	}

@@ -42,6 +42,7 @@ func lettersRun(t testing.TB, loss string, updates int) Config {
 	if updates == 1 {
 		o.Numbers["on_policy"] = 1
 	}
+	o.Numbers["skip_flat"] = 1
 	c.State.Objective = o
 	c.Rollouts = &grpo.Config{
 		Samples: 4, Updates: updates, Shown: 1, Text: data.DecodeBytes, EvalSamples: 2,
@@ -155,7 +156,8 @@ func TestWhatIsSaidOfGenerations(t *testing.T) {
 }
 
 // TestRolloutsOnStagesAndRanks stops a run that draws what it learns from at each step, also in rewards and while it draws, cuts its model in two, and gives
-// its prompts and microbatches to ranks: completions, rewards, advantages, figures and parameters have the bits of one device that nothing has disturbed.
+// its prompts and microbatches to ranks: completions, rewards, advantages, figures and parameters have the bits of one device that nothing has disturbed. One
+// model is trained whole beside its reference, the other by adapters.
 func TestRolloutsOnStagesAndRanks(t *testing.T) {
 	t.Setenv("GPUTRAIN_TEXELS", "off")
 	dev, base := gputest.Device(t), filepath.Join(t.TempDir(), "base")
@@ -167,15 +169,24 @@ func TestRolloutsOnStagesAndRanks(t *testing.T) {
 	}{{"dapo", 2, false}, {"grpo", 1, true}} {
 		made := func() Config {
 			c := lettersRun(t, of.loss, of.updates)
+			o := c.State.Objective
 			if of.adapted {
-				o := c.State.Objective
 				c = upon(t, c, base)
-				o.Numbers["beta"], c.State.Objective = 0.1, o
+			}
+			o.Numbers["beta"], c.State.Objective = 0.1, o
+			if o.WantsReference(c.State.Definition) {
+				referred, err := model.WithReference(c.State.Definition)
+				require.NoError(t, err)
+				c.State.Definition, c.State.Consulted = referred, model.ReferenceOf(referred, model.Drawn(c.State.Definition, c.State.Seed))
 			}
 			return c
 		}
 		whole := made()
+		assert.Equal(t, !of.adapted, whole.State.Consulted != nil, "trained whole, a copy is the reference")
 		ran(t, dev, whole)
+		steps, _, err := ReadMetrics(whole.Dir)
+		require.NoError(t, err)
+		assert.Greater(t, float64(steps[3].Figures["kl"]), float64(steps[0].Figures["kl"]), "the reference stays")
 		want := filesLeft(t, whole.Dir)
 		require.Contains(t, want, rolloutsFile)
 		for k, row := range []struct {
@@ -216,6 +227,53 @@ func TestRolloutsOnStagesAndRanks(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestFlatGroups: of groups whose completions got the same nothing is computed where they fill microbatches, and all but that share is as if it were: on ranks, which
+// share what there is, and on stages, which compute them.
+func TestFlatGroups(t *testing.T) {
+	t.Setenv("GPUTRAIN_TEXELS", "off")
+	dev := gputest.Device(t)
+	made := func(skip float64) Config {
+		c := lettersRun(t, "dapo", 1)
+		c.State.Definition = undropped(t)
+		c.State.Objective.Numbers["skip_flat"] = skip
+		c.Rollouts.Rewards = reward.Rewards{{Name: "half", Weight: 1, Function: reward.Func(func(_ context.Context, samples []reward.Sample) (all []float64, err error) {
+			for i, s := range samples {
+				v := 1.0
+				if i%8 < 4 {
+					v = float64(s.Tokens[0])
+				}
+				all = append(all, v)
+			}
+			return all, nil
+		})}}
+		c.Steps, c.EvalEvery = 2, 0
+		return c
+	}
+	one, whole := made(1), made(0)
+	ran(t, dev, one)
+	ran(t, dev, whole)
+	steps, _, err := ReadMetrics(one.Dir)
+	require.NoError(t, err)
+	computed, _, err := ReadMetrics(whole.Dir)
+	require.NoError(t, err)
+	for i, m := range steps {
+		assert.InDelta(t, 0.5, float64(m.Rollout["skipped_share"]), 0)
+		assert.NotContains(t, computed[i].Rollout, "skipped_share")
+		assert.InEpsilon(t, float64(computed[i].GradNorm), float64(m.GradNorm), 1e-5, "sums round otherwise")
+		assert.InEpsilon(t, float64(computed[i].Figures["entropy"]), float64(m.Figures["entropy"]), 0.2, "a mean over half of the tokens")
+	}
+	want := filesLeft(t, one.Dir)
+	staged, ranked := made(1), made(1)
+	for _, err := range alike(t, Pipelined([]*gpu.Device{dev, dev}, twoStages(t, staged.State)), 1, staged) {
+		require.NoError(t, err)
+	}
+	requireSame(t, want, filesLeft(t, staged.Dir))
+	for _, err := range alike(t, oneDevice{device: dev}, 2, ranked) {
+		require.NoError(t, err)
+	}
+	requireSame(t, want, filesLeft(t, ranked.Dir))
 }
 
 // TestStoppedInAGeneration: a signal while completions are drawn, an error of a reward function, one that hooks return between a generation and its first

@@ -221,7 +221,7 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 			Figures: t.config.figures(m.Means), Watched: t.watching.figures(m.Step), Scale: Number(scale), Cost: cost,
 		}
 		if r := t.rollouts; r != nil {
-			if r.Updates == 1 {
+			if r.overComputed(m.Step, t.last.Figures); r.Updates == 1 {
 				r.compare(m.Step, t.last.Figures["old_difference_rms"])
 			}
 			t.last.Rollout, t.last.RolloutMS = r.figures[m.Step], Number(milliseconds(r.took[m.Step]))
