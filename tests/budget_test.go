@@ -22,16 +22,16 @@ import (
 // budget is how large each part of the house may be. Who needs more takes something away in the same commit, or raises the number in one that says why.
 var budget = map[string]int{
 	"lines of gpu, shaders, buffers, graph, optim, kron": 34900,
-	"lines of model, state, pipeline":                    22300,
-	"lines of run":                                       27400,
+	"lines of model, state, pipeline":                    22500,
+	"lines of run":                                       27700,
 	"lines of hub, text":                                 15700,
-	"lines of cmd":                                       21700,
-	"lines of internal":                                  8600,
+	"lines of cmd":                                       22400,
+	"lines of internal":                                  8650,
 	"lines of tools":                                     4600,
-	"lines of tests":                                     85000,
+	"lines of tests":                                     85500,
 	"exported names":                                     1015,
 	"commands":                                           26,
-	"keys of the run file":                               168,
+	"keys of the run file":                               169,
 }
 
 func TestBudget(t *testing.T) {
