@@ -315,7 +315,7 @@ func TestExtend(t *testing.T) {
 	_, kept, err = m.Extend(t.Context(), text[1:140])
 	require.NoError(t, err)
 	assert.Equal(t, 99, kept, "what was taken in before stays")
-	for says, window := range map[string][]int32{"window: 0 tokens": {}, "token id at position 1": {text[1], testV}, "window: 151 tokens": make([]int32, 151)} {
+	for says, window := range map[string][]int32{"window: found 0 tokens": {}, "token id at position 1": {text[1], testV}, "window: found 151 tokens": make([]int32, 151)} {
 		_, _, err := m.Extend(t.Context(), window)
 		require.ErrorContains(t, err, says)
 	}
