@@ -5,7 +5,7 @@ BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
 SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' -o -path './cmd/*' -type f | grep -v '^./tools/') go.mod go.sum
 
-.PHONY: build dist dist-darwin-arm64 dist-again test-windows test-arm64 window licenses train test test-page test-window check sizes corpus mixed netns slurm same isa isa-shims matrix-units llama pages fmt fuzz soak matrix bench adapter clean
+.PHONY: build dist dist-darwin-arm64 dist-again test-windows test-arm64 window licenses train test test-page test-window check sizes corpus sums mixed netns slurm same isa isa-shims matrix-units llama pages fmt fuzz soak matrix bench adapter clean
 
 build: $(BIN)
 
@@ -110,6 +110,11 @@ pages:
 SIZE ?= 20
 corpus:
 	GPUTRAIN_CORPUS=$(SIZE) $(GO) test -count=1 -timeout 3h -v -run '^TestCorpusIsNotInMemory$$' ./run/data/texts
+
+# sums runs the commands of docs/rollouts.md for SEEDS seeds: a model learns sums by rewards, and is asked for those that it has not seen.
+SEEDS ?= 3
+sums: adapter
+	GPUTRAIN_REQUIRE_ADAPTER=1 SUMS_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 1h -v -run '^TestRolloutsPage$$' ./tests
 
 # mixed runs the tests of stages on adapters of several kinds once more, with SwiftShader where Chromium's package has brought it.
 mixed: adapter

@@ -15,7 +15,7 @@ func init() {
 }
 
 // sampleParams is Params of sample_sums.wgsl and sample_column.wgsl.
-type sampleParams struct{ Columns, Stride, Chunks, pad uint32 }
+type sampleParams struct{ Columns, Stride, Chunks, Unused uint32 }
 
 // checkedSamples are the temperatures, and the rows of columns, of a check: with uniforms at both ends, equal logits, all mass at the first and the
 // last column, and logits that are none.

@@ -151,6 +151,8 @@ func (s Spec) checked(e Env) (kind, error) {
 	}
 	k, err := kindOf(s.Kind)
 	switch {
+	case err != nil:
+		return k, err
 	case k.starts && !e.AllowCommand: // the one place that decides it
 		return k, fmt.Errorf("found the command %s in a file or in the environment, wanted it typed: --allow-command, or --set with the rewards",
 			shown(strings.Join(s.Command, " ")))

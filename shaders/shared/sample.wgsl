@@ -2,7 +2,7 @@ struct Params {
     columns: u32,
     stride: u32, // of a row, in the unit of logits
     chunks: u32, // of a row
-    pad: u32,
+    unused: u32,
 }
 @bind var<uniform> p: Params;
 
