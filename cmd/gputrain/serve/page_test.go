@@ -296,7 +296,7 @@ func pageOfALongRun(t *testing.T, b *browser) {
 // pageOfRewards has evaluations that are rewards: no loss, no perplexity and no nats a token.
 func pageOfRewards(t *testing.T, b *browser) {
 	dir := t.TempDir()
-	const drawn = `"figures":{"entropy":1,"kl":0,"clip_low":0,"clip_high":0,"clip_region":0},"tokens_per_second":9,"step_ms":20`
+	const drawn = `"figures":{"entropy":1,"kl":0,"clip_low":0,"clip_high":0,"clip_region":0,"clip_low_min":0,"clip_high_max":0,"old_difference":0,"old_difference_rms":0},"tokens_per_second":9,"step_ms":20`
 	writeFile(t, dir, metricsFile, `{"step":1,"loss":0.5,"tokens":8,"rollout":{"reward":0.25,"mean_length":9},`+drawn+"}\n"+
 		`{"step":1,"eval_loss":-0.875,"eval_tokens":4,"eval_rollout":{"reward":0.875,"mean_length":9}}`+"\n"+`{"step":2,"loss":0.25,"tokens":16,`+drawn+"}\n"+
 		`{"step":2,"eval_loss":-0.5,"eval_tokens":4,"eval_rollout":{"reward":0.5,"mean_length":9}}`+"\n")
