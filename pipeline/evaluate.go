@@ -67,9 +67,10 @@ func (p *passes) forward(ctx context.Context, l *line, o model.Objective, feeds 
 	if err != nil {
 		return nil, err
 	}
-	size := int(l.results[0].size)
+	left := array.Decoded(buffers.F32, raw)
+	size := int(l.results[0].size) / 4
 	for i, f := range feeds {
-		losses = append(losses, state.ParseBatchLoss(raw[i*size:][:size], o, int(f.Counts.Of)))
+		losses = append(losses, state.ParseBatchLoss(left[i*size:][:size:size], o, int(f.Counts.Of)))
 	}
 	return losses, nil
 }

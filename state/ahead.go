@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"gputrain/graph"
-	"gputrain/graph/compile"
 	"gputrain/model"
 	"gputrain/run/data"
 )
@@ -253,34 +252,18 @@ func (m *passes) Look(ctx context.Context, feeds []Feed) (all [][]float32, err e
 		if err := m.prepareLook(ctx, f.Batch.Rows, len(f.Batch.Tokens)/f.Batch.Rows); err != nil {
 			return nil, err
 		}
-		if err := f.Write(m.looker.graph); err != nil {
-			return nil, err
-		}
-		if err := m.looker.run.Submit(ctx); err != nil {
-			return nil, err
-		}
-		raw, err := m.looker.ring.Next(ctx)
+		left, err := m.looker.once(ctx, f)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, ParseBatchLoss(raw, o, 0).Rows)
+		all = append(all, ParseBatchLoss(left, o, 0).Rows)
 	}
 	return all, nil
 }
 
 func (m *passes) prepareLook(ctx context.Context, rows, sequence int) error {
-	shape := evaluatorShape{rows, sequence, false}
-	if m.looker != nil && m.looked == shape {
-		return nil
-	}
-	m.looker.release()
-	m.looker = nil
-	o, _ := m.objective.Ahead()
-	built, losses, err := Evaluation(m.def, o, rows, sequence, false)
-	if err != nil {
-		return err
-	}
-	m.looker, err = m.compile(ctx, lossTarget, 1, built.Graph, compile.Options{Label: "look", Targets: []compile.Target{{Name: lossTarget, Value: losses}}})
-	m.looked = shape
-	return err
+	return m.prepare(ctx, &m.looker, batchShape{rows: rows, sequence: sequence}, "look", 1, func() (*model.Built, *graph.Value, error) {
+		o, _ := m.objective.Ahead()
+		return Evaluation(m.def, o, rows, sequence, false)
+	})
 }

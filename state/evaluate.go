@@ -6,7 +6,6 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/array"
 	"gputrain/graph"
-	"gputrain/graph/compile"
 	"gputrain/model"
 	"gputrain/run/data"
 )
@@ -21,7 +20,7 @@ func (m *passes) Losses(ctx context.Context, e *data.Evaluation, yield func(Batc
 		}
 		count := counts[0]
 		counts = counts[1:]
-		return ParseBatchLoss(raw, m.objective, count), nil
+		return ParseBatchLoss(array.Decoded(buffers.F32, raw), m.objective, count), nil
 	}
 	defer func() { // the ring is empty for the next evaluation
 		for len(counts) > 0 {
@@ -77,26 +76,9 @@ func (m *passes) evaluate(ctx context.Context, batch data.Batch) (count int, err
 }
 
 func (m *passes) prepareEvaluation(ctx context.Context, rows, sequence int) error {
-	shape := evaluatorShape{rows, sequence, m.documents}
-	if m.evaluator != nil && m.shape == shape {
-		return nil
-	}
-	m.evaluator.release()
-	m.evaluator = nil
-	built, losses, err := Evaluation(m.def, m.objective.OfBatch(), rows, sequence, m.documents)
-	if err != nil {
-		return err
-	}
-	targets := []compile.Target{{Name: lossTarget, Value: losses}}
-	m.evaluator, err = m.compile(ctx, lossTarget, 2, built.Graph, compile.Options{Label: "evaluation", Targets: targets})
-	m.shape = shape
-	return err
-}
-
-// evaluatorShape is what an evaluator was made for.
-type evaluatorShape struct {
-	rows, sequence int
-	documents      bool
+	return m.prepare(ctx, &m.evaluator, batchShape{rows, sequence, m.documents}, "evaluation", 2, func() (*model.Built, *graph.Value, error) {
+		return Evaluation(m.def, m.objective.OfBatch(), rows, sequence, m.documents)
+	})
 }
 
 // Evaluation is the graph of a batch without gradients, and what ParseBatchLoss reads: the sum of the losses, behind it those of the objective, and behind
@@ -119,8 +101,8 @@ func Evaluation(def model.Definition, o model.Objective, batch, sequence int, do
 }
 
 // ParseBatchLoss reads what a batch of an evaluation of an objective has left.
-func ParseBatchLoss(raw []byte, o model.Objective, count int) BatchLoss {
-	all := array.Decoded(buffers.F32, raw)[1:]
-	sums := len(o.Row().Sums)
-	return BatchLoss{Sum: array.Decoded(buffers.F32, raw[:4])[0], Tokens: count, Sums: all[:sums:sums], Maxima: o.Row().Maxima, Rows: all[sums:]}
+func ParseBatchLoss(left []float32, o model.Objective, count int) BatchLoss {
+	row := o.Row()
+	behind := 1 + len(row.Sums)
+	return BatchLoss{Sum: left[0], Tokens: count, Sums: left[1:behind:behind], Maxima: row.Maxima, Rows: left[behind:]}
 }

@@ -182,8 +182,7 @@ func (m *passes) generate(ctx context.Context, name string) (err error) {
 			}
 			bind[CacheInput(c)] = g.caches[key].All()
 		}
-		targets := []compile.Target{{Name: logitsTarget, Value: wanted}}
-		if g.programs[name], err = m.compile(ctx, logitsTarget, 1, built.Graph, compile.Options{Label: name, Targets: targets, Bind: bind}); err != nil {
+		if g.programs[name], err = m.compile(ctx, logitsTarget, 1, built.Graph, wanted, compile.Options{Label: name, Bind: bind}); err != nil {
 			delete(g.programs, name)
 			return err
 		}

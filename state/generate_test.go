@@ -403,7 +403,7 @@ func BenchmarkToken(b *testing.B) {
 	window := make([]int32, def.Context())
 	built, err := def.Build(1, len(window), model.Options{Logits: true, Rows: 1})
 	require.NoError(b, err)
-	whole, err := m.passes.compile(b.Context(), logitsTarget, 1, built.Graph, compile.Options{Label: "whole", Targets: []compile.Target{{Name: logitsTarget, Value: built.Logits}}})
+	whole, err := m.passes.compile(b.Context(), logitsTarget, 1, built.Graph, built.Logits, compile.Options{Label: "whole"})
 	require.NoError(b, err)
 	defer whole.release()
 	_, err = m.Logits(b.Context(), window[:1])

@@ -143,14 +143,9 @@ type passes struct {
 	window    int           // tokens it sees at most
 	paging    Paging
 
-	evaluator *pass
-	shape     evaluatorShape
-	looker    *pass
-	looked    evaluatorShape
-	scorer    *pass
-	scored    evaluatorShape
-	documents bool // batches are made of documents
-	generator *generator
+	evaluator, looker, scorer shaped
+	documents                 bool // batches are made of documents
+	generator                 *generator
 }
 
 // pass is a program without gradients and the ring that its result is read back through.
@@ -160,9 +155,9 @@ type pass struct {
 	ring  *gpu.Readback
 }
 
-// compile compiles a graph whose target is read back through a ring of that depth.
-func (m *passes) compile(ctx context.Context, target string, depth int, g *graph.Graph, o compile.Options) (*pass, error) {
-	o.Params, o.Beside = m.params, []*buffers.Tree{m.frozen}
+// compile compiles a graph of which a value is read back, by the name of target, through a ring of that depth.
+func (m *passes) compile(ctx context.Context, target string, depth int, g *graph.Graph, wanted *graph.Value, o compile.Options) (*pass, error) {
+	o.Params, o.Beside, o.Targets = m.params, []*buffers.Tree{m.frozen}, []compile.Target{{Name: target, Value: wanted}}
 	p, err := compile.New(ctx, m.device, g, o)
 	if err != nil {
 		return nil, err
@@ -181,6 +176,32 @@ func (m *passes) compile(ctx context.Context, target string, depth int, g *graph
 		return nil, err
 	}
 	return f, nil
+}
+
+// A shaped pass is for batches of a shape.
+type shaped struct {
+	*pass
+	of batchShape
+}
+
+// batchShape is what a pass over batches is made for.
+type batchShape struct {
+	rows, sequence int
+	documents      bool
+}
+
+// prepare makes a pass for a shape, in the place of one for another.
+func (m *passes) prepare(ctx context.Context, s *shaped, of batchShape, label string, depth int, build func() (*model.Built, *graph.Value, error)) error {
+	if s.pass != nil && s.of == of {
+		return nil
+	}
+	s.pass.release()
+	s.pass, s.of = nil, of
+	built, wanted, err := build()
+	if err == nil {
+		s.pass, err = m.compile(ctx, lossTarget, depth, built.Graph, wanted, compile.Options{Label: label})
+	}
+	return err
 }
 
 // once runs the program once, to its end.
@@ -210,5 +231,5 @@ func (m *passes) release() {
 	m.looker.release()
 	m.scorer.release()
 	m.generator.release()
-	m.evaluator, m.looker, m.scorer, m.generator = nil, nil, nil, nil
+	m.evaluator, m.looker, m.scorer, m.generator = shaped{}, shaped{}, shaped{}, nil
 }

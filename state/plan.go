@@ -156,10 +156,10 @@ func (s *TrainState) Memory() []MemoryPlan {
 	if r.Frozen != nil {
 		p.Frozen, p.Transfer = r.Frozen.Bytes(), max(p.Transfer, r.Frozen.Layout().StagingBytes(r.Frozen.DType()))
 	}
-	if d.looker != nil {
+	if d.looker.pass != nil {
 		p.Ahead = d.looker.graph.Plan().Total()
 	}
-	if d.evaluator != nil {
+	if d.evaluator.pass != nil {
 		p.Evaluation = d.evaluator.graph.Plan().Total()
 	}
 	if d.generator != nil {

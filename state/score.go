@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"gputrain/graph"
-	"gputrain/graph/compile"
 	"gputrain/model"
 	"gputrain/run/data"
 )
@@ -18,7 +17,7 @@ func (m *Model) Measure(o model.Objective) error {
 		return fmt.Errorf("state: measure: %w", err)
 	}
 	m.passes.evaluator.release()
-	m.passes.evaluator, m.passes.objective = nil, o
+	m.passes.evaluator, m.passes.objective = shaped{}, o
 	return nil
 }
 
@@ -84,18 +83,15 @@ func (m *passes) score(ctx context.Context, rows [][]int32, batch int) ([][]floa
 		seq *= 2
 	}
 	seq = min(seq, m.def.Context())
-	if shape := (evaluatorShape{rows: batch, sequence: seq}); m.scorer == nil || m.scored != shape {
-		m.scorer.release()
-		m.scorer = nil
+	err := m.prepare(ctx, &m.scorer, batchShape{rows: batch, sequence: seq}, "scores", 1, func() (*model.Built, *graph.Value, error) {
 		built, err := m.def.Build(batch, seq, model.Options{Logits: true})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		targets := []compile.Target{{Name: lossTarget, Value: built.Logits}}
-		if m.scorer, err = m.compile(ctx, lossTarget, 1, built.Graph, compile.Options{Label: "scores", Targets: targets}); err != nil {
-			return nil, err
-		}
-		m.scored = shape
+		return built, built.Logits, nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	b := data.Batch{Rows: batch, Tokens: make([]int32, batch*seq), Labels: slices.Repeat([]int32{graph.IgnoreLabel}, batch*seq)}
 	for i, row := range rows {

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/graph"
 	"gputrain/internal/gputest"
 	"gputrain/model"
@@ -76,7 +78,7 @@ func TestScoresAreThoseOfTheLoss(t *testing.T) {
 			require.NoError(t, m.passes.evaluator.run.Submit(t.Context()))
 			raw, err := m.passes.evaluator.ring.Next(t.Context())
 			require.NoError(t, err)
-			sums := ParseBatchLoss(raw, c.learned, int(f.Counts.Of)).Sums
+			sums := ParseBatchLoss(array.Decoded(buffers.F32, raw), c.learned, int(f.Counts.Of)).Sums
 			for i, want := range c.figures(given, labels) {
 				assert.InDelta(t, want, sums[i], 1e-4, c.learned.Row().Sums[i])
 			}
