@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"gputrain/gpu"
 	"gputrain/graph"
@@ -141,8 +142,11 @@ func Generation(def model.Definition, window int, p Paging, pass string) (*model
 
 // CacheName is the name of what a pass keeps in a cache of its graph.
 func CacheName(pass string, cache *graph.Value) string {
-	return continuing[sharing(pass)][0] + "." + CacheInput(cache)
+	return cachesOf(pass) + CacheInput(cache)
 }
+
+// cachesOf begins the names of what a pass keeps, and those that share it.
+func cachesOf(pass string) string { return continuing[sharing(pass)][0] + "." }
 
 // sharing is which of continuing a pass is of.
 func sharing(pass string) int {
@@ -161,13 +165,13 @@ func (m *passes) generate(ctx context.Context, name string) (err error) {
 	if g.programs[name] != nil {
 		return nil
 	}
+	sharing := continuing[sharing(name)]
 	defer func() {
-		if err != nil {
-			m.generator.release()
-			m.generator = nil
+		if err != nil { // what others keep stays
+			g.forget(sharing)
 		}
 	}()
-	for _, name := range continuing[sharing(name)] {
+	for _, name := range sharing {
 		built, wanted, err := Generation(m.def, m.window, m.paging, name)
 		if err != nil {
 			return err
@@ -183,7 +187,6 @@ func (m *passes) generate(ctx context.Context, name string) (err error) {
 			bind[CacheInput(c)] = g.caches[key].All()
 		}
 		if g.programs[name], err = m.compile(ctx, logitsTarget, 1, built.Graph, wanted, compile.Options{Label: name, Bind: bind}); err != nil {
-			delete(g.programs, name)
 			return err
 		}
 	}
@@ -205,11 +208,22 @@ func (g *generator) release() {
 	if g == nil {
 		return
 	}
-	for _, p := range g.programs {
-		p.release()
+	for _, sharing := range continuing {
+		g.forget(sharing)
 	}
-	for _, b := range g.caches {
-		b.Release()
+}
+
+// forget releases the passes of these names, which share what they keep, and that.
+func (g *generator) forget(sharing []string) {
+	for _, name := range sharing {
+		g.programs[name].release()
+		delete(g.programs, name)
+	}
+	for key, b := range g.caches {
+		if strings.HasPrefix(key, cachesOf(sharing[0])) {
+			b.Release()
+			delete(g.caches, key)
+		}
 	}
 }
 

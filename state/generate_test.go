@@ -426,3 +426,26 @@ func BenchmarkToken(b *testing.B) {
 		b.ReportMetric(float64(m.passes.generator.programs[decodePass].run.Dispatches()), "dispatches")
 	})
 }
+
+// TestTextOutlivesRowsThatFail: rows for which there is no memory leave the text that was begun as it is.
+func TestTextOutlivesRowsThatFail(t *testing.T) {
+	def, err := model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 16, Vocab: testV, Context: 64})
+	require.NoError(t, err)
+	m, err := NewModel(gputest.Device(t), def, model.Init(def, 1))
+	require.NoError(t, err)
+	defer m.Release()
+	text := []int32{1, 2, 3, 4, 5}
+	whole, err := m.Logits(t.Context(), text)
+	require.NoError(t, err)
+	_, err = m.Logits(t.Context(), text[:4])
+	require.NoError(t, err)
+	require.NoError(t, m.Widen(1<<20))
+	p := m.Paging()
+	places := Places{Tokens: make([]int32, p.Fill), Rows: make([]int32, p.Fill), Positions: make([]int32, p.Fill), Table: make([]int32, p.Rows*p.Entries)}
+	require.Error(t, m.Fill(t.Context(), places))
+	next, err := m.Decode(t.Context(), text[4])
+	require.NoError(t, err)
+	for i, want := range whole {
+		require.InDelta(t, want, next[i], 1e-5)
+	}
+}
