@@ -17,19 +17,8 @@ type head struct {
 	Centering   float64  `yaml:"center_rewards_coefficient" range:"0..1e30" doc:"reward: weight of the square of the sum of a pair's scores, which keeps scores near 0; 0.01 is usual. 0: none"`
 }
 
-// noHead is the head.objective of a language model.
-const noHead = "none"
-
 // heads are the values of head.objective: the objectives of other heads than logits.
-var heads = func() (names oneOf) {
-	names = oneOf{noHead}
-	for _, name := range model.Objectives() {
-		if (model.Objective{Loss: name}).Row().Head != "" {
-			names = append(names, name)
-		}
-	}
-	return names
-}()
+var heads = objectives(func(of model.Loss) bool { return of.Head != "" })
 
 // validateHead refuses labels that are not as many as they are said to be, or the same.
 func (c *Config) validateHead() error {

@@ -12,30 +12,28 @@ import (
 // A naming is a section that can name what a run learns.
 type naming struct {
 	section string
-	key     string                     // that names the loss, or what it follows from
-	none    string                     // its value where the section names none
-	loss    func(c *Config) string     // model.Objective.Loss; "": the section names none
-	beside  []string                   // keys that have an effect with every loss of the section, besides the numbers that the loss reads
-	own     func(loss string) []string // those that have one with this loss; nil: none
+	key     string                       // that names the loss, or what it follows from
+	none    string                       // its value where the section names none
+	loss    func(c *Config) string       // model.Objective.Loss; "": the section names none
+	beside  []string                     // keys that have an effect with every loss of the section, besides the numbers that the loss reads
+	own     func(of model.Loss) []string // those that have one with this loss; nil: none
 	// numbers lays those that follow from other keys, or from the loss; nil: none.
 	numbers func(c *Config, numbers map[string]float64)
 }
 
 // namings are all sections that can. The first one that names a loss decides; where none does, a run learns the next token.
 var namings = []naming{
-	{section: "preference", key: "preference.loss", none: noPreference, loss: func(c *Config) string {
-		if c.Preference.Loss == noPreference {
-			return ""
+	{section: "preference", key: "preference.loss", none: noObjective, loss: func(c *Config) string { return lossOf(c.Preference.Loss) }, own: func(of model.Loss) (keys []string) {
+		if of.Packs {
+			keys = append(keys, "packing")
 		}
-		return c.Preference.Loss
+		if of.Reference {
+			keys = append(keys, "reference")
+		}
+		return keys
 	}},
-	{section: "head", key: "head.objective", none: noHead, loss: func(c *Config) string {
-		if c.Head.Objective == noHead {
-			return ""
-		}
-		return c.Head.Objective
-	}, own: func(loss string) []string {
-		return map[string][]string{formats.Classes: {"num_labels", "labels"}, formats.Queries: {"pooling"}}[model.Objective{Loss: loss}.Row().Form]
+	{section: "head", key: "head.objective", none: noObjective, loss: func(c *Config) string { return lossOf(c.Head.Objective) }, own: func(of model.Loss) []string {
+		return map[string][]string{formats.Classes: {"num_labels", "labels"}, formats.Queries: {"pooling"}}[of.Form]
 	}},
 	draws,
 	{section: "distil", key: "distil.teacher", none: `""`, beside: []string{"fingerprint", "tail"}, loss: func(c *Config) string {
@@ -44,6 +42,24 @@ var namings = []naming{
 		}
 		return model.Distill
 	}},
+}
+
+// noObjective is the value of a section that names no loss.
+const noObjective = "none"
+
+// lossOf is the loss that a value names; "": none.
+func lossOf(value string) string {
+	if value == noObjective {
+		return ""
+	}
+	return value
+}
+
+// objectives are the values of a section: noObjective, and the losses that suit it.
+func objectives(suits func(of model.Loss) bool) oneOf {
+	return append(oneOf{noObjective}, slices.DeleteFunc(model.Objectives(), func(name string) bool {
+		return !suits(model.Objective{Loss: name}.Row())
+	})...)
 }
 
 // with is the key of a section with its value, for a sentence.
@@ -63,12 +79,9 @@ func (n naming) reads(c *Config, key string) bool {
 		return true
 	case loss == "":
 		return false
-	case key == packingKey:
-		return model.Objective{Loss: loss}.Row().Packs
-	case key == referenceKey:
-		return model.Objective{Loss: loss}.Row().Reference
 	default:
-		return slices.Contains(n.beside, name) || n.own != nil && slices.Contains(n.own(loss), name) || model.Objective{Loss: loss}.Row().Reads(name)
+		of := model.Objective{Loss: loss}.Row()
+		return slices.Contains(n.beside, name) || n.own != nil && slices.Contains(n.own(of), name) || of.Reads(name)
 	}
 }
 

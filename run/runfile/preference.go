@@ -31,16 +31,7 @@ const (
 	ReferenceStart = "start"
 )
 
-// noPreference is the preference.loss of a run whose objective no preference names.
-const noPreference = "none"
-
 // preferences are the values of preference.loss: the objectives on rows of files, of networks whose head gives logits.
-var preferences = func() (names oneOf) {
-	names = oneOf{noPreference}
-	for _, name := range model.Objectives() {
-		if row := (model.Objective{Loss: name}).Row(); slices.Contains([]string{formats.Pairs, formats.Labelled}, row.Form) && row.Head == "" {
-			names = append(names, name)
-		}
-	}
-	return names
-}()
+var preferences = objectives(func(of model.Loss) bool {
+	return slices.Contains([]string{formats.Pairs, formats.Labelled}, of.Form) && of.Head == ""
+})

@@ -32,29 +32,12 @@ type rollout struct {
 	Shown         int      `yaml:"shown" default:"2" range:"0..65536" resume:"free" doc:"prompts of each generation whose completions and rewards are written to rollouts.jsonl"`
 }
 
-// noRollouts is the rollout.loss of a run that draws nothing.
-const noRollouts = "none"
-
 // rolloutLosses are the values of rollout.loss.
-var rolloutLosses = func() (names oneOf) {
-	names = oneOf{noRollouts}
-	for _, name := range model.Objectives() {
-		if (model.Objective{Loss: name}).Row().Form == formats.Prompts {
-			names = append(names, name)
-		}
-	}
-	return names
-}()
+var rolloutLosses = objectives(func(of model.Loss) bool { return of.Form == formats.Prompts })
 
 // draws is the row of namings of the section.
 var draws = naming{
-	section: "rollout", key: "rollout.loss", none: noRollouts,
-	loss: func(c *Config) string {
-		if c.Rollout.Loss == noRollouts {
-			return ""
-		}
-		return c.Rollout.Loss
-	},
+	section: "rollout", key: "rollout.loss", none: noObjective, loss: func(c *Config) string { return lossOf(c.Rollout.Loss) },
 	beside: []string{"samples", "updates", "tokens", "stop", "top_k", "top_p", "min_p", "scale", "aggregation", "rows", "eval_samples", "shown"},
 	numbers: func(c *Config, numbers map[string]float64) {
 		r := c.Rollout
@@ -104,9 +87,9 @@ func (c *Config) Rewarding() model.Rewarding {
 func (c *Config) validateRollouts() error {
 	r := c.Rollout
 	switch rows := c.Train.Batch * c.Train.Accumulate * r.Updates; {
-	case r.Loss == noRollouts && len(c.Rewards) > 0:
+	case r.Loss == noObjective && len(c.Rewards) > 0:
 		return c.Invalid("rewards", inline(c.Rewards), "none with rollout.loss none: the model draws nothing that they could be of")
-	case r.Loss == noRollouts:
+	case r.Loss == noObjective:
 		return nil
 	case len(c.Rewards) == 0:
 		return c.Invalid("rewards", "none", "at least one with rollout.loss "+r.Loss+", such as [{kind: equal, column: answer}]")
