@@ -149,7 +149,7 @@ func (c *sampleCmd) several(ctx context.Context, m *state.Model, s train.SampleC
 		if n := len(one.Tokens) - 1; slices.Contains(s.Stop, one.Tokens[n]) {
 			one.Tokens = one.Tokens[:n]
 		}
-		if _, err := fmt.Fprintf(out, "--- %d of %d\n%s%s\n", i+1, len(all), c.Prompt, said(text, prompt, one.Tokens)); err != nil {
+		if _, err := fmt.Fprintf(out, "--- %d of %d\n%s%s\n", i+1, len(all), c.Prompt, train.TextOf(text, prompt, one.Tokens)); err != nil {
 			return err
 		}
 	}

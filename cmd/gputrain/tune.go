@@ -354,21 +354,11 @@ func (a *asker) put(ctx context.Context, when string, m rollout.Model, p train.P
 		}
 		p.Clear()
 		if _, err := fmt.Fprintf(a.out, "%s\n  question  %s\n  answer    %s\n  held out  %s\n", when,
-			line(setup.Spoken(t, q.Prompt)), line(answer.String()), line(said(t, q.Prompt, q.Answer))); err != nil {
+			line(setup.Spoken(t, q.Prompt)), line(answer.String()), line(train.TextOf(t, q.Prompt, q.Answer))); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// said is the text of tokens after others.
-func said(t train.Tokenizer, after, tokens []int32) string {
-	s := t.Continue(after)
-	var text strings.Builder
-	for _, token := range tokens {
-		text.WriteString(s.Next(token))
-	}
-	return text.String() + s.End()
 }
 
 // line is a text on one line.

@@ -47,23 +47,14 @@ const mostSpoken = 1000
 
 // Spoken is the text of a prompt for people. It has no special tokens: a line ends where they stand. Of a long one it is the end.
 func Spoken(t train.Tokenizer, prompt []int32) string {
-	special := func(int32) bool { return false }
-	if file, ok := t.(fileTokenizer); ok {
-		all := file.Special()
-		special = func(id int32) bool { return slices.Contains(all, id) }
-	}
+	special := specialOf(t)
 	text := ""
 	for len(prompt) > 0 {
-		n := slices.IndexFunc(prompt, special)
+		n := slices.IndexFunc(prompt, func(id int32) bool { return slices.Contains(special, id) })
 		if n < 0 {
 			n = len(prompt)
 		}
-		stream := t.Continue(nil)
-		part := ""
-		for _, id := range prompt[:n] {
-			part += stream.Next(id)
-		}
-		part += stream.End()
+		part := train.TextOf(t, nil, prompt[:n])
 		if strings.HasSuffix(text, "\n") {
 			part = strings.TrimLeft(part, "\n")
 		}

@@ -2,6 +2,7 @@ package setup
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -19,7 +20,6 @@ import (
 	"gputrain/run/rollout"
 	"gputrain/run/runfile"
 	"gputrain/run/train"
-	"gputrain/state"
 	"gputrain/state/checkpoint"
 )
 
@@ -27,40 +27,60 @@ import (
 func Rewards(
 	cfg *runfile.Config, def model.Definition, window int, prompts *data.Prompts, text *texts.Corpus, tokens Tokens, from *hub.Bundle, out io.Writer,
 ) (*grpo.Config, error) {
-	run := train.Config{Tokenizer: tokens.Text(), Train: prompts, State: state.Config{Definition: def, Sequence: window, Batch: cfg.Train.Batch, Microbatches: cfg.Train.Accumulate}}
-	cfg = cfg.Clone()
-	cfg.Train.Sample.Tokens = 0
-	if err := rollouts(&run, cfg, text, tokens, from, false, out); err != nil {
-		return nil, err
-	}
-	return run.Rollouts, nil
+	return rewards{Tokens: tokens, def: def, window: window, text: text, from: from}.of(cfg, []*data.Prompts{prompts}, out)
 }
 
 // rollouts makes the run draw what it learns from, as its run file says. commands: those of rewards may start, typed or not.
-func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens Tokens, from *hub.Bundle, commands bool, out io.Writer) error {
-	if run.Tokenizer == nil {
-		return fmt.Errorf("rollout: found no tokenizer, wanted one (data.tokenizer): rewards read texts")
+func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens Tokens, from *hub.Bundle, commands bool, out io.Writer) (err error) {
+	var asked []*data.Prompts
+	for _, source := range []data.Source{run.Train, run.Validation} {
+		if prompts, are := source.(*data.Prompts); are {
+			asked = append(asked, prompts)
+		}
 	}
-	stop, err := tokens.stops(run, cfg, text, from)
-	if err != nil {
+	with := rewards{Tokens: tokens, def: run.State.Definition, window: run.State.Sequence, text: text, from: from, commands: commands}
+	if run.Rollouts, err = with.of(cfg, asked, out); err != nil {
 		return err
+	}
+	if len(asked) > 0 && cfg.Train.Sample.Prompt == "" && run.Sample.Tokens > 0 {
+		run.Sample.Begin, run.Sample.Stop = asked[len(asked)-1].At(0).Tokens, run.Rollouts.Drawing.Stop
+		run.Sample.Prompt = Spoken(run.Tokenizer, run.Sample.Begin)
+	}
+	return nil
+}
+
+// rewards is what rollouts of a run file are made with.
+type rewards struct {
+	Tokens
+	def      model.Definition
+	window   int
+	text     *texts.Corpus
+	from     *hub.Bundle // of the model; nil: it is new
+	commands bool        // those of rewards may start, typed or not
+}
+
+// of is how completions are drawn of prompts, and what is said of them.
+func (w rewards) of(cfg *runfile.Config, asked []*data.Prompts, out io.Writer) (*grpo.Config, error) {
+	tokenizer := w.Text()
+	if tokenizer == nil {
+		return nil, errors.New("rollout: found no tokenizer, wanted one (data.tokenizer): rewards read texts")
+	}
+	stop, err := w.stops(cfg)
+	if err != nil {
+		return nil, err
 	}
 	r := cfg.Rollout
 	c := &grpo.Config{
 		Samples: r.Samples, Updates: r.Updates, Rewarding: cfg.Rewarding(), EvalSamples: r.EvalSamples, Shown: r.Shown,
 		Drawing: rollout.Config{
-			Tokens: r.Tokens, Temperature: r.Temperature, TopK: r.TopK, TopP: r.TopP, MinP: r.MinP, Vocab: run.Tokenizer.Size(), Stop: stop, Rows: r.Rows,
+			Tokens: r.Tokens, Temperature: r.Temperature, TopK: r.TopK, TopP: r.TopP, MinP: r.MinP, Vocab: tokenizer.Size(), Stop: stop, Rows: r.Rows,
 		},
-		Text: withoutSpecial(run.Tokenizer),
+		Text: withoutSpecial(tokenizer),
 	}
-	c.Drawing.Ends = endsWith(r.Stop, c.Text, specialOf(run.Tokenizer))
-	var asked []*data.Prompts
-	for _, source := range []data.Source{run.Train, run.Validation} {
-		if prompts, are := source.(*data.Prompts); are {
-			asked = append(asked, prompts)
-			if err := grpo.CheckPrompts(prompts, run.State.Sequence); err != nil {
-				return err
-			}
+	c.Drawing.Ends = endsWith(r.Stop, c.Text, specialOf(tokenizer))
+	for _, prompts := range asked {
+		if err := grpo.CheckPrompts(prompts, w.window); err != nil {
+			return nil, err
 		}
 	}
 	for i, s := range cfg.Rewards {
@@ -69,54 +89,45 @@ func rollouts(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens
 		for _, p := range asked {
 			for row := range p.Len() {
 				if err := s.CheckRow(p.At(row).Columns); err != nil {
-					return fmt.Errorf("rewards[%d]: row %d: %w", i, p.At(row).Row+1, err)
+					return nil, fmt.Errorf("rewards[%d]: row %d: %w", i, p.At(row).Row+1, err)
 				}
 			}
 		}
 	}
-	if err := c.Check(run.State.Batch*run.State.Microbatches, run.State.Sequence); err != nil {
-		return err
+	if err := c.Check(cfg.Train.Batch*cfg.Train.Accumulate, w.window); err != nil {
+		return nil, err
 	}
-	env := reward.Env{AllowCommand: commands || cfg.CommandsTyped(), Tokens: r.Tokens, Log: func(line string) { fmt.Fprintf(out, "gputrain: %s\n", line) }}
-	policy := ""
-	if tokens.Tokenizer != nil {
-		policy = tokens.Tokenizer.Fingerprint()
-	}
-	env.Model = func(dir string) (reward.Function, error) { return openReward(cfg, dir, policy, out) }
+	env := reward.Env{AllowCommand: w.commands || cfg.CommandsTyped(), Tokens: r.Tokens, Log: func(line string) { fmt.Fprintf(out, "gputrain: %s\n", line) }}
+	env.Model = func(dir string) (reward.Function, error) { return openReward(cfg, dir, w.fingerprint(), out) }
 	if err := reward.Check(cfg.Rewards, env); err != nil {
-		return err
+		return nil, err
 	}
 	c.Open = func() (reward.Rewards, error) { return reward.OpenAll(cfg.Rewards, env) }
-	run.Rollouts = c
-	if first, are := cmp.Or(run.Validation, run.Train).(*data.Prompts); are && cfg.Train.Sample.Prompt == "" && run.Sample.Tokens > 0 {
-		run.Sample.Begin, run.Sample.Stop = first.At(0).Tokens, stop
-		run.Sample.Prompt = Spoken(run.Tokenizer, run.Sample.Begin)
-	}
-	return nil
+	return c, nil
 }
 
 // stops are the tokens that end what a model draws: those of its generation_config.json and config.json, the tokenizer's, the chat template's, and data.eos.
-func (t Tokens) stops(run *train.Config, cfg *runfile.Config, text *texts.Corpus, from *hub.Bundle) (stop []int32, err error) {
-	if from != nil {
-		if stop, err = stranger.Ends(from, checkpoint.GenerationFile); err != nil {
+func (w rewards) stops(cfg *runfile.Config) (stop []int32, err error) {
+	if w.from != nil {
+		if stop, err = stranger.Ends(w.from, checkpoint.GenerationFile); err != nil {
 			return nil, &ModelError{err}
 		}
 	}
-	own, err := endsOf(run.State.Definition)
+	own, err := endsOf(w.def)
 	if err != nil {
 		return nil, err
 	}
-	answers, err := t.answerEnds(text)
+	answers, err := w.answerEnds(w.text)
 	if err != nil {
 		return nil, err
 	}
-	for _, id := range slices.Concat(own, t.Ends(), answers) {
+	for _, id := range slices.Concat(own, w.Ends(), answers) {
 		stop = with(stop, id)
 	}
 	switch end := cfg.Data.Layout.End; {
 	case end != nil && *end >= 0:
 		stop = with(stop, int32(*end))
-	case end == nil && len(stop) == 0 && t.Kind == plan.ByteTokens: // what rows of text end with
+	case end == nil && len(stop) == 0 && w.Kind == plan.ByteTokens: // what rows of text end with
 		stop = []int32{0}
 	}
 	return stop, nil
@@ -133,14 +144,8 @@ func specialOf(t train.Tokenizer) []int32 {
 // withoutSpecial is the text of tokens, special ones left out.
 func withoutSpecial(t train.Tokenizer) func(tokens []int32) string {
 	special := specialOf(t)
-	return func(tokens []int32) (text string) {
-		stream := t.Continue(nil)
-		for _, id := range tokens {
-			if !slices.Contains(special, id) {
-				text += stream.Next(id)
-			}
-		}
-		return text + stream.End()
+	return func(tokens []int32) string {
+		return train.TextOf(t, nil, slices.DeleteFunc(slices.Clone(tokens), func(id int32) bool { return slices.Contains(special, id) }))
 	}
 }
 

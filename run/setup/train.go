@@ -224,8 +224,7 @@ func known(t train.Tokenizer, prompt string) string {
 		return err == nil && len(ids) > 0
 	}
 	for id := int32(0); !encodes(prompt) && int(id) < t.Size(); id++ {
-		s := t.Continue(nil)
-		if text := s.Next(id) + s.End(); text != "" && encodes(text) {
+		if text := train.TextOf(t, nil, []int32{id}); text != "" && encodes(text) {
 			return text
 		}
 	}

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"strings"
 
 	"gputrain/run/data"
 )
@@ -60,6 +61,16 @@ func Continue(ctx context.Context, c SampleConfig, t Tokenizer, m Decoder, write
 		write(stream.End())
 	}
 	return err
+}
+
+// TextOf is the text of tokens behind others.
+func TextOf(t Tokenizer, after, tokens []int32) string {
+	stream := t.Continue(after)
+	var text strings.Builder
+	for _, token := range tokens {
+		text.WriteString(stream.Next(token))
+	}
+	return text.String() + stream.End()
 }
 
 // within is a model without the rows from size on.
