@@ -206,23 +206,7 @@ func TestRolloutsOnStagesAndRanks(t *testing.T) {
 			}
 			t.Run(of.loss+" "+row.name, func(t *testing.T) {
 				c := made()
-				target := Target(oneDevice{device: dev})
-				if row.stages == 2 {
-					target = Pipelined([]*gpu.Device{dev, dev}, twoStages(t, c.State))
-				}
-				for _, step := range append(row.stops, 0) {
-					c.Hooks = nil
-					if step > 0 {
-						c.Hooks = []Hook{on(StepEnd, step, func(context.Context, Event) error { return ErrStopped })}
-					}
-					for rank, err := range alike(t, target, row.ranks, c) {
-						if step > 0 {
-							require.ErrorIs(t, err, ErrStopped, "rank %d", rank)
-						} else {
-							require.NoError(t, err, "rank %d", rank)
-						}
-					}
-				}
+				stopped(t, dev, c, row.ranks, row.stages, row.stops)
 				requireSame(t, want, filesLeft(t, c.Dir))
 			})
 		}

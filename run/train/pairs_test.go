@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers/safetensors"
-	"gputrain/gpu"
 	"gputrain/internal/formats"
 	"gputrain/internal/gputest"
 	"gputrain/model"
@@ -115,23 +114,7 @@ func TestPairsOnStagesAndRanks(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(prefer.Loss, map[bool]string{true: " packed"}[prefer.Packed], " ", row.name), func(t *testing.T) {
 				c := pairsRun(t, prefer, base)
-				target := Target(oneDevice{device: dev})
-				if row.stages == 2 {
-					target = Pipelined([]*gpu.Device{dev, dev}, twoStages(t, c.State))
-				}
-				for _, step := range append(row.stops, 0) {
-					c.Hooks = nil
-					if step > 0 {
-						c.Hooks = []Hook{on(StepEnd, step, func(context.Context, Event) error { return ErrStopped })}
-					}
-					for rank, err := range alike(t, target, row.ranks, c) {
-						if step > 0 {
-							require.ErrorIs(t, err, ErrStopped, "rank %d", rank)
-						} else {
-							require.NoError(t, err, "rank %d", rank)
-						}
-					}
-				}
+				stopped(t, dev, c, row.ranks, row.stages, row.stops)
 				requireSame(t, want, leftBy(t, c.Dir))
 			})
 		}

@@ -197,6 +197,28 @@ func runCell(t *testing.T, dev *gpu.Device, c Config, of matrixCell) {
 	}
 }
 
+// stopped runs c on so many ranks and stages. It is stopped after each of the steps, and goes on.
+func stopped(t *testing.T, dev *gpu.Device, c Config, ranks, stages int, stops []int64) {
+	t.Helper()
+	target := Target(oneDevice{device: dev})
+	if stages == 2 {
+		target = Pipelined([]*gpu.Device{dev, dev}, twoStages(t, c.State))
+	}
+	for _, step := range append(stops, 0) {
+		c.Hooks = nil
+		if step > 0 {
+			c.Hooks = []Hook{on(StepEnd, step, func(context.Context, Event) error { return ErrStopped })}
+		}
+		for rank, err := range alike(t, target, ranks, c) {
+			if step > 0 {
+				require.ErrorIs(t, err, ErrStopped, "rank %d", rank)
+			} else {
+				require.NoError(t, err, "rank %d", rank)
+			}
+		}
+	}
+}
+
 // alike runs c on n ranks that do the same, or by itself where n is 1, as a process that mpirun has started alone.
 func alike(t *testing.T, target Target, n int, c Config) []error {
 	t.Helper()

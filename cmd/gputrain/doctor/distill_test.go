@@ -13,13 +13,7 @@ import (
 )
 
 func openDistill(t *testing.T) (*goldenCase, *distillCase) {
-	t.Helper()
-	dir := folder(filepath.Join(families, "distill", "distill_llama_jsd"))
-	c, err := loadCase(dir)
-	require.NoError(t, err)
-	d, err := loadDistill(c, dir)
-	require.NoError(t, err)
-	return c, d
+	return opened(t, "distill", "distill_llama_jsd", loadDistill)
 }
 
 // TestDistillFollowsItsCase has the case in float64, and what it must catch.

@@ -223,13 +223,7 @@ func number(b bool) float64 {
 }
 
 func openDrawn(t *testing.T, name string) (*goldenCase, *drawnCase) {
-	t.Helper()
-	dir := folder(filepath.Join(families, "grpo", name))
-	c, err := loadCase(dir)
-	require.NoError(t, err)
-	d, err := loadDrawn(c, dir)
-	require.NoError(t, err)
-	return c, d
+	return opened(t, "grpo", name, loadDrawn)
 }
 
 // TestTwinFollowsDrawn holds the graph of a loss of drawn completions against a case, in float64, and the equations of this file too; and what a case must

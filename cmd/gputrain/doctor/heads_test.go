@@ -1,7 +1,7 @@
 package doctor
 
 import (
-	"path/filepath"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -67,18 +67,10 @@ func filled(b data.Batch) data.Batch {
 }
 
 func openHeads(t *testing.T, kind, name string) (*goldenCase, steps) {
-	t.Helper()
-	dir := folder(filepath.Join(families, kind, name))
-	c, err := loadCase(dir)
-	require.NoError(t, err)
 	if kind == "reward" {
-		r, err := loadReward(c, dir)
-		require.NoError(t, err)
-		return c, r
+		return opened(t, kind, name, func(c *goldenCase, dir fs.FS) (steps, error) { return loadReward(c, dir) })
 	}
-	e, err := loadEmbed(c, dir)
-	require.NoError(t, err)
-	return c, e
+	return opened(t, kind, name, func(c *goldenCase, dir fs.FS) (steps, error) { return loadEmbed(c, dir) })
 }
 
 // TestTwinFollowsHeads holds the graphs of heads against cases, in float64; and what a case must catch.

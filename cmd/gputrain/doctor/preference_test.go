@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"encoding/json"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -271,14 +272,19 @@ func (h *byHand) learn(b data.Batch) (map[string][]float32, error) {
 	return found, h.optimizer.Update(h.last)
 }
 
-func openPairs(t *testing.T, name string) (*goldenCase, *preferenceCase) {
+// opened is a small case of a kind.
+func opened[C any](t *testing.T, kind, name string, load func(c *goldenCase, dir fs.FS) (C, error)) (*goldenCase, C) {
 	t.Helper()
-	dir := folder(filepath.Join(families, "dpo", name))
+	dir := folder(filepath.Join(families, kind, name))
 	c, err := loadCase(dir)
 	require.NoError(t, err)
-	p, err := loadPairs(c, dir)
+	of, err := load(c, dir)
 	require.NoError(t, err)
-	return c, p
+	return c, of
+}
+
+func openPairs(t *testing.T, name string) (*goldenCase, *preferenceCase) {
+	return opened(t, "dpo", name, loadPairs)
 }
 
 // TestTwinFollowsPreferences holds the graph of the objectives against cases, in float64, and the equations of this file too; and what a case must catch.

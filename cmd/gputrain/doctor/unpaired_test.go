@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"math"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -205,13 +204,7 @@ func (h *rowsByHand) learn(data.Batch) (map[string][]float32, error) {
 }
 
 func openUnpaired(t *testing.T, name string) (*goldenCase, *unpairedCase) {
-	t.Helper()
-	dir := folder(filepath.Join(families, "kto", name))
-	c, err := loadCase(dir)
-	require.NoError(t, err)
-	u, err := loadKTO(c, dir)
-	require.NoError(t, err)
-	return c, u
+	return opened(t, "kto", name, loadKTO)
 }
 
 // TestTwinFollowsUnpaired holds graph and equations against cases, in float64, and what these must catch.
