@@ -115,6 +115,22 @@ func (c *Chooser) byID(kept []candidate, vocab int, u float64) (token int32) {
 // few candidates are put in order at once.
 const few = 64
 
+// Likeliest are the ids of the k greatest logits, the greatest first; among equal ones the smaller id comes first.
+func Likeliest(logits []float32, k int) (ids []int32) {
+	all := make([]candidate, len(logits))
+	for i, l := range logits {
+		all[i] = candidate{logit: l, token: int32(i)}
+	}
+	if k < len(all) {
+		all = likeliest(all, k)
+	}
+	slices.SortFunc(all, byLogit)
+	for _, c := range all {
+		ids = append(ids, c.token)
+	}
+	return ids
+}
+
 // likeliest moves the k likeliest to the front and returns them.
 func likeliest(c []candidate, k int) []candidate {
 	from, to := 0, len(c)

@@ -247,7 +247,7 @@ func (w *Weights) resolve(cfg *runfile.Config, world *plan.World, out io.Writer)
 		if err != nil {
 			return nil, err
 		}
-		if w.teacher, err = openTeacher(cfg, def.Vocab(), w.Tokens, true, out); err != nil {
+		if w.teacher, err = openTeacher(cfg, def.Vocab(), w.Tokens, out); err != nil {
 			return nil, err
 		}
 		world.Teacher = &w.teacher.Teacher

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strconv"
 
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
+	"gputrain/run/rollout"
 )
 
 // Teaching says how a file of lists is written.
@@ -64,7 +64,7 @@ func (t Teaching) line(ctx context.Context, l texts.Line) (line []byte, tokens i
 			if l.Labels[at] == data.Ignored {
 				return nil
 			}
-			top := likeliest(logits, t.Head.TopK)
+			top := rollout.Likeliest(logits, t.Head.TopK)
 			sum := logSum(logits, t.Head.Temperature)
 			if tokens++; tokens > 1 {
 				ids, logs = append(ids, ", "...), append(logs, ", "...)
@@ -97,32 +97,4 @@ func logSum(logits []float32, temperature float64) float64 {
 		sum += math.Exp(float64(v)/temperature - most)
 	}
 	return most + math.Log(sum)
-}
-
-// likeliest are the ids of the k greatest logits, the greatest first; among equal ones the smaller id comes first.
-func likeliest(logits []float32, k int) (ids []int32) {
-	before := func(a, b int32) int {
-		switch {
-		case logits[a] > logits[b]:
-			return -1
-		case logits[a] < logits[b]:
-			return 1
-		}
-		return int(a - b)
-	}
-	if 4*k > len(logits) {
-		for id := range logits {
-			ids = append(ids, int32(id))
-		}
-		slices.SortFunc(ids, before)
-		return ids[:k]
-	}
-	for id := range int32(len(logits)) {
-		if len(ids) == k && before(id, ids[k-1]) > 0 {
-			continue
-		}
-		at, _ := slices.BinarySearchFunc(ids, id, before)
-		ids = slices.Insert(ids, at, id)[:min(k, len(ids)+1)]
-	}
-	return ids
 }

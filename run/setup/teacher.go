@@ -24,8 +24,8 @@ type teacher struct {
 	files  *hub.Bundle
 }
 
-// openTeacher opens distil.teacher for a network of that vocabulary and tokenizer. bare: its weights may be missing.
-func openTeacher(cfg *runfile.Config, vocab int, tokens Tokens, bare bool, out io.Writer) (_ *teacher, err error) {
+// openTeacher opens distil.teacher for a network of that vocabulary and tokenizer. Its weights may be missing.
+func openTeacher(cfg *runfile.Config, vocab int, tokens Tokens, out io.Writer) (_ *teacher, err error) {
 	t, path := &teacher{}, cfg.Distil.Teacher
 	defer func() {
 		if err != nil {
@@ -54,7 +54,7 @@ func openTeacher(cfg *runfile.Config, vocab int, tokens Tokens, bare bool, out i
 		return nil, err
 	}
 	var weights *model.Stored
-	if t.Definition, weights, err = t.files.Partial(nil); bare && errors.Is(err, fs.ErrNotExist) {
+	if t.Definition, weights, err = t.files.Partial(nil); errors.Is(err, fs.ErrNotExist) {
 		t.Definition, err = t.files.Definition()
 	}
 	if err != nil {

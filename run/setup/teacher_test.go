@@ -22,6 +22,7 @@ import (
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
 	"gputrain/run/plan"
+	"gputrain/run/rollout"
 	"gputrain/run/runfile"
 	"gputrain/run/train"
 	"gputrain/state"
@@ -262,11 +263,11 @@ func TestLikeliest(t *testing.T) {
 	for i := range logits {
 		logits[i] = float32((i * 37) % 20)
 	}
-	all := likeliest(logits, 100)
+	all := rollout.Likeliest(logits, 100)
 	assert.Equal(t, []int32{7, 27, 47, 67, 87}, all[:5], "19, five times")
 	for k := range 26 {
 		if k > 0 {
-			assert.Equal(t, all[:k], likeliest(logits, k))
+			assert.Equal(t, all[:k], rollout.Likeliest(logits, k))
 		}
 	}
 	assert.InDelta(t, 1.0986122886681098, logSum([]float32{0, 0, 0}, 2), 1e-12)

@@ -51,10 +51,7 @@ func (j *jsonl) ranked(line []byte) ([]document, error) {
 	}
 	object = maps.Clone(object)
 	delete(object, marginKey)
-	if line, err = json.Marshal(object); err != nil {
-		return nil, err
-	}
-	both, err := j.pair(line)
+	both, err := j.pairOf(object)
 	for i := range both {
 		both[i] = both[i].ended(0)
 		both[i].beside = float32(margin)

@@ -105,11 +105,15 @@ func (j *jsonl) labelled(line []byte) ([]document, error) {
 var pairKeys = []string{"prompt", "chosen", "rejected"}
 
 // pair is what one row says.
-func (j *jsonl) pair(line []byte) (both []document, err error) {
+func (j *jsonl) pair(line []byte) ([]document, error) {
 	object, err := objectOf(line)
 	if err != nil {
 		return nil, err
 	}
+	return j.pairOf(object)
+}
+
+func (j *jsonl) pairOf(object map[string]json.RawMessage) (both []document, err error) {
 	for _, key := range pairKeys[1:] {
 		if none(object, key) {
 			return nil, missing(object, pairKeys...)
