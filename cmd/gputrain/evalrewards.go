@@ -53,21 +53,14 @@ func (c *evalCmd) rewards(ctx context.Context, m *openedModel, cfg *runfile.Conf
 	if c.Limit > 0 {
 		count = min(count, c.Limit/window)
 	}
-	asked := make([]data.Prompt, count)
-	for i := range asked { // evenly spaced, as in training
-		asked[i] = prompts.At(i * prompts.Len() / count)
-	}
-	samples := max(1, g.EvalSamples)
-	if g.EvalSamples == 0 {
-		g.Drawing.Temperature = 0
-	}
-	if err := m.Widen(min(g.Drawing.Rows, count*samples)); err != nil {
+	asked, drawing := prompts.Spread(count), g.Evaluating()
+	if err := m.Widen(min(drawing.Drawing.Rows, count*drawing.Samples)); err != nil {
 		return err
 	}
 	start := time.Now()
-	rows, err := g.Draw(ctx, m, uint64(cfg.Train.Seed), 1<<63, asked, 0, samples, func() {}) // apart from generations of training
+	rows, err := drawing.Draw(ctx, m, uint64(cfg.Train.Seed), grpo.Evaluations, asked, 0, drawing.Samples, func() {})
 	if err == nil {
-		err = g.Reward(ctx, asked, rows)
+		err = drawing.Reward(ctx, asked, rows)
 	}
 	if err != nil {
 		return err
@@ -77,17 +70,14 @@ func (c *evalCmd) rewards(ctx context.Context, m *openedModel, cfg *runfile.Conf
 
 // tellRewards tells what completions were worth.
 func (c *evalCmd) tellRewards(to io.Writer, g *grpo.Config, rows []grpo.Row, prompts int, seconds float64) error {
-	a, err := g.Means(rows)
+	worth, figures, err := g.Worth(rows)
 	if err != nil {
 		return err
 	}
-	figures := g.Figures(rows, a, false)
 	if c.JSON {
-		all := map[string]any{"eval_loss": 0 - a.Reward, "prompts": prompts, "completions": len(rows)}
+		all := map[string]any{"eval_loss": 0 - worth, "prompts": prompts, "completions": len(rows)}
 		for name, v := range figures {
-			if name != "zero_std_share" && name != "unrewarded_share" { // of groups
-				all[name] = v
-			}
+			all[name] = v
 		}
 		return json.NewEncoder(to).Encode(all)
 	}

@@ -30,9 +30,7 @@ func drawnIn(run *train.Config) *drawn {
 	}
 	d := &drawn{Config: *run.Rollouts, open: run.Rollouts.Open}
 	d.Drawing.Temperature, d.Drawing.Seed = 0, run.State.Seed
-	for i := range held.Len() {
-		d.prompts = append(d.prompts, held.At(i))
-	}
+	d.prompts = held.Spread(held.Len())
 	run.Rollouts.Open = func() (all reward.Rewards, err error) { // they are opened once
 		all, err = d.open()
 		d.Rewards, d.opened = all, err == nil

@@ -29,6 +29,14 @@ func (p *Prompts) Len() int { return len(p.all) }
 // At is one of them.
 func (p *Prompts) At(i int) Prompt { return p.all[i] }
 
+// Spread are n of them, evenly spaced, as windows of an evaluation are.
+func (p *Prompts) Spread(n int) (some []Prompt) {
+	for i := range n {
+		some = append(some, p.all[i*len(p.all)/n])
+	}
+	return some
+}
+
 // Next are the n prompts from a place of the shuffled order on, epoch after epoch as a Loader has windows, and the place behind them.
 func (p *Prompts) Next(from State, n int, seed uint64) (some []Prompt, next State) {
 	for range n {

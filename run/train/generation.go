@@ -412,31 +412,21 @@ func (r *rollouts) write(g *grpo.Generation) error {
 func (t *trainer) evaluateRewards(ctx context.Context) (of state.EvalResult, figures map[string]Number, err error) {
 	r := t.rollouts
 	defer r.team.patient()()
-	samples, drawing := max(1, r.EvalSamples), *r
-	if r.EvalSamples == 0 {
-		drawing.Drawing.Temperature = 0
-	}
-	var prompts []data.Prompt
-	all, n := r.held.Len(), t.config.heldPrompts(r.held)
-	for i := range n { // evenly spaced, as windows of texts are
-		prompts = append(prompts, r.held.At(i*all/n))
-	}
-	rows, err := drawing.drawn(ctx, evaluations|uint64(t.state.Step()), prompts, samples, false)
+	drawing, prompts := *r, r.held.Spread(t.config.heldPrompts(r.held))
+	drawing.Config = r.Evaluating()
+	rows, err := drawing.drawn(ctx, grpo.Evaluations|uint64(t.state.Step()), prompts, drawing.Samples, false)
 	if err != nil {
 		return of, nil, err
 	}
 	if err := drawing.reward(ctx, prompts, rows); err != nil {
 		return of, nil, err
 	}
-	a, err := drawing.Means(rows)
+	worth, said, err := drawing.Worth(rows)
 	if err != nil {
 		return of, nil, soundError{err}
 	}
-	said := drawing.Figures(rows, a, false)
-	for _, name := range []string{"zero_std_share", "unrewarded_share", "tokens"} {
-		delete(said, name)
-	}
-	of.Loss, of.Tokens = 0-a.Reward, int64(len(rows))
+	delete(said, "tokens") // of losses
+	of.Loss, of.Tokens = 0-worth, int64(len(rows))
 	return of, numbersOf(said), nil
 }
 
@@ -447,9 +437,6 @@ func (c Config) heldPrompts(held *data.Prompts) int {
 	}
 	return held.Len()
 }
-
-// evaluations keeps the random numbers of evaluations apart from those of generations.
-const evaluations = 1 << 63
 
 // sound is an error that has nothing to do with the state, or nil.
 func sound(err error) error {
@@ -480,13 +467,15 @@ func (c Config) samplerBound() (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	built, err := job.Build()
-	if err != nil {
-		return 0, err
-	}
-	for _, n := range built.Graph.Nodes() {
-		if in, is := n.Op.(graph.Input); is && in.Name == model.InputDropoutKey && c.Rollouts.Updates == 1 {
-			return 0, nil
+	if c.Rollouts.Updates == 1 { // else the sampler is compared with a pass that drops nothing
+		built, err := job.Build()
+		if err != nil {
+			return 0, err
+		}
+		for _, n := range built.Graph.Nodes() {
+			if in, is := n.Op.(graph.Input); is && in.Name == model.InputDropoutKey {
+				return 0, nil
+			}
 		}
 	}
 	if job.RoundProducts || job.Storage != buffers.F32 || job.FrozenDType != buffers.F32 {
