@@ -100,9 +100,10 @@ check: adapter
 sizes:
 	$(GO) test -count=1 -run '^TestSizes$$' ./cmd/gputrain
 
-# pages writes the tables of keys in docs/run-file.md from the tags of the run file's structs, and those of docs/which-card.md from plans and measured cards.
+# pages writes the tables of keys in docs/run-file.md from the tags of the run file's structs, those of docs/which-card.md from plans and measured
+# cards, and that of rollouts in docs/benchmarks.md from plans.
 pages:
-	$(GO) test -count=1 -run '^TestPageOfCards$$' ./cmd/gputrain -update
+	$(GO) test -count=1 -run '^TestPageOf(Cards|Rollouts)$$' ./cmd/gputrain -update
 	$(GO) test -count=1 -run '^TestPageHasEveryKey$$' ./run/runfile -update
 
 # corpus opens a made corpus of SIZE GiB as bytes, and a fortieth of it with a tokenizer and as JSONL, and tells what each start reads and takes. It needs

@@ -17,8 +17,8 @@ import (
 	"gputrain/internal/gputest"
 )
 
-// update writes the tables of the page of cards anew: make pages.
-var update = flag.Bool("update", false, "write the tables of docs/which-card.md")
+// update writes computed tables anew: make pages.
+var update = flag.Bool("update", false, "write the computed tables of docs/which-card.md and docs/benchmarks.md")
 
 const (
 	cardsPage        = "../../docs/which-card.md"
@@ -173,14 +173,19 @@ func rounded(x float64) string {
 // docs/which-card.md has what plans come to, but for a quarter: a kernel that is made faster does not have to write it.
 func TestPageOfCards(t *testing.T) {
 	gputest.Long(t, "TestSizes")
-	page, err := os.ReadFile(cardsPage)
+	heldPage(t, cardsPage, cardTables(t))
+}
+
+// heldPage holds what is computed on a page to what it comes to now, or writes it.
+func heldPage(t *testing.T, path, want string) {
+	t.Helper()
+	page, err := os.ReadFile(path)
 	require.NoError(t, err)
 	before, rest, begins := strings.Cut(string(page), tableBegin)
 	tables, after, ends := strings.Cut(rest, tableEnd)
 	require.True(t, begins && ends, "found no tables between %q and %q", tableBegin, tableEnd)
-	want := cardTables(t)
 	if *update {
-		require.NoError(t, os.WriteFile(cardsPage, []byte(before+tableBegin+want+tableEnd+after), 0o666))
+		require.NoError(t, os.WriteFile(path, []byte(before+tableBegin+want+tableEnd+after), 0o666))
 		return
 	}
 	said, now := strings.Fields(strings.ReplaceAll(tables, ",", "")), strings.Fields(strings.ReplaceAll(want, ",", ""))
