@@ -214,7 +214,7 @@ func TestRolloutsOnStagesAndRanks(t *testing.T) {
 }
 
 // TestFlatGroups: of groups whose completions got the same nothing is computed where they fill microbatches, and all but that share is as if it were: on ranks, which
-// share what there is, and on stages, which compute them.
+// share what there is, and on stages.
 func TestFlatGroups(t *testing.T) {
 	t.Setenv("GPUTRAIN_TEXELS", "off")
 	dev := gputest.Device(t)
