@@ -50,7 +50,9 @@ train: {steps: 40, batch: 4, sample_tokens: 0}
 	// Of the answers of rows those count that the model gives to the end.
 	right := `{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Grüß dich 👍"}]}` + "\n"
 	p.write(t, "held.jsonl", right+strings.Replace(right, " 👍", "", 1)+strings.Replace(right, "dich 👍", "dich 👍!", 1)+right)
-	eval := func(args ...string) string { return ok(t, p.command(append([]string{"eval", "run", "--jsonl", "held.jsonl"}, args...)...)).out }
+	eval := func(args ...string) string {
+		return ok(t, p.command(append([]string{"eval", "run", "--jsonl", "held.jsonl"}, args...)...)).out
+	}
 	assert.Regexp(t, `^loss .*\n2 of 4 answers are exactly right \(50\.0 %\), by the likeliest tokens\n$`, eval())
 	assert.Regexp(t, `^loss .*\n$`, eval("--no-answers"))
 	refused(t, p.command("eval", "run", "--no-answers"), 2, "--no-answers: found no --jsonl")
