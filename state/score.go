@@ -76,21 +76,31 @@ func (m *Model) checkRows(rows [][]int32, batch int) error {
 // leastScored is the length of the shortest program of Scores; others are twice as long, and so on.
 const leastScored = 16
 
-// score gives the outputs of the head for at most batch rows.
-func (m *passes) score(ctx context.Context, rows [][]int32, batch int) ([][]float32, error) {
-	longest, seq := len(slices.MaxFunc(rows, func(a, b []int32) int { return cmp.Compare(len(a), len(b)) })), leastScored
-	for seq < longest {
+// ScoredTokens is the length of the program for rows of so many tokens, where the context of the model is no less.
+func ScoredTokens(n int) int {
+	seq := leastScored
+	for seq < n {
 		seq *= 2
 	}
-	seq = min(seq, m.def.Context())
-	err := m.prepare(ctx, &m.scorer, batchShape{rows: batch, sequence: seq}, "scores", 1, func() (*model.Built, *graph.Value, error) {
-		built, err := m.def.Build(batch, seq, model.Options{Logits: true})
+	return seq
+}
+
+// prepareScores makes the program for so many rows of a length.
+func (m *passes) prepareScores(ctx context.Context, rows, seq int) error {
+	return m.prepare(ctx, &m.scorer, batchShape{rows: rows, sequence: seq}, "scores", 1, func() (*model.Built, *graph.Value, error) {
+		built, err := m.def.Build(rows, seq, model.Options{Logits: true})
 		if err != nil {
 			return nil, nil, err
 		}
 		return built, built.Logits, nil
 	})
-	if err != nil {
+}
+
+// score gives the outputs of the head for at most batch rows.
+func (m *passes) score(ctx context.Context, rows [][]int32, batch int) ([][]float32, error) {
+	longest := len(slices.MaxFunc(rows, func(a, b []int32) int { return cmp.Compare(len(a), len(b)) }))
+	seq := min(ScoredTokens(longest), m.def.Context())
+	if err := m.prepareScores(ctx, batch, seq); err != nil {
 		return nil, err
 	}
 	b := data.Batch{Rows: batch, Tokens: make([]int32, batch*seq), Labels: slices.Repeat([]int32{graph.IgnoreLabel}, batch*seq)}
