@@ -11,14 +11,33 @@ import (
 	"gputrain/run/data"
 )
 
-// Measure makes Evaluate give the loss of an objective in place of the loss of the next token. The head of the model has to suit it.
-func (m *Model) Measure(o model.Objective) error {
+// Measure makes Evaluate give the loss of an objective in place of the loss of the next token. The head of the model has to suit it. memory is what the
+// objective goes on from, as a checkpoint has it; nil: nothing.
+func (m *Model) Measure(o model.Objective, memory map[string]float64) error {
 	if err := o.Validate(); err != nil {
 		return fmt.Errorf("state: measure: %w", err)
 	}
 	m.passes.evaluator.release()
 	m.passes.evaluator, m.passes.objective = shaped{}, o
+	m.forward = measuring{m.passes, aheadOfEvaluation{o.OfBatch(), memory, m.passes.look}}
 	return nil
+}
+
+// measuring are the passes of a model whose evaluations are of an objective.
+type measuring struct {
+	*passes
+	ahead aheadOfEvaluation
+}
+
+func (m measuring) Losses(ctx context.Context, e *data.Evaluation, yield func(BatchLoss) bool) error {
+	return m.passes.Losses(ctx, m.ahead.lay(ctx, e), yield)
+}
+
+// look is the pass before an evaluation over all rows of a batch.
+func (m *passes) look(ctx context.Context, rows model.Rows) ([]float32, error) {
+	o, _ := m.objective.Ahead()
+	found, err := m.Look(ctx, []Feed{FeedOf(o, data.Batch{Rows: rows.Count, Tokens: rows.Tokens, Labels: rows.Labels, Beside: rows.Beside})})
+	return slices.Concat(found...), err
 }
 
 // Scores gives the output of a head other than logits for each row of tokens: scores or a vector. batch rows are computed at once; rows change each other's
