@@ -100,7 +100,14 @@ type modelFlags struct {
 // openedModel is a model on its adapter, and what says how text is drawn from it.
 type openedModel struct {
 	*state.Model
-	drawn *hub.Bundle
+	drawn  *hub.Bundle
+	stored *storedModel
+}
+
+// fingerprint is that of all parameters.
+func (m *openedModel) fingerprint() (string, error) {
+	params, _ := m.stored.Weights.Params(0)
+	return model.Fingerprint(params)
 }
 
 // tellNotFinite says in one line that a model is damaged, and where.
@@ -144,7 +151,7 @@ func (f *modelFlags) open(ctx context.Context) (m *openedModel, release func(), 
 	}
 	tellNotFinite(loaded.NotFinite())
 	f.tokens, f.unspoken = setup.ModelTokens(s.Bundle, s.Def)
-	return &openedModel{loaded, drawnOf(s.Bundle)}, func() {
+	return &openedModel{loaded, drawnOf(s.Bundle), s}, func() {
 		loaded.Release()
 		dev.Release()
 		_ = s.Close() // nothing was written
