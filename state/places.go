@@ -40,9 +40,8 @@ func (j Job) ShortPool() string {
 type Places struct {
 	Tokens, Rows, Positions []int32
 	Table                   []int32 // [Rows, Entries], blocks
-	// Uniforms are random numbers in [0, 1) by which Draw draws a token of each row, at a temperature. Of a Temperature of 0 it is the likeliest token.
-	Uniforms    []float32
-	Temperature float32
+	// Uniforms are random numbers in [0, 1) by which Draw draws a token of each row, at the row's temperature: of one of 0 the likeliest token.
+	Uniforms, Temperatures []float32
 }
 
 // Paging is how it continues several texts at once, with Fill and Advance; of no rows, it does not.
@@ -60,7 +59,7 @@ func (r *Reader) Advance(ctx context.Context, p Places) ([]float32, error) {
 	return r.takePlaces(ctx, p, advancePass, r.paging.Rows)
 }
 
-// Draw is Advance that draws a token of each row, as graph.Sample does. A log-probability is that of softmax(logits/Temperature), of softmax(logits) where
+// Draw is Advance that draws a token of each row, as graph.Sample does. A log-probability is that of softmax(logits/temperature), of softmax(logits) where
 // that is 0; it is not finite where logits are not.
 func (r *Reader) Draw(ctx context.Context, p Places) (tokens []int32, logProbs []float32, err error) {
 	drawn, err := r.takePlaces(ctx, p, drawPass, r.paging.Rows)

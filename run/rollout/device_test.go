@@ -120,8 +120,9 @@ func TestRows(t *testing.T) {
 								logits, err = one.Decode(t.Context(), seen[len(seen)-1])
 							}
 							require.NoError(t, err)
-							want, err := logProb(logits, token, 1)
+							of, err := sharesOf(logits, 1)
 							require.NoError(t, err)
+							want := of.logProb(logits[token])
 							largest := float64(max(slices.Max(logits), -slices.Min(logits)))
 							require.InDelta(t, want, found.LogProbs[at], 4e-5*max(1, largest), "%d tokens", len(seen))
 							seen = append(seen, token)

@@ -218,7 +218,7 @@ func (u use) kernels(ctx context.Context, a gpu.Adapter) ([]*gpu.Kernel, error) 
 			if err != nil {
 				return nil, err
 			}
-			in := []*graph.Value{built.Logits, built.Graph.Input("uniforms", graph.F32(rows)), built.Graph.Input("temperature", graph.F32())}
+			in := []*graph.Value{built.Logits, built.Graph.Input("uniforms", graph.F32(rows)), built.Graph.Input("temperatures", graph.F32(rows))}
 			targets := []compile.Target{{Name: "drawn", Value: built.Graph.Append(graph.Sample{}, in...).Outputs[0]}}
 			p, err := compile.New(ctx, dev, built.Graph, compile.Options{Params: f.Params, Targets: targets})
 			if err != nil {
