@@ -67,7 +67,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, a *asked) {
 	default:
 		s.problemOf(err).answer(w)
 	}
-	slog.Info("endpoint: answered", "model", a.model.Name, "choices", len(all.choices), "tokens", all.drawn, "seconds", time.Since(began).Seconds(), "error", err)
+	slog.Debug("endpoint: answered", "model", a.model.Name, "choices", len(all.choices), "tokens", all.drawn, "seconds", time.Since(began).Seconds(), "error", err)
 }
 
 // problemOf is why an answer has ended.

@@ -140,11 +140,9 @@ func models(t testing.TB, rows, waiting int) (_ []*Model, talker, bytes *scripte
 	encoder, err := chat.NewEncoder(tok, of, chat.Options{Now: time.Unix(0, 0)})
 	require.NoError(t, err)
 	text := setup.NewTokenizer(tok)
-	talker = &scripted{rows: make(chan struct{}, rows), waiting: waiting, says: func(rollout.Request) []int32 {
-		ids, err := tok.Encode("Grüß dich 👍, you.<|im_end|>", tokenizer.Options{})
-		require.NoError(t, err)
-		return ids
-	}}
+	said, err := tok.Encode("Grüß dich 👍, you.<|im_end|>", tokenizer.Options{})
+	require.NoError(t, err)
+	talker = &scripted{rows: make(chan struct{}, rows), waiting: waiting, says: func(rollout.Request) []int32 { return said }}
 	bytes = &scripted{rows: make(chan struct{}, rows), waiting: waiting, says: func(r rollout.Request) []int32 { return append(slices.Clone(r.Prompt), 0) }}
 	ends := func(t train.Tokenizer) func(stop []string) func(tokens []int32) bool {
 		return func(stop []string) func(tokens []int32) bool { return setup.EndsWith(stop, t) }

@@ -123,6 +123,10 @@ func (s *Server) guard(mux *http.ServeMux) http.Handler {
 	pages := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w = &timed{w, http.NewResponseController(w), s.Slow}
+		if r.ContentLength != 0 { // a body is on its way, for which an answer does not wait: body takes this back
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.Slow))
+			w.Header().Set("Connection", "close")
+		}
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
 		err := caught.Do(func() error {
@@ -236,10 +240,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, *problem)
 		window = max(window, m.Window)
 	}
 	most := int64(bodyBytes + tokenBytes*window)
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(s.Slow))
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
-	_ = control.SetReadDeadline(time.Time{})
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return nil, &problem{
 			status: http.StatusRequestEntityTooLarge, code: codeLength,
@@ -252,5 +253,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, *problem)
 	case err != nil:
 		return nil, &problem{status: http.StatusBadRequest, why: "the body: " + err.Error()}
 	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // from here on it waits for the caller to leave
+	w.Header().Del("Connection")
 	return raw, nil
 }
