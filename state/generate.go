@@ -180,11 +180,11 @@ func (m *passes) generate(ctx context.Context, name string) (err error) {
 		for _, c := range built.Caches {
 			key := CacheName(name, c)
 			if g.caches[key] == nil {
-				if g.caches[key], err = m.device.NewBuffer("gputrain.state."+key, compile.Bytes(c.Type())); err != nil {
+				if g.caches[key], err = compile.NewCache(m.device, "gputrain.state."+key, built.Graph, c); err != nil {
 					return err
 				}
 			}
-			bind[CacheInput(c)] = g.caches[key].All()
+			bind[CacheInput(c)] = g.caches[key].Range(0, compile.Bytes(c.Type()))
 		}
 		if g.programs[name], err = m.compile(ctx, logitsTarget, 1, built.Graph, wanted, compile.Options{Label: name, Bind: bind}); err != nil {
 			return err

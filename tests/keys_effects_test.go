@@ -265,6 +265,8 @@ var effects = []effect{
 	{key: "train.accumulation", value: "sequence", over: []string{"train.accumulate=2"}, sees: count(says(`sums of gradients ([0-9.]+ .iB)`)), from: 1, want: 0},
 	{key: "train.eval_every", value: "1", sees: stepsWith("eval_loss"), from: list(3), want: list(1, 2, 3)},
 	{key: "train.eval_tokens", value: "128", sees: column("metrics.jsonl", "eval_tokens"), from: list(64), want: list(128)},
+	// A rate that is far too high makes each evaluation but the first worse.
+	{key: "train.patience", value: "2", over: []string{"train.eval_every=1", "train.steps=9", "optimizer.learning_rate=3", "optimizer.schedule.warmup_steps=0"}, sees: count(losses), from: 9},
 	{key: "train.save_every", value: "2", over: []string{"train.steps=5"}, sees: checkpoints, from: list(5), want: list(2, 4, 5)},
 	// A run that diverges makes no last checkpoint.
 	{key: "train.save_interval", value: "0.000001s", over: diverging, sees: checkpoints, from: list()},

@@ -36,13 +36,19 @@ type tuneCmd struct {
 	RunDir   string   `help:"Run directory; by default one below runs/, named for the model, the first file and the changes of --set, so that the same command resumes its run." type:"path" placeholder:"DIR"`
 	Adapter  string   `help:"Index, part of a name, or backend:part." placeholder:"SEL" xor:"adapter"`
 	Memory   string   `help:"Say what would be chosen for a card that is not here, of so much memory or by its name, and train nothing." placeholder:"24GiB|CARD" xor:"adapter"`
+	DryRun   bool     `help:"Say what would be chosen, what it takes and how long, and train nothing."`
 	Progress string   `help:"auto, bar, plain, json or none." default:"auto" enum:"auto,bar,plain,json,none"`
 	Fresh    bool     `help:"Choose anew, and start over: remove an earlier run's files from the run directory."`
 
 	AllowCommand bool `help:"Start the commands of rewards also where a file names them: they run with your rights."`
 
+	serveFlags
+
 	rewards []reward.Spec
 }
+
+// trains tells whether the command does, and not only says what it would choose.
+func (c *tuneCmd) trains() bool { return c.Memory == "" && !c.DryRun }
 
 // Help says what the command does.
 func (*tuneCmd) Help() string {
@@ -51,7 +57,10 @@ func (*tuneCmd) Help() string {
 }
 
 func (c *tuneCmd) Run(ctx context.Context) error {
-	t := &trainCmd{Adapter: c.Adapter, Progress: c.Progress, Fresh: c.Fresh, AllowCommand: c.AllowCommand}
+	if c.Serve != "" && !c.trains() {
+		return usageError{fmt.Errorf("tune: --serve %s: found --dry-run or --memory, too, wanted a run to show", c.Serve)}
+	}
+	t := &trainCmd{Adapter: c.Adapter, Progress: c.Progress, Fresh: c.Fresh, AllowCommand: c.AllowCommand, serveFlags: c.serveFlags}
 	return t.stoppable(ctx, func(ctx context.Context, begin time.Time) error { return train.Stopping(ctx, c.tune(ctx, begin, t)) })
 }
 
@@ -75,10 +84,10 @@ func (c *tuneCmd) tune(ctx context.Context, begin time.Time, t *trainCmd) error 
 		}
 	}
 	path := filepath.Join(c.RunDir, tuneFile)
-	if info, err := os.Stat(c.RunDir); err == nil && !info.IsDir() && c.Memory == "" {
+	if info, err := os.Stat(c.RunDir); err == nil && !info.IsDir() && c.trains() {
 		return usageError{fmt.Errorf("tune: --run-dir: %s: found %s, wanted a directory, or a new name for one", c.RunDir, stranger.Kind(info))}
 	}
-	if c.Memory != "" {
+	if !c.trains() {
 		_, err := c.choose(ctx, path, model, rows)
 		return err
 	}

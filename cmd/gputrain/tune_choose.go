@@ -37,7 +37,7 @@ type choosing struct {
 	takes       fit.Takes    // and what it takes
 	begun       time.Time
 	progress    train.Progress // nil: none is shown
-	lasts       string         // how long, as far as is known
+	lasts, each string         // how long all takes, as far as is known, and each
 	model       *hub.Bundle
 	definition  model.Definition
 	description string // of the conversations
@@ -59,8 +59,8 @@ func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string)
 	}
 	defer h.device.Release()
 	choices := recipe.Choices(cfg)
-	if err := h.tell(os.Stdout, c.Model, recipe, cfg, choices); err != nil || c.Memory != "" {
-		return nil, err
+	if err := h.tell(os.Stdout, c.Model, recipe, cfg, choices); err != nil || !c.trains() {
+		return nil, cmp.Or(err, c.dry(os.Stdout, path))
 	}
 	var file bytes.Buffer
 	if err := tuning.Write(&file, choices); err != nil {
@@ -68,6 +68,19 @@ func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string)
 	}
 	fmt.Printf("run file   %s\n\n", terminal.Text(path))
 	return file.Bytes(), nil
+}
+
+// dry says that nothing was written, and what the command would do.
+func (c *tuneCmd) dry(out io.Writer, path string) error {
+	if !c.DryRun {
+		return nil
+	}
+	does := "the same command without --dry-run trains"
+	if _, err := os.Stat(path); err == nil && !c.Fresh {
+		does += " with what was chosen before, " + path + "; with --fresh by this"
+	}
+	_, err := fmt.Fprintf(out, "dry run    nothing was written; %s\n", terminal.Text(does))
+	return err
 }
 
 // Write tells what there is to say meanwhile.
@@ -120,7 +133,7 @@ func (h *choosing) chosen(ctx context.Context, sel string) (r tuning.Recipe, cfg
 			return r, nil, err
 		}
 	}
-	h.lasts, err = h.expected(ctx, cfg, text, steps)
+	h.lasts, h.each, err = h.expected(ctx, cfg, text, steps)
 	return r, cfg, err
 }
 

@@ -478,3 +478,54 @@ func TestShellWord(t *testing.T) {
 		assert.Equal(t, want, shellWord(path))
 	}
 }
+
+// printed is what a function writes to standard output and standard error.
+func printed(t *testing.T, do func() error) (out string, err error) {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	require.NoError(t, err)
+	defer file.Close()
+	stdout, stderr := os.Stdout, os.Stderr
+	defer func() { os.Stdout, os.Stderr = stdout, stderr }()
+	os.Stdout, os.Stderr = file, file
+	err = do()
+	text, unread := os.ReadFile(file.Name())
+	require.NoError(t, unread)
+	return string(text), err
+}
+
+// A dry run tells all choices, what they take and how long, and leaves everything as it is; a page is shown of a run alone.
+func TestTuneDryRun(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	gputest.Device(t)
+	base, chats, dir := speaker(t), chatsFile(t, 30), filepath.Join(t.TempDir(), "run")
+	c := tuneCmd{Model: base, Data: []string{chats}, Set: []string{"data.epochs=1", "lora.rank=3"}, RunDir: dir, Progress: "none", DryRun: true}
+	tune := func(c tuneCmd) (string, error) { return printed(t, func() error { return c.Run(t.Context()) }) }
+	said, err := tune(c)
+	require.NoError(t, err)
+	assert.Regexp(t, `(?m)^adapters   rank 3, (.*\n)+takes      .*\ntime       at least .* for all, at half of the adapter's peak; .*\n`+
+		`of which   7 steps of .*, 7 evaluations of .*, 5 samples of .*, 7 checkpoints of .*\ndry run    nothing was written; the same command without --dry-run trains\n$`, said)
+	assert.NoDirExists(t, dir)
+	c.serveFlags.Serve = ":0"
+	_, err = tune(c)
+	require.ErrorContains(t, err, "tune: --serve :0: found --dry-run or --memory, too")
+	assert.Equal(t, 2, exitCode(err))
+
+	c.DryRun = false
+	said, err = tune(c)
+	require.NoError(t, err)
+	assert.Regexp(t, `(?m)^live page at http://127\.0\.0\.1:\d+/$`, said)
+	before, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	c.DryRun, c.serveFlags.Serve, c.Set[1] = true, "", "lora.rank=4"
+	said, err = tune(c)
+	require.NoError(t, err)
+	assert.Contains(t, said, "adapters   rank 4")
+	assert.Contains(t, said, "without --dry-run trains with what was chosen before, "+filepath.Join(dir, tuneFile)+"; with --fresh by this\n")
+	after, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Equal(t, fmt.Sprint(before), fmt.Sprint(after))
+	c.DryRun, c.Memory, c.serveFlags.Serve = false, "8GiB", ":0"
+	_, err = tune(c)
+	require.ErrorContains(t, err, "tune: --serve :0: found --dry-run or --memory, too")
+}

@@ -212,6 +212,18 @@ func lowerCachedAttention(c *Compiler, n *graph.Node) {
 	c.Dispatch(k, c.Linear(joined*quads), mergeParams{uint32(joined * quads), uint32(quads), uint32(a.parts()), uint32(op.HeadDim)}, sums, stats, out)
 }
 
+// NewCache makes the memory of an input of a graph that is a cache: where the device reads texels and its kernels move whole vec4s, it is of these, so that
+// no pass copies what it reads of it. Bytes of its type are bound, from its start on.
+func NewCache(d *gpu.Device, label string, g *graph.Graph, cache *graph.Value) (*gpu.Buffer, error) {
+	make := d.NewBuffer
+	for _, n := range g.Nodes() {
+		if op, ok := n.Op.(graph.CachedAttention); ok && n.Inputs[0] == cache && op.HeadDim%4 == 0 {
+			make = d.NewTexels
+		}
+	}
+	return make(label, Bytes(cache.Type()))
+}
+
 // distinct refuses a position that a sequence of t rows has twice.
 func distinct(positions []int32, t int) error {
 	for first := 0; first < len(positions); first += t {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -320,4 +321,35 @@ func TestRopeAtPositions(t *testing.T) {
 			w.check(t, d, 4*eps)
 		}
 	})
+}
+
+// A cache of whole vec4s is of texels where the device has them, and no pass copies it; of others the pass has a buffer.
+func TestNewCache(t *testing.T) {
+	for _, c := range []struct {
+		dim  int
+		use  gpu.TexelUse
+		kept bool
+	}{{8, gpu.TexelsAll, true}, {8, gpu.TexelsOff, false}, {6, gpu.TexelsAll, false}} {
+		l := gpu.DefaultLimits()
+		l.Software, l.TexelBindings, l.Texels = true, 8, c.use
+		d := gpu.Dry(l)
+		s := pagedCase{op: graph.Attention{Heads: 4, KVHeads: 2, HeadDim: c.dim}, size: 16, entries: 40, lengths: slices.Repeat([]int{300}, 64), tokens: slices.Repeat([]int{1}, 64)}
+		_, blocks := s.sizes()
+		order, places := make([]int, 64), make([]int, blocks)
+		for i := range order {
+			order[i] = i
+		}
+		w := s.twin(rand.New(rand.NewPCG(1, 1)), order, places)
+		cache := w.values[1].Node().Inputs[0]
+		b, err := NewCache(d, "cache", w.graph, cache)
+		require.NoError(t, err)
+		p, err := New(t.Context(), d, w.graph, Options{Targets: []Target{{Name: "o", Value: w.values[0]}}, Bind: map[string]gpu.Range{"cache": b.Range(0, Bytes(cache.Type()))}})
+		require.NoError(t, err)
+		rec := d.Record("pass")
+		p.Record(rec)
+		program, err := rec.Program(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, c.kept, strings.Contains(program.String(), "cache~=cache["), "%+v\n%s", c, program)
+		require.Equal(t, !c.kept && c.use == gpu.TexelsAll, strings.Contains(program.String(), "<- cache["), "%+v\n%s", c, program)
+	}
 }

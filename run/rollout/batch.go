@@ -50,8 +50,11 @@ func newDrawing(m Model, rows int) *drawing {
 	return b
 }
 
-// pass begins rows, and takes in tokens of prompts or draws a token of each row.
-func (b *drawing) pass(ctx context.Context) error {
+// goOn makes a pass, unless ctx is over: it begins rows, and takes in tokens of prompts or draws a token of each row.
+func (b *drawing) goOn(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
 	if err := b.admit(); err != nil {
 		return err
 	}

@@ -135,12 +135,15 @@ func TestRows(t *testing.T) {
 	})
 }
 
-// Of 64 rows, by the kernels of processors and of graphics cards, each is as it is alone, where 63 places are empty.
+// Of 64 rows, by the kernels of processors and of graphics cards, each is as it is alone, where 63 places are empty. Keys and values in texels have the bits
+// of those in buffers.
 func TestAmongMany(t *testing.T) {
 	software := gputest.Device(t)
 	l := software.Limits()
 	l.Software = false
-	for name, dev := range map[string]*gpu.Device{"processor": software, "card": gputest.Device(t, gputest.WithLimits(l))} {
+	buffers := gputest.Device(t, func(o *gpu.Options) { o.Texels = gpu.TexelsOff })
+	drawn := map[string][]Completion{}
+	for name, dev := range map[string]*gpu.Device{"processor": software, "buffers": buffers, "card": gputest.Device(t, gputest.WithLimits(l))} {
 		def := families(t)["qwen3_qknorm"]
 		m := opened(t, dev, def, 64)
 		prompt := text(19, 1, def.Vocab())
@@ -157,8 +160,10 @@ func TestAmongMany(t *testing.T) {
 				alone[i].Prompt = 1
 			}
 			assert.Equal(t, alone, all[40:], name)
+			drawn[name] = append(drawn[name], all...)
 		}
 	}
+	assert.Equal(t, drawn["processor"], drawn["buffers"])
 }
 
 // scored are windows with one label each.

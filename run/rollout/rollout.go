@@ -18,6 +18,7 @@ type Config struct {
 	Temperature float64
 	TopK        int
 	TopP, MinP  float64
+	Penalty     float64                   // on tokens already in prompt or completion, as Said has it; 0 or 1: none
 	Vocab       int                       // tokens from this one on are never drawn; 0: all of the model may be
 	Stop        []int32                   // tokens that end a completion; they are part of it
 	Ends        func(tokens []int32) bool // whether a completion ends with these tokens, besides; nil: none does
@@ -34,7 +35,7 @@ type Prompt struct {
 }
 
 // A Completion is what was drawn. Its log-probabilities are those of softmax(logits/Temperature), of softmax(logits) where that is 0, whatever TopK, TopP,
-// MinP and Vocab leave out.
+// MinP and Vocab leave out, and without Penalty.
 type Completion struct {
 	Prompt, Sample int // indices
 	Tokens         []int32
@@ -64,8 +65,9 @@ func (c Config) check() error {
 	switch {
 	case c.Tokens < 1 || c.Rows < 1:
 		return fmt.Errorf("tokens %d, rows %d: want at least 1 of each", c.Tokens, c.Rows)
-	case !(c.Temperature >= 0 && c.TopP >= 0 && c.TopP <= 1 && c.MinP >= 0 && c.MinP <= 1 && c.TopK >= 0 && c.Vocab >= 0):
-		return fmt.Errorf("temperature %v, top-k %d, top-p %v, min-p %v, vocabulary %d: want none below 0, and shares up to 1", c.Temperature, c.TopK, c.TopP, c.MinP, c.Vocab)
+	case !(c.Temperature >= 0 && c.TopP >= 0 && c.TopP <= 1 && c.MinP >= 0 && c.MinP <= 1 && c.TopK >= 0 && c.Vocab >= 0 && c.Penalty >= 0):
+		return fmt.Errorf("temperature %v, top-k %d, top-p %v, min-p %v, penalty %v, vocabulary %d: want none below 0, and shares up to 1",
+			c.Temperature, c.TopK, c.TopP, c.MinP, c.Penalty, c.Vocab)
 	}
 	return nil
 }
@@ -119,10 +121,7 @@ func draw(ctx context.Context, c Config, m Model, prompts []Prompt, done func(Co
 		return nil
 	}
 	for len(b.waiting)+b.alive > 0 {
-		if err := context.Cause(ctx); err != nil {
-			return nil, err
-		}
-		if err := b.pass(ctx); err != nil {
+		if err := b.goOn(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -136,6 +135,7 @@ type row struct {
 	prompt []int32
 	most   int // tokens
 	key    prng.Key
+	said   *Said
 	top    int   // so many of the likeliest tokens are told with each
 	call   *call // whoever asks for it; nil: Draw
 
@@ -153,7 +153,7 @@ func (c Config) row(p Prompt, prompt, sample, window int) *row {
 	for _, number := range []uint64{c.Seed >> 32, c.Generation, p.Number, uint64(sample)} {
 		key = key.FoldIn(uint32(number)).FoldIn(uint32(number >> 32))
 	}
-	return &row{Completion: Completion{Prompt: prompt, Sample: sample}, of: c, prompt: p.Tokens, most: min(c.Tokens, window-len(p.Tokens)), key: key}
+	return &row{Completion: Completion{Prompt: prompt, Sample: sample}, of: c, prompt: p.Tokens, most: min(c.Tokens, window-len(p.Tokens)), key: key, said: NewSaid(c.Penalty, p.Tokens)}
 }
 
 // next draws a token, and tells whether it is the last one.
@@ -163,7 +163,7 @@ func (r *row) next(by *Chooser, logits []float32) (ended bool, err error) {
 		drawn = logits[:min(r.of.Vocab, len(logits))]
 	}
 	by.Temperature, by.TopK, by.TopP, by.MinP = r.of.Temperature, r.of.TopK, r.of.TopP, r.of.MinP
-	token, err := by.Choose(drawn, r.uniform())
+	token, err := by.Choose(r.said.Penalized(drawn), r.uniform())
 	if err != nil {
 		return false, err
 	}
@@ -210,12 +210,13 @@ func (r *row) drawn(token int32, logProb float32) (ended bool, err error) {
 // byModel tells whether the model draws: of all tokens, by their shares alone.
 func (r *row) byModel() bool {
 	c := r.of
-	return r.top == 0 && c.TopK == 0 && (c.TopP == 0 || c.TopP == 1) && c.MinP == 0 && (c.Temperature >= 1e-3 || c.Temperature == 0 && c.Vocab == 0)
+	return r.top == 0 && r.said.none() && c.TopK == 0 && (c.TopP == 0 || c.TopP == 1) && c.MinP == 0 && (c.Temperature >= 1e-3 || c.Temperature == 0 && c.Vocab == 0)
 }
 
 // take appends a token, and tells whether it is the last one.
 func (r *row) take(t Token) (ended bool) {
 	r.Tokens, r.LogProbs = append(r.Tokens, t.ID), append(r.LogProbs, t.LogProb)
+	r.said.Add(t.ID)
 	if r.call != nil {
 		r.call.tell(t)
 	}

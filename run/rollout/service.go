@@ -31,21 +31,6 @@ type Service struct {
 	err     error // once Run is over
 }
 
-// A Request asks for a completion. Its settings are as those of Config and Prompt of the same names.
-type Request struct {
-	Prompt      []int32
-	Tokens      int
-	Temperature float64
-	TopK        int
-	TopP, MinP  float64
-	Stop        []int32
-	Ends        func(tokens []int32) bool // called by Run, between passes of the model
-	Seed        uint64
-	Number      uint64
-	Sample      int
-	Top         int // so many of the likeliest tokens are told with each token drawn
-}
-
 // A Token is one that was drawn, with its log-probability and the likeliest ones in its place, the likeliest first.
 type Token struct {
 	ID      int32
@@ -120,20 +105,12 @@ func (s *Service) Complete(ctx context.Context, r Request, each func(Token) erro
 
 // enter puts a call behind those that wait.
 func (s *Service) enter(ctx context.Context, r Request) (*call, error) {
-	of := Config{
-		Tokens: r.Tokens, Temperature: r.Temperature, TopK: r.TopK, TopP: r.TopP, MinP: r.MinP, Vocab: s.config.Vocab, Stop: r.Stop, Ends: r.Ends, Rows: 1, Seed: r.Seed,
-	}
-	prompt := Prompt{Tokens: r.Prompt, Number: r.Number, Samples: 1}
-	if err := errors.Join(of.check(), prompt.check(s.model.Window())); err != nil {
+	own, err := r.row(s.model, s.config.Vocab)
+	if err != nil {
 		return nil, err
 	}
-	c := &call{row: *of.row(prompt, 0, r.Sample, s.model.Window()), context: ctx, wake: make(chan struct{}, 1)}
-	c.top, c.shared, c.call = r.Top, &prefix{left: 1}, c
-	if p := s.model.Paging(); p.Rows > 0 {
-		if common, own := c.needs(p); common+own > p.Blocks {
-			return nil, c.tooLong(p)
-		}
-	}
+	c := &call{row: *own, context: ctx, wake: make(chan struct{}, 1)}
+	c.call = c
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -187,18 +164,14 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	for {
 		s.refresh(b)
-		err := context.Cause(ctx)
-		switch {
-		case err != nil:
-		case len(b.waiting)+b.alive > 0:
-			err = b.pass(ctx)
-		default:
+		if len(b.waiting)+b.alive == 0 {
 			select {
 			case <-s.wake:
+				continue
 			case <-ctx.Done():
 			}
 		}
-		if err != nil {
+		if err := b.goOn(ctx); err != nil {
 			s.fail(b, err)
 			return fmt.Errorf("rollout: %w", err)
 		}

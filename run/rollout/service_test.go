@@ -56,7 +56,7 @@ func asked(n, longest, vocab int) (out []Request) {
 // want is what Draw draws for a request.
 func want(t *testing.T, m Model, r Request) Completion {
 	all, err := Draw(t.Context(), Config{
-		Tokens: r.Tokens, Temperature: r.Temperature, TopK: r.TopK, TopP: r.TopP, MinP: r.MinP, Stop: r.Stop, Ends: r.Ends, Rows: 1, Seed: r.Seed,
+		Tokens: r.Tokens, Temperature: r.Temperature, TopK: r.TopK, TopP: r.TopP, MinP: r.MinP, Penalty: r.Penalty, Stop: r.Stop, Ends: r.Ends, Rows: 1, Seed: r.Seed,
 	}, m, []Prompt{{r.Prompt, r.Number, r.Sample + 1}}, nil)
 	require.NoError(t, err)
 	return all[r.Sample]

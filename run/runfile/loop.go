@@ -13,6 +13,7 @@ type Loop struct {
 	Steps          int64     `yaml:"steps" default:"1600" range:"1.." resume:"reschedule" doc:"optimizer updates"`
 	EvalEvery      int64     `yaml:"eval_every" default:"400" range:"0.." doc:"updates between evaluations, with one at the end; 0: none at all"`
 	EvalTokens     int64     `yaml:"eval_tokens" default:"32768" range:"0.." doc:"most validation tokens that an evaluation reads; 0: all of them. By default fewer in a short run: all evaluations together read at most half of what training reads"`
+	Patience       int64     `yaml:"patience" range:"0.." resume:"free" doc:"evaluations in a row that are no better than the best one, by a lower loss or a higher reward, after which the run ends early; 0: it never does"`
 	SaveEvery      Intervals `yaml:"save_every" default:"200" resume:"free" doc:"updates between permanent checkpoints: a number, or a list such as [{every: 100, until: 1000}, {every: 1000}]; 0: only at the end"`
 	SaveInterval   duration  `yaml:"save_interval" range:"duration" resume:"free" doc:"time between temporary checkpoints, such as 15m. Each is removed once there is a newer one. Empty: none"`
 	SaveAsync      bool      `yaml:"save_async" default:"true" resume:"free" doc:"keep training while a checkpoint is written, from a copy in host memory where there is room for one; false: training waits, and no copy is taken"`

@@ -200,10 +200,18 @@ func (r *reporter) observe(e Event) error {
 	return nil
 }
 
-// write writes the report of a run that has ended at a step.
-func (r *reporter) write(kind Kind, step int64) error {
+// because is why a run has ended, behind how it has.
+func because(why string) string {
+	if why != "" {
+		why = ": " + why
+	}
+	return why
+}
+
+// write writes the report of a run that has ended at a step, and why so, where that is not plain.
+func (r *reporter) write(kind Kind, why string, step int64) error {
 	known := slices.Clone(r.facts)
-	known.add("ended", "%s at step %s of %s", kind, grouped(step), grouped(r.config.Steps))
+	known.add("ended", "%s at step %s of %s%s", kind, grouped(step), grouped(r.config.Steps), because(why))
 	if r.last.Skipped+r.last.Spikes > 0 {
 		known.add("left out", "%s updates that were not finite, %s beyond the usual", grouped(r.last.Skipped), grouped(r.last.Spikes))
 	}

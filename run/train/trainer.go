@@ -44,6 +44,7 @@ type trainer struct {
 	evaluated  int64 // the step of the newest evaluation
 	sampled    int64 // and of the newest sample
 	evalLoss   float64
+	since      int64 // the step that Patience counts from
 	checkpoint string
 	session    *session // the line of this process; nil: nothing is left to do
 }
@@ -93,9 +94,11 @@ func (t *trainer) steps(ctx context.Context) error {
 	known, step := t.measuredBefore()
 	if known != nil {
 		r.recall(*known, step)
-	} else if err := r.run(ctx); err != nil {
-		_, err = t.team.agree(ctx, err, false)
-		return err
+	} else if !t.ends() {
+		if err := r.run(ctx); err != nil {
+			_, err = t.team.agree(ctx, err, false)
+			return err
+		}
 	}
 	if err := t.noteBegun(known == nil); err != nil {
 		return err
@@ -110,7 +113,7 @@ func (t *trainer) steps(ctx context.Context) error {
 		if err == nil {
 			err = t.due(ctx)
 		}
-		done, prepared := t.state.Step() >= t.config.Steps, prepared{}
+		done, prepared := t.ends(), prepared{}
 		if err == nil && !done {
 			prepared, err = t.prepare(ctx)
 		}
@@ -253,13 +256,15 @@ func (t *trainer) due(ctx context.Context) error {
 	}
 	c, step := t.config, t.state.Step()
 	at := func(every, done int64) bool {
-		return step > 0 && done != step && (step == c.Steps || every > 0 && step%every == 0)
+		return step > 0 && done != step && (t.ends() || every > 0 && step%every == 0)
 	}
 	evaluate := c.evaluates() && at(c.EvalEvery, t.evaluated)
-	sample := c.Sample.Tokens > 0 && at(c.SampleEvery, t.sampled) || step == 0 && c.samplesBefore() && t.sampled != 0
+	sample := func() bool {
+		return c.Sample.Tokens > 0 && at(c.SampleEvery, t.sampled) || step == 0 && c.samplesBefore() && t.sampled != 0
+	}
 	save, _ := t.saveDue()
 	generate := t.rollouts != nil && t.rollouts.due()
-	if !evaluate && !sample && !save && !generate {
+	if !evaluate && !sample() && !save && !generate {
 		return nil
 	}
 	if err := t.drain(ctx); err != nil {
@@ -271,7 +276,7 @@ func (t *trainer) due(ctx context.Context) error {
 			return err
 		}
 	}
-	if sample {
+	if sample() { // the evaluation may have made this step the last
 		if err := t.sample(ctx); err != nil {
 			return err
 		}
@@ -282,7 +287,7 @@ func (t *trainer) due(ctx context.Context) error {
 			return err
 		}
 	}
-	if generate { // behind the save: a run that goes on from it makes the same
+	if generate && !t.ends() { // behind the save: a run that goes on from it makes the same
 		return t.generate(ctx)
 	}
 	return nil
@@ -366,6 +371,7 @@ func (t *trainer) result() Result {
 		Step: t.state.Step(), Resumed: t.resumed, Loss: t.window.mean(), EvalLoss: t.evalLoss, BestLoss: math.NaN(),
 		BestStep: t.run.BestStep, Checkpoint: t.checkpoint, Times: t.times.list(),
 	}
+	r.Reason, _ = t.reason(nil)
 	if r.BestStep > 0 {
 		r.BestLoss = t.run.BestLoss
 	}

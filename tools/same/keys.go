@@ -69,6 +69,8 @@ var changes = []change{
 	{"model.quantize.mode", "mxfp4", []string{"model.width=32"}},
 	{"model.quantize.mode", "mxfp8", []string{"model.width=32"}},
 	{"model.quantize.mode", "nvfp4", []string{"model.width=32"}},
+	{"model.quantize.mode", "q8_0", []string{"model.width=32"}},
+	{"model.quantize.mode", "q4_0", []string{"model.width=32"}},
 	{"model.quantize.mode", "nf4", lora},
 	{"model.quantize.bits", "2", affine},
 	{"model.quantize.group", "16", affine},

@@ -303,6 +303,8 @@ func TestStreams(t *testing.T) {
 	assert.Equal(t, []any{"a\uFFFD", "stop"}, []any{
 		at(p.ask(t, "completions", `{"model": "bytes", "prompt": [97, 195]}`), "choices", 0, "text"), at(p.ask(t, "completions", `{"model": "bytes", "prompt": "x"}`), "choices", 0, "finish_reason"),
 	}, "what never becomes a character is told at the end")
+	o := p.ask(t, "chat/completions", `{"model": "talker", "max_tokens": 3, `+hello+`}`)
+	assert.Equal(t, []any{"Gr\uFFFD", "length"}, []any{at(o, "choices", 0, "message", "content"), at(o, "choices", 0, "finish_reason")})
 }
 
 func TestStops(t *testing.T) {

@@ -272,6 +272,10 @@ func TestSetIsInForce(t *testing.T) {
 		{"data.epochs=6", "steps", ": the conversations 6 times"},
 		{"train.eval_every=5", "held out", "evaluated every 5 steps; the best"},
 		{"train.eval_every=0", "held out", "evaluated at the end, saved every 17 steps"},
+		{"train.patience=7", "early stop", "after 7 evaluations in a row without a lower loss"},
+		{"train.patience=0", "early stop", "never"},
+		{"train.eval_every=1", "early stop", "after 65 evaluations in a row"}, // two fifths of all
+		{"train.eval_every=20", "early stop", "after 4 evaluations in a row"},
 		{"train.save_every=9", "held out", "evaluated every 17 steps, saved every 9 steps"},
 		{"train.save_every=0", "held out", "evaluated every 17 steps, saved at the end"},
 		{"train.save_every=[{every: 2, until: 8}, {every: 50}]", "held out", "saved [{every: 2, until: 8}, {every: 50}]"},

@@ -37,6 +37,9 @@ func (r Recipe) keys() []Key {
 		key("optimizer.schedule.warmup_steps", r.Warmup), key("optimizer.schedule.learning_rate_end_ratio", endRatio), key("optimizer.weight_decay", 0),
 		key("train.eval_every", r.Every), key("train.save_every", r.Every), key("train.sample_tokens", r.Answer), key("train.temperature", 0),
 	}
+	if p := r.patience(); p > 0 {
+		all = append(all, key("train.patience", p))
+	}
 	if w.From == "" {
 		all = append(all, r.adapters()...)
 	}
@@ -167,7 +170,7 @@ func WantedOf(run *runfile.Config) (w Wanted) {
 		"train.accumulate":        func() { w.Accumulate = run.Train.Accumulate },
 		"train.recompute":         func() { w.Recompute = run.Train.Recompute },
 		"train.steps":             func() { w.Steps = run.Train.Steps },
-		"train.eval_every":        func() { w.Every = run.Train.EvalEvery },
+		"train.eval_every":        func() { w.Every, w.Unevaluated = run.Train.EvalEvery, run.Train.EvalEvery == 0 },
 		"data.packing":            func() { w.Packing = run.Data.Layout.Packing },
 		"optimizer.name":          func() { w.Optimizer = run.Optimizer.Name },
 		"optimizer.learning_rate": func() { w.Rate = run.Optimizer.LearningRate },
