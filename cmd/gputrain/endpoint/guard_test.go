@@ -84,7 +84,7 @@ func TestBrokenRequests(t *testing.T) {
 		"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n": "400",
 		"POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 0\r\n\r\n":                                   "400",
 		"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: -1\r\n\r\n":               "400",
-		"POST /v1/nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{": "404",
+		"POST /v1/nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{":                                                    "404",
 		"POST //v1/../v1/completions HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n":                                           "307",
 	} {
 		conn, err := net.Dial("tcp", address)
