@@ -28,7 +28,7 @@ type endpointCmd struct {
 	samplingFlags
 	Model    string        `arg:"" help:"Run directory (its newest checkpoint), checkpoint, model directory in the Hugging Face layout, GGUF file, or PEFT directory. Its folder's name is what programs ask for." type:"model"`
 	Adapter  []string      `help:"A directory with low-rank adapters for the model, which answers by its own name too: NAME=DIR, or DIR for its folder's name. Any number of times, each with the base in memory once more. Or, as for other commands, an adapter's index, part of its name, or backend:part." placeholder:"[NAME=]DIR|SEL" sep:"none"`
-	Listen   string        `help:"Address of this machine to answer at; :0 for a free port." default:"127.0.0.1:8080" placeholder:"ADDR"`
+	Listen   string        `help:"Address of this machine to answer at, such as 127.0.0.1:8080; :0 for a free port." default:":8080" placeholder:"ADDR"`
 	Host     string        `help:"Name or address at which other machines may ask too, with --token-file; by default only this machine can." placeholder:"HOST"`
 	Token    string        `name:"token-file" help:"A file with a token of 16 or more characters, which every request has to have (Authorization: Bearer)." type:"path" placeholder:"FILE"`
 	Rows     int           `help:"Answers under way at once." default:"4"`
@@ -252,7 +252,7 @@ func (c *endpointCmd) open(ctx context.Context, n named) (_ *servedModel, err er
 // warm draws a token, for which all that an answer takes is allocated and compiled.
 func (c *endpointCmd) warm(ctx context.Context, m *servedModel) error {
 	_, err := m.service.Complete(ctx, rollout.Request{Prompt: []int32{0}, Tokens: 1, Temperature: 1}, nil)
-	if errors.Is(err, gpu.ErrOutOfMemory) {
+	if _, beyond := errors.AsType[*gpu.LimitError](err); beyond || errors.Is(err, gpu.ErrOutOfMemory) {
 		err = fmt.Errorf("%w; --rows (%d) and --window (%d) lower what it takes", err, c.Rows, m.Window)
 	}
 	if err != nil {

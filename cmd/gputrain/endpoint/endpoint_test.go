@@ -426,7 +426,7 @@ func TestParameters(t *testing.T) {
 	for _, body := range []string{
 		`"frequency_penalty": 0, "presence_penalty": 0.0, "logit_bias": {}, "suffix": "", "echo": false, "best_of": 1, "user": "me", "metadata": {"a": "b"}, "store": true`,
 		`"n": null, "stop": null, "temperature": null, "stream_options": null, "logprobs": null, "tools": null, "service_tier": "auto", "stream_options": {"include_obfuscation": false}`,
-		`"tools": [], "tool_choice": "auto", "functions": [], "response_format": {"type": "text"}, "modalities": ["text"], "repetition_penalty": 1, "parallel_tool_calls": false`,
+		`"tools": [], "tool_choice": "auto", "functions": [], "response_format": {"type": "text"}, "modalities": ["text"], "repetition_penalty": 1, "parallel_tool_calls": false, "stop": []`,
 	} {
 		p.ask(t, "completions", `{"model": "bytes", "prompt": "a", `+body+`}`)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"mime"
 	"net"
 	"net/http"
@@ -80,7 +81,7 @@ func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
 	defer cut(nil)
 	server := http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		BaseContext: func(net.Listener) context.Context { return under },
+		BaseContext: func(net.Listener) context.Context { return under }, ErrorLog: slog.NewLogLogger(slog.Default().Handler(), slog.LevelWarn),
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- caught.Do(func() error { return server.Serve(l.Listener) }) }()
