@@ -166,7 +166,8 @@ llama: adapter
 	tools/llama/install.sh bin/llama
 	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_LLAMA='$(CURDIR)/bin/llama' $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestLlamaCpp' ./tests
 
-# openai-client installs OpenAI's client from npm, and lets it ask an endpoint as its users do. It needs Node.js and npm.
+# openai-client installs OpenAI's client and a chat page (deep-chat) from npm, and lets them ask an endpoint as their users do. It needs Node.js and npm, and
+# for the page Chromium.
 openai-client: adapter
 	tools/openai/install.sh bin/openai
 	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_OPENAI='$(CURDIR)/bin/openai' $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestOpenAIClient$$' ./tests

@@ -178,7 +178,7 @@ func TestEndpointRefuses(t *testing.T) {
 	}
 }
 
-// OpenAI's client from npm, as `make openai-client` installs it, gets what it asks for.
+// OpenAI's client from npm, as `make openai-client` installs it, gets what it asks for, and so does a chat page in a browser.
 func TestOpenAIClient(t *testing.T) {
 	folder := os.Getenv("GPUTRAIN_OPENAI")
 	if folder == "" {
@@ -190,4 +190,10 @@ func TestOpenAIClient(t *testing.T) {
 	out, err := exec.Command("node", "../tools/openai/client.mjs", folder, s.url, "run").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	t.Logf("%s", out)
+	if _, err := exec.LookPath("chromium"); err != nil {
+		t.Skip("no chromium for the chat page; apt-get install chromium")
+	}
+	out, err = exec.Command("node", "../tools/openai/page.mjs", folder, s.url, "run").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Equal(t, strings.Repeat("ai Grüß dich 👍\n", 2), string(out), "whole, and as a stream")
 }
