@@ -46,7 +46,7 @@ var lines = []struct {
 	{"steps", inForce.length, []string{"train.steps", "data.epochs"}},
 	{"held out", inForce.held, []string{"data.validation", "train.eval_every", "train.save_every"}},
 	{"early stop", inForce.early, []string{"train.patience"}},
-	{"answers", inForce.answers, []string{"train.sample_tokens", "train.temperature"}},
+	{"answers", inForce.answers, []string{"train.sample_tokens", "train.temperature", "train.ask"}},
 }
 
 // unsaid are keys whose values are told before the choices.
@@ -254,10 +254,12 @@ func (f inForce) early() string {
 
 // answers says what is asked of the model.
 func (f inForce) answers() string {
-	s := f.run.Train.Sample
+	s, asked := f.run.Train.Sample, len(f.run.Train.Ask)
 	switch {
 	case f.facts.Method.Head:
 		return "none: the model writes no text; gputrain score asks it"
+	case asked > 0:
+		return fmt.Sprintf("of at most %d tokens at temperature %g, before, at evaluations and after, to --ask (%d)", s.Tokens, s.Temperature, asked)
 	case f.facts.Method.Draws:
 		return fmt.Sprintf("to %d prompts that are held out, with their rewards, before and after", f.facts.Held)
 	case s.Tokens == 0:

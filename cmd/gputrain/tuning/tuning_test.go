@@ -282,6 +282,7 @@ func TestSetIsInForce(t *testing.T) {
 		{"train.sample_tokens=0", "answers", "none are shown"},
 		{"train.sample_tokens=12", "answers", "at most 12 tokens"},
 		{"train.temperature=0.7", "answers", "at temperature 0.7"},
+		{"train.ask=[who, what]", "answers", "to --ask (2)"},
 		{"data.learn_last=false", "", ""},
 		{"data.validation=0.2", "", ""}, // whose conversations are counted: Facts.Held
 		{"lora.dropout=0.1", "besides", "lora.dropout 0.1, as wanted"},
