@@ -256,7 +256,7 @@ func (l *line) compile(ctx context.Context, s *stage, p *linePart, pass *pass, s
 		bind[valueName(v)] = p.place(v, slot)
 	}
 	for _, c := range l.cachesOf(pass) {
-		at, err := s.cache(state.CacheName(l.label, c), compile.Bytes(c.Type()))
+		at, err := s.cache(state.CacheName(l.label, c), pass.Piece.Graph, pass.Piece.Value(c))
 		if err != nil {
 			return nil, err
 		}

@@ -39,13 +39,19 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 		return usageError{fmt.Errorf("export: --to: found %s for a model that has %s in place of logits, wanted a directory: GGUF files are written of language models alone", c.To, headOf(h))}
 	}
 	own := model.AdapterParams(m.Def)
-	usual := "f16"
-	if len(own) > 0 {
+	usual, trained := "f16", trainedFor(m.Def)
+	switch {
+	case len(own) > 0:
 		usual = "f32" // they are small
+	case trained.Mode != "":
+		usual = trained.Mode
 	}
 	kind, err := gguf.ParseType(cmp.Or(c.Type, usual))
 	if err != nil || !kind.Writable() {
 		return usageError{fmt.Errorf("export: --type: found %q, wanted f32, f16, bf16, q8_0 or q4_0: types that search for better scales are left to llama.cpp: llama-quantize MODEL-f16.gguf MODEL.gguf %s", c.Type, strings.ToUpper(c.Type))}
+	}
+	if differs := trained.Mode != kind.String() || len(trained.Match) > 0; differs && trained.Mode != "" && len(own) == 0 {
+		say("gputrain: export: the loss will be another: trained as %v, %s, written as %s\n", trained, matching(trained), kind)
 	}
 	if c.ShardSize != wholeShards {
 		return usageError{fmt.Errorf("export: --shard-size: found %s beside a .gguf, wanted none: llama-gguf-split splits a file", c.ShardSize)}
@@ -92,6 +98,23 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 	_, err = fmt.Printf("%s,%s %d parameters in %s, from %s to %s: %s at %.0f MB/s\n",
 		m.Def.Kind(), what, parameters, kind, m.dir(), c.To, gpu.SizeText(uint64(written)), written/1e6/seconds)
 	return err
+}
+
+// trainedFor is the quantization that a model was trained for, if it is a type of GGUF files.
+func trainedFor(def model.Definition) model.Quantization {
+	q, _ := model.QuantizationOf(def)
+	if kind, err := gguf.ParseType(q.Mode); err != nil || !kind.Writable() {
+		return model.Quantization{}
+	}
+	return q
+}
+
+// matching says which parameters a quantization is of.
+func matching(q model.Quantization) string {
+	if len(q.Match) == 0 {
+		return "all that have blocks"
+	}
+	return fmt.Sprintf("those that %q match", q.Match)
 }
 
 // absent makes the directory of files, of which none may be there.
