@@ -92,11 +92,8 @@ func (c *sampleCmd) Run(ctx context.Context) error {
 		return err
 	}
 	sampling.Stop = append(sampling.Stop, c.tokens.Ends()...)
-	if v := m.Definition().Vocab(); c.unspoken == nil && c.tokens.Tokenizer == nil && v != 256 {
-		return usageError{fmt.Errorf("sample: %s: found a vocabulary of %d and no tokenizer, wanted tokenizer.json or tokenizer.model there, or 256: bytes", c.Model, v)}
-	}
-	if c.unspoken != nil {
-		return c.unspoken
+	if err := c.spells("sample", m.Definition()); err != nil {
+		return err
 	}
 	if t := c.tokens.Tokenizer; t != nil && sampling.Stop == nil {
 		sampling.Stop = t.EndTokens()
