@@ -21,7 +21,7 @@ type modelCard struct {
 
 // card is that of the model as it is written to a place; at is where its base was said to be, "": nowhere.
 func (s *storedModel) card(command, to, at string, merged bool) modelCard {
-	c := modelCard{Card: setup.Card(setup.Exporting{From: s.Bundle, At: at, Def: s.def, Merged: merged, To: to}, func(what string) { say("gputrain: %s: %s\n", command, what) })}
+	c := modelCard{Card: setup.Card(setup.Exporting{From: s.Bundle, At: at, Def: s.Def, Merged: merged, To: to}, func(what string) { say("gputrain: %s: %s\n", command, what) })}
 	if base, err := s.Base(); err == nil && base != nil && base.IsGGUF() {
 		c.base = base.Path(".")
 	}

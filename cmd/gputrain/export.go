@@ -97,14 +97,14 @@ func (c *exportCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer begun.Close()
-	def := m.def
+	def := m.Def
 	if like == nil || len(model.AdapterParams(def)) > 0 {
-		like = m.weights
+		like = m.Weights
 	}
 	o.Like = like
 	card := m.card("export", c.To, c.Base, false)
 	o.Companions[modelcard.File] = card.write
-	if err := m.export(c.To, def, reading(ctx, m.weights), o); err != nil {
+	if err := m.export(c.To, def, reading(ctx, m.Weights), o); err != nil {
 		return err
 	}
 	defer card.tell(c.To)

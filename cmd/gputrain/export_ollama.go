@@ -34,7 +34,7 @@ func (c *exportCmd) modelfile(ctx context.Context, m *storedModel, keys []gguf.K
 		return nil, usageError{fmt.Errorf("export: --ollama: found %q, wanted a name such as my-model or me/my-model:latest", c.Ollama)}
 	}
 	out := modelfile.Model{From: "./" + filepath.Base(c.To)}
-	if len(model.AdapterParams(m.def)) > 0 {
+	if len(model.AdapterParams(m.Def)) > 0 {
 		var err error
 		out.Adapter = out.From
 		if out.From, keys, err = c.ollamaBase(ctx, m); err != nil {
@@ -61,12 +61,12 @@ func (c *exportCmd) ollamaBase(ctx context.Context, m *storedModel) (from string
 	if err != nil {
 		return "", nil, &setup.ModelError{Err: c.advised(err)}
 	}
-	def := model.BaseOf(m.def)
+	def := model.BaseOf(m.Def)
 	if !base.IsGGUF() && !slices.Contains(ollamaImports, def.Kind()) {
 		return "", nil, usageError{fmt.Errorf("export: --ollama: found a %s in %s for a base, of which Ollama imports no directories, wanted a GGUF file of it for --base: gputrain export %s --to base.gguf --type f32",
 			def.Kind(), base.Path("."), base.Path("."))}
 	}
-	if keys, _, err = ggufModel(ctx, &storedModel{Bundle: base, def: def, weights: m.weights.Below()}, gguf.F16); err != nil {
+	if keys, _, err = ggufModel(ctx, &storedModel{&setup.StoredModel{Bundle: base, Def: def, Weights: m.Weights.Below()}}, gguf.F16); err != nil {
 		return "", nil, &setup.ModelError{Err: fmt.Errorf("export: --ollama: %s: %w", base.Path("."), err)}
 	}
 	from, err = filepath.Abs(base.Path("."))

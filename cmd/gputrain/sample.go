@@ -131,15 +131,13 @@ const mostTexts, atOnce = 10_000, 64
 
 // several draws texts side by side, and writes them one below the other.
 func (c *sampleCmd) several(ctx context.Context, m *state.Model, s train.SampleConfig, prompt []int32) error {
-	if p := s.RepetitionPenalty; p != 0 && p != 1 {
-		return usageError{fmt.Errorf("sample: --texts: found a repetition penalty of %v, wanted none for several texts (--repetition-penalty 1)", p)}
-	}
 	rows, text := min(c.Texts, atOnce), c.tokens.Text()
 	if err := m.Widen(rows); err != nil {
 		return err
 	}
 	all, err := rollout.Draw(ctx, rollout.Config{
-		Tokens: s.Tokens, Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP, MinP: s.MinP, Vocab: text.Size(), Stop: s.Stop, Rows: rows, Seed: s.Seed,
+		Tokens: s.Tokens, Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP, MinP: s.MinP, Penalty: s.RepetitionPenalty, Vocab: text.Size(), Stop: s.Stop, Rows: rows,
+		Seed: s.Seed,
 	}, m, []rollout.Prompt{{Tokens: prompt, Samples: c.Texts}}, nil)
 	if err != nil {
 		return err

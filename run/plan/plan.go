@@ -71,6 +71,9 @@ type Plan struct {
 func Resolve(spec *runfile.Config, w World) (*Plan, error) {
 	p := &Plan{Spec: spec.Clone()}
 	p.layEarlier(w.Earlier)
+	if t := p.Spec.Train; t.Patience > 0 && (t.EvalEvery == 0 || p.Spec.Data.Validation == 0) {
+		return nil, p.Spec.Invalid("train.patience", t.Patience, "0 without evaluations (train.eval_every, data.validation)")
+	}
 	p.layTokens(w.Tokens)
 	if err := p.layTeacher(w.Teacher); err != nil {
 		return nil, err

@@ -166,6 +166,7 @@ type item struct {
 	from, to int64
 	step     int64
 	name     string // of a histogram
+	ended    string // how a process has
 }
 
 // poll says whether anything came or went.
@@ -177,11 +178,15 @@ func (l *list) poll(root *os.Root) (changed bool, err error) {
 		var head struct {
 			Step int64  `json:"step"`
 			Name string `json:"name"`
+
+			Ended struct {
+				Reason string `json:"reason"`
+			} `json:"ended"`
 		}
 		if err := json.Unmarshal(line, &head); err != nil && first == nil {
 			first = fmt.Errorf("%s: line %d: %w", l.lines.Name, len(l.items)+1, err)
 		}
-		l.items, changed = append(l.items, item{offset, offset + int64(len(line)), head.Step, head.Name}), true
+		l.items, changed = append(l.items, item{offset, offset + int64(len(line)), head.Step, head.Name, head.Ended.Reason}), true
 	})
 	if err == nil {
 		err = first

@@ -149,6 +149,17 @@ func TestResumedRunIsRewoundAndMarked(t *testing.T) {
 	assert.Equal(t, []float64{60, 100}, s.list()[0].summary().Resumes)
 	assert.Equal(t, []float64{60, 100}, open(t, dir).list()[0].summary().Resumes, "also for who looks later")
 
+	// It has ended: its line is written anew, in a file that takes the place of the one before.
+	assert.Empty(t, s.list()[0].summary().Ended)
+	sessions, err := os.ReadFile(filepath.Join(dir, sessionsFile))
+	require.NoError(t, err)
+	ended := strings.TrimSuffix(string(sessions), "}\n") + `,"ended":{"reason":"stopped early","step":132}}` + "\n"
+	writeFile(t, dir, sessionsFile+".new", ended)
+	require.NoError(t, os.Rename(filepath.Join(dir, sessionsFile+".new"), filepath.Join(dir, sessionsFile)))
+	s.poll()
+	assert.Equal(t, "stopped early", s.list()[0].summary().Ended)
+	assert.Empty(t, s.list()[0].summary().Warnings)
+
 	// Started over.
 	require.NoError(t, os.Remove(filepath.Join(dir, metricsFile)))
 	writeFile(t, dir, sessionsFile, `{"step":0}`+"\n")

@@ -45,6 +45,7 @@ var lines = []struct {
 	}},
 	{"steps", inForce.length, []string{"train.steps", "data.epochs"}},
 	{"held out", inForce.held, []string{"data.validation", "train.eval_every", "train.save_every"}},
+	{"early stop", inForce.early, []string{"train.patience"}},
 	{"answers", inForce.answers, []string{"train.sample_tokens", "train.temperature"}},
 }
 
@@ -233,6 +234,22 @@ func (f inForce) held() string {
 		return fmt.Sprintf("%d %s, evaluated %s; the best checkpoint is kept", f.facts.Held, f.facts.Method.Things, evaluated)
 	}
 	return fmt.Sprintf("%d %s, evaluated %s, saved %s; the best checkpoint is kept", f.facts.Held, f.facts.Method.Things, evaluated, saved)
+}
+
+// early says when it ends before all steps are made.
+func (f inForce) early() string {
+	what := "lower loss"
+	if f.facts.Method.Draws {
+		what = "higher reward"
+	}
+	switch n := f.run.Train.Patience; {
+	case f.facts.Held == 0 || f.run.Train.EvalEvery == 0:
+		return ""
+	case n == 0:
+		return "never (train.patience)"
+	default:
+		return fmt.Sprintf("after %d evaluations in a row without a %s on what is held out", n, what)
+	}
 }
 
 // answers says what is asked of the model.
