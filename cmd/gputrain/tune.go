@@ -256,7 +256,10 @@ func (c *tuneCmd) askBest(ctx context.Context, a *asker, base string, r train.Re
 	}
 	defer p.Close()
 	p.Busy("open the best checkpoint", 0, 0)
-	f := modelFlags{baseFlag: baseFlag{Base: base}, Model: c.best(r), Adapter: c.Adapter}
+	f := modelFlags{baseFlag: baseFlag{Base: base}, Model: c.best(r)}
+	if c.Adapter != "" {
+		f.Adapter = []string{c.Adapter}
+	}
 	m, release, err := f.open(ctx)
 	if err != nil {
 		return err
