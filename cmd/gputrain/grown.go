@@ -63,6 +63,9 @@ func (c *tuneCmd) again(next string) string {
 			}
 		}
 	}
+	if c.holds {
+		flag("--held", c.Held...)
+	}
 	flag("--method", c.Method)
 	flag("--reward", c.Reward...)
 	flag("--set", slices.DeleteFunc(slices.Clone(c.Set), func(s string) bool {
