@@ -21,7 +21,7 @@ import (
 type exportCmd struct {
 	baseFlag
 	writeFlags
-	Type   string `help:"Type of the matrices of a .gguf: f32, f16, bf16, q8_0 or q4_0; f16 where none is named." placeholder:"TYPE"`
+	Type   string `help:"Type of the matrices of a .gguf: f32, f16, bf16, q8_0 or q4_0. Where none is named, what model.quantize.mode trained for, else f16." placeholder:"TYPE"`
 	Ollama string `help:"Of a .gguf: write a Modelfile beside it, by which Ollama makes a model of this name." placeholder:"NAME"`
 	Model  string `arg:"" help:"Run directory (its newest checkpoint), checkpoint, model directory in the Hugging Face layout, or GGUF file. Of adapters, their PEFT directory is written: merge writes the whole model." type:"model"`
 }
@@ -93,13 +93,13 @@ func (c *exportCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer begun.Close()
-	def := m.def
+	def := m.Def
 	if like == nil || len(model.AdapterParams(def)) > 0 {
-		like = m.weights
+		like = m.Weights
 	}
 	o.Like = like
 	o.Companions[modelcard.File] = m.card("export", c.To, c.Base, false).write
-	if err := m.export(c.To, def, reading(ctx, m.weights), o); err != nil {
+	if err := m.export(c.To, def, reading(ctx, m.Weights), o); err != nil {
 		return err
 	}
 	if own := model.AdapterParams(def); len(own) > 0 {
