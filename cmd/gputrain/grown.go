@@ -72,6 +72,8 @@ func (c *tuneCmd) again(next string) string {
 		key, _, _ := strings.Cut(s, "=")
 		return key == "model.from" || key == "rewards" && len(c.Reward) > 0 || strings.HasPrefix(key, "lora.") && key != "lora.b_rate"
 	})...)
+	flag("--ask", c.Ask...)
+	flag("--system", c.System)
 	flag("--adapter", c.Adapter)
 	return strings.Join(append(words, "--run-dir", shellWord(next)), " ")
 }

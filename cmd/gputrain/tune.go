@@ -292,9 +292,13 @@ func (c *tuneCmd) recorded(path, model string, rows []string) error {
 	return nil
 }
 
-// best is the checkpoint whose evaluation had the lowest loss.
+// best is the checkpoint whose evaluation had the lowest loss, or where none of that step was saved the newest.
 func (c *tuneCmd) best(r train.Result) string {
-	return filepath.Join(c.RunDir, "checkpoints", checkpoint.DirName(r.BestStep))
+	best := filepath.Join(c.RunDir, "checkpoints", checkpoint.DirName(r.BestStep))
+	if gone(best) {
+		return r.Checkpoint
+	}
+	return best
 }
 
 // askBest puts the questions to the best checkpoint, which is not the last.
@@ -323,11 +327,16 @@ func (c *tuneCmd) farewell(out io.Writer, path string, r train.Result) error {
 	method := tuning.MethodOf(cfg.Objective().Row().Form)
 	at, note, step := c.RunDir, "", r.Step
 	if r.BestStep > 0 && r.BestStep != r.Step {
-		at, step = c.best(r), r.BestStep
-		note = fmt.Sprintf(" (step %d had the lowest loss on what is held out, %.3f)", r.BestStep, r.BestLoss)
+		note = fmt.Sprintf("step %d had the lowest loss on what is held out, %.3f", r.BestStep, r.BestLoss)
 		if method.Draws {
-			note = fmt.Sprintf(" (step %d had the highest reward on what is held out, %.3f)", r.BestStep, 0-r.BestLoss)
+			note = fmt.Sprintf("step %d had the highest reward on what is held out, %.3f", r.BestStep, 0-r.BestLoss)
 		}
+		if best := c.best(r); best != r.Checkpoint {
+			at, step = best, r.BestStep
+		} else {
+			note += ", and no checkpoint of it was saved: train.save_every"
+		}
+		note = " (" + note + ")"
 	}
 	name := filepath.Base(c.RunDir)
 	if strings.HasPrefix(name, "-") { // which would be a flag

@@ -521,7 +521,7 @@ func TestBestCheckpointAnswers(t *testing.T) {
 		a.questions = []texts.Question{{Prompt: []int32{1, 2}, Answer: []int32{3, 0}}}
 		require.NoError(t, c.askBest(t.Context(), a, base, train.Result{BestStep: found.Step}))
 		assert.Contains(t, out.String(), "after tuning\n  question  ")
-		require.Error(t, c.askBest(t.Context(), a, base, train.Result{BestStep: found.Step + 1}), "it is not there")
+		require.NoError(t, c.askBest(t.Context(), a, base, train.Result{BestStep: found.Step + 1, Checkpoint: found.Path}), "none was saved, so the newest answers")
 	}
 }
 
@@ -586,6 +586,20 @@ func TestAsked(t *testing.T) {
 		assert.ErrorContains(t, err, says)
 		assert.Equal(t, 2, exitCode(err), "%v", err)
 	}
+}
+
+// A best step of which no checkpoint was saved is told, and the newest is the result.
+func TestBestWithoutCheckpoint(t *testing.T) {
+	gputest.Device(t)
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	dir := filepath.Join(t.TempDir(), "run")
+	c := &tuneCmd{Model: speaker(t), Data: []string{chatsFile(t, 30)}, RunDir: dir, Progress: "none", Set: []string{
+		"train.steps=8", "train.eval_every=1", "train.save_every=0", "optimizer.learning_rate=100", "optimizer.schedule.warmup_steps=0", "train.patience=0",
+	}}
+	said, err := printed(t, func() error { return c.Run(t.Context()) })
+	require.NoError(t, err)
+	assert.Regexp(t, `the adapters are in `+dir+` \(step \d had the lowest loss on what is held out, [0-9.]+, and no checkpoint of it was saved: train.save_every\)\n  gputrain chat `+dir+`\n`, said)
+	assert.Contains(t, said, "after tuning\n")
 }
 
 func TestShellWord(t *testing.T) {
