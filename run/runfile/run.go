@@ -52,6 +52,7 @@ type Model struct {
 type Data struct {
 	Text       []string `yaml:"text" resume:"content" doc:"files or globs (** crosses folders); empty: the Go source of your toolchain, without one the text beside the program"`
 	JSONL      []string `yaml:"jsonl" resume:"content" doc:"files or globs of documents: a JSON object a line, an array of JSON objects (both also .gz), or Parquet; instead of text"`
+	Held       []string `yaml:"held" resume:"content" doc:"files or globs of rows, as data.jsonl, that are held out for validation in the place of data.validation: no row of theirs may be in data.jsonl"`
 	Mixture    []Source `yaml:"mixture" resume:"content" doc:"several sources by weight, such as [{text: 'books/*.txt', weight: 3}, {jsonl: chats.jsonl, prompt_field: question, field: answer, weight: 1}]; instead of text"`
 	MixtureEnd string   `yaml:"mixture_end" default:"restart" range:"mixture_ends" doc:"when an epoch of the mixture ends: never, because a used-up source begins again (restart), or when the first or the last source is used up (first_exhausted, all_exhausted)"`
 	Tokens     string   `yaml:"tokens" default:"auto" range:"auto|bytes|tokenizer|u16|u32" doc:"contents of the files: text whose bytes are the tokens (bytes), text for a tokenizer (tokenizer), or little-endian tokens (u16, u32); auto: tokenizer if data.tokenizer or model.from has one, else bytes"`
