@@ -38,6 +38,15 @@ train: {steps: 40, batch: 4, sample_tokens: 0}
 		[]any{turns[1]["answer"], turns[1]["end"], turns[1]["kept_tokens"]}, "the second turn computes none of the first")
 	assert.Equal(t, "Grüß dich 👍\n", ok(t, chat("", "run", "--temperature", "0", "--prompt", "Hi")).out)
 
+	each := objects(t, ok(t, chat(strings.Repeat("Hi\n", 70)+`{"id": "x", "prompt": "Hi"}`, "run", "--temperature", "0", "--each", "--json")).out)
+	require.Len(t, each, 71)
+	for i, one := range each {
+		assert.Equal(t, []any{float64(i + 1), "Hi", "Grüß dich 👍", "end"}, []any{one["line"], one["message"], one["answer"], one["end"]})
+	}
+	assert.Equal(t, "x", each[70]["id"])
+	refused(t, chat("Hi\n{}", "run", "--each"), 2, "line 2: found an object with the keys []")
+	refused(t, chat("", "run", "--each", "--prompt", "Hi"), 2, "--each: found --prompt, too")
+
 	if testing.Short() {
 		return
 	}

@@ -275,6 +275,8 @@ var effects = []effect{
 	{key: "train.sample_every", value: "1", sees: column("samples.jsonl", "step"), from: list(3), want: list(1, 2, 3)},
 	{key: "train.sample_tokens", value: "9", sees: column("samples.jsonl", "text")},
 	{key: "train.prompt", value: "line", sees: column("samples.jsonl", "text")},
+	{key: "train.ask", value: "[tell me, and me]", over: with(chats, "model.context=64", "train.eval_every=2", "data.validation=0.2"), sees: column("samples.jsonl", "asked"), from: list(), want: list(true, true, true, true)},
+	{key: "train.ask_system", value: "be kind", over: with(chats, "model.context=64", "train.ask=[tell me]"), sees: column("samples.jsonl", "system"), from: list(), want: list("be kind")},
 	{key: "train.temperature", value: "0", over: []string{"train.sample_tokens=20"}, sees: column("samples.jsonl", "text")},
 	{key: "train.top_k", value: "1", over: []string{"train.sample_tokens=20"}, sees: column("samples.jsonl", "text"), like: []string{"train.sample_tokens=20", "train.temperature=0"}},
 	{key: "train.top_p", value: "1e-9", over: []string{"train.sample_tokens=20"}, sees: column("samples.jsonl", "text"), like: []string{"train.sample_tokens=20", "train.temperature=0"}},

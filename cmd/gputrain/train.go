@@ -120,6 +120,9 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 		}
 		return nil
 	}))
+	if len(run.Asked) > 0 {
+		run.Hooks = append(run.Hooks, answersHook(os.Stdout, run.Steps))
+	}
 	if c.extend != nil {
 		if err := c.extend(&run); err != nil {
 			return err

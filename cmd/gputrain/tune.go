@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"gputrain/cmd/gputrain/tuning"
 	"gputrain/internal/stranger"
@@ -33,6 +35,8 @@ type tuneCmd struct {
 	Method   string   `help:"sft, dpo, kto, grpo, reward, classes or embed; by default the one that the rows tell." placeholder:"METHOD"`
 	Reward   []string `help:"What is good of completions that the model draws (grpo), such as number:answer, equal:answer or length; several are added up." placeholder:"KIND[:VALUE]" sep:"none"`
 	Set      []string `help:"Override one value of the run file, such as --set lora.rank=4." placeholder:"KEY=VALUE" sep:"none"`
+	Ask      []string `help:"A question for the model before, at evaluations and after; several are put side by side. Without it, two of what is held out are put before and after." placeholder:"QUESTION" sep:"none"`
+	System   string   `help:"With --ask: message of the system that precedes each question." placeholder:"TEXT"`
 	RunDir   string   `help:"Run directory; by default one below runs/, named for the model, the first file and the changes of --set, so that the same command resumes its run." type:"path" placeholder:"DIR"`
 	Adapter  string   `help:"Index, part of a name, or backend:part." placeholder:"SEL" xor:"adapter"`
 	Memory   string   `help:"Say what would be chosen for a card that is not here, of so much memory or by its name, and train nothing." placeholder:"24GiB|CARD" xor:"adapter"`
@@ -83,6 +87,9 @@ func (c *tuneCmd) tune(ctx context.Context, begin time.Time, t *trainCmd) error 
 			return err
 		}
 	}
+	if err := c.asks(); err != nil {
+		return err
+	}
 	path := filepath.Join(c.RunDir, tuneFile)
 	if info, err := os.Stat(c.RunDir); err == nil && !info.IsDir() && c.trains() {
 		return usageError{fmt.Errorf("tune: --run-dir: %s: found %s, wanted a directory, or a new name for one", c.RunDir, stranger.Kind(info))}
@@ -126,6 +133,30 @@ func (c *tuneCmd) tune(ctx context.Context, begin time.Time, t *trainCmd) error 
 		}
 	}
 	return c.farewell(os.Stdout, path, t.result)
+}
+
+// asks makes keys of the questions, which the run directory is not named for.
+func (c *tuneCmd) asks() error {
+	if len(c.Ask) == 0 {
+		if c.System != "" {
+			return usageError{fmt.Errorf("tune: --system: found %q and no question, wanted --ask with it", c.System)}
+		}
+		return nil
+	}
+	for _, q := range append(slices.Clone(c.Ask), c.System) {
+		if !utf8.ValidString(q) || strings.TrimSpace(q) == "" && q != c.System {
+			return usageError{fmt.Errorf("tune: --ask: found %q, wanted a text", q)}
+		}
+	}
+	list, err := json.Marshal(c.Ask)
+	if err == nil {
+		c.Set = append(slices.Clone(c.Set), "train.ask="+string(list))
+	}
+	if c.System != "" && err == nil {
+		list, err = json.Marshal(c.System)
+		c.Set = append(c.Set, "train.ask_system="+string(list))
+	}
+	return err
 }
 
 // notRescheduled is what a run says to a command without --reschedule.
@@ -293,6 +324,7 @@ const (
 type asker struct {
 	out       io.Writer
 	questions []texts.Question
+	said      []string // the questions as the command has them; nil: they are held out
 	sample    train.SampleConfig
 	tokens    train.Tokenizer
 	drawn     *drawn // of a run that is rewarded for completions; nil: another
@@ -302,6 +334,14 @@ type asker struct {
 // ask makes a run put them, before the first step and after the last.
 func (a *asker) ask(run *train.Config) error {
 	if a.drawn = drawnIn(run); a.drawn != nil {
+		run.Hooks = append(run.Hooks, a.hook())
+		return nil
+	}
+	if len(run.Asked) > 0 {
+		a.said, a.sample, a.tokens = run.Ask, run.Sample, run.Tokenizer
+		for _, q := range run.Asked {
+			a.questions = append(a.questions, texts.Question{Prompt: q.Prompt, Answer: q.Stop})
+		}
 		run.Hooks = append(run.Hooks, a.hook())
 		return nil
 	}
@@ -330,12 +370,12 @@ func (a *asker) ask(run *train.Config) error {
 func (a *asker) hook() train.Hook {
 	return train.HookFunc(func(ctx context.Context, e train.Event) error {
 		switch {
-		case e.Kind == train.Started && e.Step == 0:
+		case e.Kind == train.Started && e.Step == 0 && a.said == nil:
 			return a.put(ctx, before, e.State, e.Progress)
 		case e.Kind != train.Ended || e.Err != nil || e.State == nil:
 		case e.BestStep > 0 && e.BestStep != e.Step:
 			a.best = true
-		default:
+		case a.said == nil:
 			return a.put(ctx, after, e.State, e.Progress)
 		}
 		return nil
@@ -348,26 +388,50 @@ func (a *asker) put(ctx context.Context, when string, m rollout.Model, p train.P
 	if a.drawn != nil {
 		return a.drawn.put(ctx, a.out, when, m, p)
 	}
+	questions := make([]train.Question, len(a.questions))
 	for i, q := range a.questions {
-		c, t := a.sample, a.tokens
-		c.Begin, c.Stop = q.Prompt, append(slices.Clone(c.Stop), q.Answer[len(q.Answer)-1]) // what ends the turn
-		var answer strings.Builder
-		drawn, all := i*c.Tokens, len(a.questions)*c.Tokens
-		if err := train.Continue(ctx, c, t, m, func(more string) bool {
-			answer.WriteString(more)
-			p.Busy("answers "+when, min(drawn, all-1), all)
-			drawn++
-			return true
-		}); err != nil {
-			return err
+		questions[i] = train.Question{Prompt: q.Prompt, Tokens: a.sample.Tokens, Stop: q.Answer[len(q.Answer)-1:]} // what ends the turn
+	}
+	p.Busy("answers "+when, 0, len(questions))
+	return train.Answers(ctx, a.sample, a.tokens, m, questions, func(i int, found train.Answer) error {
+		if found.Err != nil {
+			return found.Err
 		}
 		p.Clear()
-		if _, err := fmt.Fprintf(a.out, "%s\n  question  %s\n  answer    %s\n  held out  %s\n", when,
-			line(setup.Spoken(t, q.Prompt)), line(answer.String()), line(train.TextOf(t, q.Prompt, q.Answer))); err != nil {
+		defer p.Busy("answers "+when, i+1, len(questions))
+		q := a.questions[i]
+		if a.said != nil {
+			return tellAnswer(a.out, when, a.said[i], found.Text)
+		}
+		if err := tellAnswer(a.out, when, setup.Spoken(a.tokens, q.Prompt), found.Text); err != nil {
 			return err
 		}
-	}
-	return nil
+		_, err := fmt.Fprintf(a.out, "  held out  %s\n", line(train.TextOf(a.tokens, q.Prompt, q.Answer)))
+		return err
+	})
+}
+
+func tellAnswer(out io.Writer, when, question, answer string) error {
+	_, err := fmt.Fprintf(out, "%s\n  question  %s\n  answer    %s\n", when, line(question), line(answer))
+	return err
+}
+
+// answersHook writes what a run's model answers to the questions of the run.
+func answersHook(out io.Writer, last int64) train.Hook {
+	return train.HookFunc(func(_ context.Context, e train.Event) error {
+		if e.Kind != train.Sampled || !e.Sample.Asked {
+			return nil
+		}
+		when := fmt.Sprintf("step %d", e.Sample.Step)
+		switch e.Sample.Step {
+		case 0:
+			when += ", before training"
+		case last:
+			when += ", the last"
+		}
+		e.Progress.Clear()
+		return tellAnswer(out, when, e.Sample.Prompt, e.Sample.Text)
+	})
 }
 
 // line is a text on one line.

@@ -57,7 +57,9 @@ func (h *choosing) expected(ctx context.Context, cfg *runfile.Config, text *text
 		run.Rollouts = &grpo.Config{Samples: r.Samples, Updates: r.Updates, EvalSamples: r.EvalSamples, Drawing: rollout.Config{Tokens: r.Tokens, Rows: r.Rows}}
 	}
 	if run.Steps = steps; run.Validation != nil && run.Sample.Tokens > 0 {
-		run.Answers = asked
+		if run.Asked = make([]train.Question, len(cfg.Train.Ask)); len(run.Asked) == 0 {
+			run.Answers = asked
+		}
 	}
 	return train.Expected(run, time.Since(h.begun), h.device.Adapter(), peak, h.takes.Submits)
 }

@@ -22,7 +22,9 @@ import (
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
 	"gputrain/run/train"
+	"gputrain/state/checkpoint"
 	"gputrain/text/chat"
+	"gputrain/text/tokenizer"
 )
 
 // speaker is a directory with a small model, a tokenizer of letters and a template.
@@ -470,6 +472,69 @@ func TestBestCheckpointAnswers(t *testing.T) {
 		require.NoError(t, c.askBest(t.Context(), a, base, train.Result{BestStep: found.Step}))
 		assert.Contains(t, out.String(), "after tuning\n  question  ")
 		require.Error(t, c.askBest(t.Context(), a, base, train.Result{BestStep: found.Step + 1}), "it is not there")
+	}
+}
+
+// Questions of the user are put before, at evaluations and after: each answer is that of the checkpoint of its step, to the question as a chat has it.
+func TestAsked(t *testing.T) {
+	gputest.Device(t)
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	base, dir := speaker(t), filepath.Join(t.TempDir(), "run")
+	c := &tuneCmd{
+		Model: base, Data: []string{chatsFile(t, 30)}, RunDir: dir, Progress: "none", Ask: []string{"what is it?", "who?"}, System: "be kind",
+		Set: []string{"train.steps=4", "train.eval_every=2", "train.save_every=2", "train.keep=9"},
+	}
+	require.NoError(t, c.Run(t.Context()))
+	samples, err := os.ReadFile(filepath.Join(dir, "samples.jsonl"))
+	require.NoError(t, err)
+	var found []train.Sample
+	for text := range strings.Lines(string(samples)) {
+		var s train.Sample
+		require.NoError(t, json.Unmarshal([]byte(text), &s))
+		if s.Asked {
+			found = append(found, s)
+		}
+	}
+	require.Len(t, found, 6)
+	report, err := os.ReadFile(filepath.Join(dir, "report.md"))
+	require.NoError(t, err)
+	tok, err := setup.OpenTokenizer(base)
+	require.NoError(t, err)
+	for i, s := range found {
+		assert.Equal(t, []any{int64(i / 2 * 2), c.Ask[i%2] + "\n", "be kind"}, []any{s.Step, s.Prompt, s.System})
+		assert.Contains(t, string(report), strings.TrimSuffix(s.Prompt, "\n"))
+		prompt, err := tok.Encode("s:be kind<end>u:"+c.Ask[i%2]+"<end>a:", tokenizer.Options{})
+		require.NoError(t, err)
+		of := modelFlags{Model: base}
+		if s.Step > 0 {
+			of = modelFlags{Model: filepath.Join(dir, "checkpoints", checkpoint.DirName(s.Step)), baseFlag: baseFlag{Base: base}}
+		}
+		m, release, err := of.open(t.Context())
+		require.NoError(t, err)
+		var answer strings.Builder
+		how := train.SampleConfig{Begin: prompt, Tokens: 64 - len(prompt), Stop: []int32{0}}
+		require.NoError(t, train.Continue(t.Context(), how, setup.NewTokenizer(tok), m, func(text string) bool { answer.WriteString(text); return true }))
+		assert.True(t, strings.HasPrefix(answer.String(), s.Text) && s.Text != "", "step %d: %q, wanted %q", s.Step, s.Text, answer.String())
+		release()
+	}
+	var out strings.Builder
+	a := &asker{out: &out}
+	run := train.Config{Tokenizer: setup.NewTokenizer(tok), Options: train.Options{Ask: c.Ask, Sample: train.SampleConfig{Tokens: 3}}}
+	run.Asked = []train.Question{{Prompt: []int32{1, 2}, Stop: []int32{0}}, {Prompt: []int32{3}, Stop: []int32{0}}}
+	require.NoError(t, a.ask(&run))
+	require.NoError(t, c.askBest(t.Context(), a, base, train.Result{BestStep: 2}))
+	assert.Regexp(t, `^after tuning\n  question  what is it\?\n  answer    .*\nafter tuning\n  question  who\?\n  answer    .*\n$`, out.String())
+
+	for says, wrong := range map[string]tuneCmd{
+		"tune: --system: found": {System: "x"},
+		"tune: --ask: found":    {Ask: []string{" "}},
+		"one of fewer than":     {Ask: []string{strings.Repeat("who ", 90)}},
+		"none where answers":    {Ask: []string{"who?"}, Set: []string{noSamples}},
+	} {
+		wrong.Model, wrong.Data, wrong.RunDir, wrong.Progress = base, c.Data, filepath.Join(t.TempDir(), "run"), "none"
+		err := wrong.Run(t.Context())
+		assert.ErrorContains(t, err, says)
+		assert.Equal(t, 2, exitCode(err), "%v", err)
 	}
 }
 

@@ -42,6 +42,9 @@ func (r Request) row(m Model, vocab int) (*row, error) {
 // Each draws a completion of every request, as many at once as the model has rows, and tells each in the order of requests. The error that is told is that of one
 // request: one that the model has no room for, or whose logits are no numbers. Any other ends it, as one of tell does.
 func Each(ctx context.Context, m Model, vocab int, requests []Request, tell func(i int, c Completion, err error) error) error {
+	if len(requests) == 0 {
+		return nil
+	}
 	type result struct {
 		Completion
 		err  error

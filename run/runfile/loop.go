@@ -21,6 +21,8 @@ type Loop struct {
 	KeepBest       int       `yaml:"keep_best" default:"1" range:"1.." resume:"free" doc:"checkpoints with the lowest validation losses to keep as well"`
 	SampleEvery    int64     `yaml:"sample_every" range:"0.." resume:"free" doc:"updates between samples; 0: only at the end. A run from a model also has one before its first update"`
 	Sample         Sample    `yaml:",inline"`
+	Ask            []string  `yaml:"ask" resume:"free" doc:"questions that are put to the model at evaluations and at the end, each in a conversation of its own, written by the chat template; of a run from a model also before its first update. Answers are drawn as samples are, and have at most train.sample_tokens"`
+	AskSystem      string    `yaml:"ask_system" resume:"free" doc:"message of the system that precedes each question of train.ask; empty: none"`
 	HistogramEvery int64     `yaml:"histogram_every" range:"0.." resume:"free" doc:"updates between histograms of parameters and gradients, computed on the device and written to histograms.jsonl; 0: none"`
 	HistogramMatch []string  `yaml:"histogram_match" range:"pattern" resume:"free" doc:"regular expressions on params/PATH and grads/PATH that get histograms; empty: all"`
 	LogEvery       int64     `yaml:"log_every" default:"1" range:"1.." resume:"free" doc:"updates between lines of metrics.jsonl"`

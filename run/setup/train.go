@@ -131,6 +131,9 @@ func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer)
 			return run, nil, &UsageError{err}
 		}
 	}
+	if err := asked(&run, cfg, begin.Tokens); err != nil {
+		return run, nil, &UsageError{err}
+	}
 	said.over(cfg) // a run records what its run file says
 	run.Settings = begin.Tokens.explain(Settings(cfg, c.Definition))
 	return run, undo, nil

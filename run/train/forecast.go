@@ -112,6 +112,10 @@ func (f *forecast) count(c Config, from int64) {
 	if c.samplesBefore() && from == 0 {
 		f.samples.many++
 	}
+	f.samples.many += int64(len(c.Asked)) * timesDue(from, c.Steps, c.EvalEvery)
+	if c.From != "" && from == 0 {
+		f.samples.many += int64(len(c.Asked))
+	}
 	if f.samples.many += int64(c.Answers); from == 0 {
 		f.samples.many += int64(c.Answers)
 	}

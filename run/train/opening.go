@@ -375,7 +375,7 @@ func (t *opening) openLogs() (err error) {
 	if t.journal.samples, err = t.openLog(samplesFile); err != nil {
 		return err
 	}
-	t.sampled = t.journal.samples.last
+	t.sampled, t.asked = t.journal.samples.last, t.journal.samples.last
 	if t.config.learnsRollouts() {
 		if t.journal.rollouts, err = t.openLog(rolloutsFile); err != nil {
 			return err

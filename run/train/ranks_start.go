@@ -92,7 +92,7 @@ func (t *opening) makeEqual(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.evaluated, t.sampled, t.since, t.evalLoss = all[0].Evaluated, all[0].Sampled, all[0].Since, float64(all[0].EvalLoss)
+	t.evaluated, t.sampled, t.asked, t.since, t.evalLoss = all[0].Evaluated, all[0].Sampled, all[0].Sampled, all[0].Since, float64(all[0].EvalLoss)
 	peak := 0.0
 	for _, l := range all {
 		if peak += float64(l.Peak); l.Peak == 0 {

@@ -43,6 +43,7 @@ type trainer struct {
 	saves      saves
 	evaluated  int64 // the step of the newest evaluation
 	sampled    int64 // and of the newest sample
+	asked      int64 // and of the newest answers to questions
 	evalLoss   float64
 	since      int64 // the step that Patience counts from
 	checkpoint string
@@ -262,9 +263,10 @@ func (t *trainer) due(ctx context.Context) error {
 	sample := func() bool {
 		return c.Sample.Tokens > 0 && at(c.SampleEvery, t.sampled) || step == 0 && c.samplesBefore() && t.sampled != 0
 	}
+	ask := len(c.Asked) > 0 && (at(c.EvalEvery, t.asked) || step == 0 && c.samplesBefore() && t.asked != 0)
 	save, _ := t.saveDue()
 	generate := t.rollouts != nil && t.rollouts.due()
-	if !evaluate && !sample() && !save && !generate {
+	if !evaluate && !sample() && !ask && !save && !generate {
 		return nil
 	}
 	if err := t.drain(ctx); err != nil {
@@ -278,6 +280,11 @@ func (t *trainer) due(ctx context.Context) error {
 	}
 	if sample() { // the evaluation may have made this step the last
 		if err := t.sample(ctx); err != nil {
+			return err
+		}
+	}
+	if ask {
+		if err := t.ask(ctx); err != nil {
 			return err
 		}
 	}
@@ -357,13 +364,44 @@ func (t *trainer) sample(ctx context.Context) error {
 	if t.team.note(err) != nil {
 		return err
 	}
-	s := Sample{
-		Step: t.state.Step(), Prompt: c.Sample.Prompt, Text: text.String(),
-		Temperature: c.Sample.Temperature, TopK: c.Sample.TopK, TopP: unless1(c.Sample.TopP), MinP: c.Sample.MinP, Repetition: unless1(c.Sample.RepetitionPenalty),
-		Seed: c.Sample.Seed,
-	}
+	s := t.sampleOf(c.Sample.Prompt, text.String())
 	t.sampled = s.Step
 	return t.tell(ctx, Event{Kind: Sampled, Sample: &s, seen: seen{took: time.Since(begin)}})
+}
+
+// sampleOf is what the model wrote now.
+func (t *trainer) sampleOf(prompt, text string) Sample {
+	c := t.config.Sample
+	return Sample{
+		Step: t.state.Step(), Prompt: prompt, Text: text,
+		Temperature: c.Temperature, TopK: c.TopK, TopP: unless1(c.TopP), MinP: c.MinP, Repetition: unless1(c.RepetitionPenalty), Seed: c.Seed,
+	}
+}
+
+// ask puts the questions of the run to the model.
+func (t *trainer) ask(ctx context.Context) error {
+	defer t.times.span(spanSamples)()
+	c, begin := t.config, time.Now()
+	var samples []Sample
+	err := Answers(t.team.uncancelled(ctx), c.Sample, c.Tokenizer, t.state, c.Asked, func(i int, a Answer) error {
+		t.display.Busy(spanSamples, i, len(c.Asked))
+		if a.Err != nil {
+			t.say("step %d: no answer to %q: %v", t.state.Step(), c.Ask[i], a.Err)
+			return nil
+		}
+		s := t.sampleOf(c.Ask[i]+"\n", a.Text)
+		s.Asked, s.System = true, c.AskSystem
+		samples = append(samples, s)
+		return nil
+	})
+	if t.asked = t.state.Step(); t.team.note(err) != nil {
+		return err
+	}
+	var told []error
+	for _, s := range samples {
+		told = append(told, t.tell(ctx, Event{Kind: Sampled, Sample: &s, seen: seen{took: time.Since(begin) / time.Duration(len(samples))}}))
+	}
+	return errors.Join(told...)
 }
 
 func (t *trainer) result() Result {

@@ -210,6 +210,8 @@ var changes = []change{
 	{"train.sample_every", "1", nil},
 	{"train.sample_tokens", "9", nil},
 	{"train.prompt", "line", nil},
+	{"train.ask", "[tell me]", chats},
+	{"train.ask_system", "be kind", append([]string{"train.ask=[tell me]"}, chats...)},
 	{"train.temperature", "0", []string{"train.sample_tokens=20"}},
 	{"train.top_k", "1", []string{"train.sample_tokens=20"}},
 	{"train.top_p", "0.5", []string{"train.sample_tokens=20"}},
