@@ -235,8 +235,8 @@ func (d *Device) NewTexels(label string, bytes uint64) (*Buffer, error) {
 	if !d.hasTexels() {
 		return d.NewBuffer(label, bytes)
 	}
-	if bytes > d.limits.BufferBytes {
-		return nil, fmt.Errorf("gpu: new texels: %w", &LimitError{fmt.Sprintf("%q", label), bytes, d.limits.BufferBytes, "BufferBytes"})
+	if bytes > d.limits.BindingBytes {
+		return nil, fmt.Errorf("gpu: new texels: %w", &LimitError{fmt.Sprintf("%q", label), bytes, d.limits.BindingBytes, "BindingBytes"})
 	}
 	return d.newTexels(label, texelSize(bytes))
 }

@@ -232,7 +232,7 @@ func TestNewTexelsRefused(t *testing.T) {
 		require.ErrorContains(t, rec.Err(), want)
 	}
 	require.ErrorContains(t, d.Write(part, make([]byte, 1024)), "is of texels")
-	_, err = gpu.Dry(gpu.Limits{TexelBindings: 8, Texels: gpu.TexelsForce, BufferBytes: 512}).NewTexels("kept", 1024)
+	_, err = gpu.Dry(gpu.Limits{TexelBindings: 8, Texels: gpu.TexelsForce, BindingBytes: 512}).NewTexels("kept", 1024)
 	require.ErrorContains(t, err, `"kept"`)
 	kept.Release()
 	back.Release()

@@ -85,6 +85,11 @@ func (j job) build(ctx context.Context, devices []*gpu.Device, kernels [][]*gpu.
 		p.training.taken(st, s.Bytes(i))
 	}
 	p.countTexels()
+	first := p.stages[0]
+	if first.memory.Scorers, err = j.State.ScorerBytes(ctx, first.device); err != nil {
+		s.Release()
+		return nil, err
+	}
 	return s, nil
 }
 

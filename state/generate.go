@@ -126,7 +126,7 @@ func Generation(def model.Definition, window int, p Paging, pass string) (*model
 		o.Rows = 1
 	}
 	if slices.Contains(continuing[1], pass) {
-		o.Paging = model.Paging{Rows: p.Rows, Blocks: p.Blocks, Size: p.Size}
+		o.Paging = model.Paging{Rows: p.Rows, Blocks: p.Blocks, Size: p.Size, Storage: p.Storage}
 	}
 	built, err := def.Build(1, n, o)
 	if err != nil {

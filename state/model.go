@@ -75,11 +75,9 @@ func LoadModel(dev *gpu.Device, dir string) (*Model, error) {
 // LoadStored is LoadModel of the weights of dir, which are open and stay so.
 func LoadStored(dev *gpu.Device, dir string, def model.Definition, weights *model.Stored) (_ *Model, err error) {
 	hosts, _ := weights.Params(0)
-	dtype := buffers.F32
-	if b := weights.Base(); b != nil {
-		if dtype, err = b.Kept(); err != nil {
-			return nil, loadError(dir, "%w", err)
-		}
+	dtype, err := keptAs(weights)
+	if err != nil {
+		return nil, loadError(dir, "%w", err)
 	}
 	m, err := newModelOn(dev, def, hosts, weights.LeftOut(), dtype)
 	if err != nil {

@@ -15,7 +15,7 @@ type modelCard struct{ modelcard.Card }
 
 // card is that of the model as it is written to a place; at is where its base was said to be, "": nowhere.
 func (s *storedModel) card(command, to, at string, merged bool) modelCard {
-	return modelCard{setup.Card(setup.Exporting{From: s.Bundle, At: at, Def: s.def, Merged: merged, To: to}, func(what string) { say("gputrain: %s: %s\n", command, what) })}
+	return modelCard{setup.Card(setup.Exporting{From: s.Bundle, At: at, Def: s.Def, Merged: merged, To: to}, func(what string) { say("gputrain: %s: %s\n", command, what) })}
 }
 
 func (c modelCard) write(w io.Writer) error {

@@ -8,14 +8,17 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"time"
 
+	"gputrain/internal/formats"
 	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
 	"gputrain/run/plan"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
+	"gputrain/run/train"
 	"gputrain/state"
 )
 
@@ -57,8 +60,12 @@ func (c *evalCmd) Run(ctx context.Context) error {
 		return err
 	}
 	loss := model.Objective{}.Row()
-	if model.HeadOf(m.Definition()).Kind != "" {
-		if err := m.Measure(cfg.Objective()); err != nil {
+	if c.compares(cfg) || model.HeadOf(m.Definition()).Kind != "" {
+		record, err := recordOf(c.Model)
+		if err != nil {
+			return err
+		}
+		if err := m.Measure(cfg.Objective(), record.Memory); err != nil {
 			return err
 		}
 		loss = cfg.Objective().Row()
@@ -81,6 +88,11 @@ func (c *evalCmd) Run(ctx context.Context) error {
 	}
 	if cfg.DrawsRollouts() {
 		return c.rewards(ctx, m, cfg, text, tokens, window)
+	}
+	if c.compares(cfg) {
+		if tokens, err = c.referred(cfg, m.Definition(), text, tokens, window); err != nil {
+			return err
+		}
 	}
 	whole := &wholeText{}
 	if len(c.Text) > 0 {
@@ -112,8 +124,8 @@ func (c *evalCmd) Run(ctx context.Context) error {
 		return err
 	}
 	seconds := time.Since(start).Seconds()
-	if loss.Head != "" {
-		return c.tellHead(r, loss, window, seconds)
+	if loss.Form != "" {
+		return c.tellFigures(r, loss, window, seconds)
 	}
 	if c.Limit > 0 || c.Stride == window {
 		whole.bytes = 0 // those of some tokens are not known
@@ -170,8 +182,33 @@ func (c *evalCmd) learned(ctx context.Context, run *runfile.Config, def model.De
 	return cfg, nil
 }
 
-// tellHead prints the loss and the figures of a head.
-func (c *evalCmd) tellHead(r state.EvalResult, loss model.Loss, window int, seconds float64) error {
+// compares tells whether rows of the run have completions that are preferred to others, or are good or bad, of which its loss is.
+func (c *evalCmd) compares(cfg *runfile.Config) bool {
+	form := cfg.Objective().Row().Form
+	return len(c.Text) == 0 && (form == formats.Pairs || form == formats.Labelled)
+}
+
+// referred lays what the run's reference says beside its own rows, where that is neither in the model nor the model without its adapters.
+func (c *evalCmd) referred(cfg *runfile.Config, def model.Definition, text *texts.Corpus, rows data.Source, window int) (data.Source, error) {
+	o, elsewhere := cfg.Objective(), func(what string) error {
+		return usageError{fmt.Errorf("eval: %s: found %s, wanted %s: evaluations in metrics.jsonl have what it gave; --text measures the loss of a text", c.Model, what,
+			"adapters beside the model that they are compared with, or a run that keeps what its reference says of its own rows (reference.safetensors)")}
+	}
+	switch {
+	case o.Row().Reference && cfg.Preference.Reference == runfile.ReferenceStart:
+		return nil, elsewhere("preference.reference start, which is in no checkpoint")
+	case !o.ReadsReference(def):
+		return rows, nil
+	case o.WantsReference(def):
+		return nil, elsewhere(fmt.Sprintf("%s of a model that is trained whole, whose reference is in no checkpoint", o.Loss))
+	case len(c.JSONL) > 0:
+		return nil, elsewhere("--jsonl and a model that is trained whole, whose reference has said nothing of these rows")
+	}
+	return train.Referred(c.Model, text.Fingerprint, window, rows)
+}
+
+// tellFigures prints the loss and the figures of an objective.
+func (c *evalCmd) tellFigures(r state.EvalResult, loss model.Loss, window int, seconds float64) error {
 	figures := loss.Figures(r.Means)
 	if c.JSON {
 		all := map[string]any{"eval_loss": r.Loss, loss.Counts: r.Tokens, loss.Counts + "_per_second": float64(r.Tokens) / seconds, "window": window}
@@ -181,8 +218,16 @@ func (c *evalCmd) tellHead(r state.EvalResult, loss model.Loss, window int, seco
 		return json.NewEncoder(os.Stdout).Encode(all)
 	}
 	line := fmt.Sprintf("loss %.4f", r.Loss)
+	told := slices.Clone(loss.Shown) // these first
 	for _, name := range loss.Sums {
-		line += fmt.Sprintf(", %s %.4f", name, figures[name])
+		if !slices.Contains(told, name) {
+			told = append(told, name)
+		}
+	}
+	for _, name := range told {
+		if v, there := figures[name]; there { // else all rows are good, or bad
+			line += fmt.Sprintf(", %s %.4f", name, v)
+		}
 	}
 	_, err := fmt.Printf("%s, %d %s, in %.1f s\n", line, r.Tokens, loss.Counts, seconds)
 	return err

@@ -45,7 +45,7 @@ func (c *evalCmd) rewards(ctx context.Context, m *openedModel, cfg *runfile.Conf
 	if err != nil {
 		return usageError{fmt.Errorf("eval: %w", err)}
 	}
-	if g.Rewards, err = g.Open(); err != nil {
+	if g.Rewards, err = g.Open(m.Params().Device()); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, g.Rewards.Close()) }()

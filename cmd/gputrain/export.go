@@ -93,13 +93,13 @@ func (c *exportCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer begun.Close()
-	def := m.def
+	def := m.Def
 	if like == nil || len(model.AdapterParams(def)) > 0 {
-		like = m.weights
+		like = m.Weights
 	}
 	o.Like = like
 	o.Companions[modelcard.File] = m.card("export", c.To, c.Base, false).write
-	if err := m.export(c.To, def, reading(ctx, m.weights), o); err != nil {
+	if err := m.export(c.To, def, reading(ctx, m.Weights), o); err != nil {
 		return err
 	}
 	if own := model.AdapterParams(def); len(own) > 0 {

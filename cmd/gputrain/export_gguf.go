@@ -35,11 +35,11 @@ const wholeShards = "5GB"
 
 // exportGGUF writes a model as a file that llama.cpp runs.
 func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
-	if h := model.HeadOf(m.def); h.Kind != "" {
+	if h := model.HeadOf(m.Def); h.Kind != "" {
 		return usageError{fmt.Errorf("export: --to: found %s for a model that has %s in place of logits, wanted a directory: GGUF files are written of language models alone", c.To, headOf(h))}
 	}
-	own := model.AdapterParams(m.def)
-	usual, trained := "f16", trainedFor(m.def)
+	own := model.AdapterParams(m.Def)
+	usual, trained := "f16", trainedFor(m.Def)
 	switch {
 	case len(own) > 0:
 		usual = "f32" // they are small
@@ -61,9 +61,9 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 	}
 	var keys []gguf.Key
 	var tensors []gguf.Tensor
-	what, parameters := "", model.Parameters(m.def)
+	what, parameters := "", model.Parameters(m.Def)
 	if len(own) > 0 {
-		what, parameters = " adapters of", parameters-model.Parameters(model.BaseOf(m.def))
+		what, parameters = " adapters of", parameters-model.Parameters(model.BaseOf(m.Def))
 		keys, tensors, err = ggufAdapter(ctx, m, own, kind)
 	} else {
 		keys, tensors, err = ggufModel(ctx, m, kind)
@@ -94,9 +94,9 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 	if c.Ollama != "" {
 		defer fmt.Printf("%s written; in its directory:\n  ollama create %s -f %s\n  ollama run %s\n", files[1].Path, c.Ollama, modelfileName, c.Ollama)
 	}
-	tellNotFinite(m.weights.NotFinite())
+	tellNotFinite(m.Weights.NotFinite())
 	_, err = fmt.Printf("%s,%s %d parameters in %s, from %s to %s: %s at %.0f MB/s\n",
-		m.def.Kind(), what, parameters, kind, m.dir(), c.To, gpu.SizeText(uint64(written)), written/1e6/seconds)
+		m.Def.Kind(), what, parameters, kind, m.dir(), c.To, gpu.SizeText(uint64(written)), written/1e6/seconds)
 	return err
 }
 
@@ -143,13 +143,13 @@ func ggufName(dir string) string {
 
 // ggufAdapter are the adapters of a directory as they are written.
 func ggufAdapter(ctx context.Context, m *storedModel, own []string, kind gguf.Type) ([]gguf.Key, []gguf.Tensor, error) {
-	out := llamacpp.Adapter{Name: ggufName(m.dir()), Scales: model.AdapterScales(m.def)}
+	out := llamacpp.Adapter{Name: ggufName(m.dir()), Scales: model.AdapterScales(m.Def)}
 	var err error
-	if out.Config, err = model.ConfigJSON(model.BaseOf(m.def), "F32"); err != nil {
+	if out.Config, err = model.ConfigJSON(model.BaseOf(m.Def), "F32"); err != nil {
 		return nil, nil, err
 	}
-	read := reading(ctx, m.weights)
-	for _, p := range m.def.Params() {
+	read := reading(ctx, m.Weights)
+	for _, p := range m.Def.Params() {
 		if slices.Contains(own, p.Path) {
 			out.Tensors = append(out.Tensors, llamacpp.Tensor{Name: p.Path, Shape: p.Shape, Read: func() ([]float32, error) { return read(p.Path) }})
 		}
@@ -159,17 +159,17 @@ func ggufAdapter(ctx context.Context, m *storedModel, own []string, kind gguf.Ty
 
 // ggufModel is the model of a directory as it is written.
 func ggufModel(ctx context.Context, m *storedModel, kind gguf.Type) ([]gguf.Key, []gguf.Tensor, error) {
-	read := reading(ctx, m.weights)
+	read := reading(ctx, m.Weights)
 	out := llamacpp.Model{Name: ggufName(m.dir()), Tell: func(what string) { say("gputrain: export: %s\n", what) }}
 	var err error
-	if out.Config, err = model.ConfigJSON(m.def, "F32"); err != nil {
+	if out.Config, err = model.ConfigJSON(m.Def, "F32"); err != nil {
 		return nil, nil, err
 	}
-	named, err := model.Tensors(m.def, "F32", read)
+	named, err := model.Tensors(m.Def, "F32", read)
 	if err != nil {
 		return nil, nil, err
 	}
-	for i, p := range m.def.Params() { // in the order of named
+	for i, p := range m.Def.Params() { // in the order of named
 		out.Tensors = append(out.Tensors, llamacpp.Tensor{Name: named[i].Name, Shape: p.Shape, Read: func() ([]float32, error) { return read(p.Path) }})
 	}
 	text := spoken(m.Bundle)

@@ -205,12 +205,17 @@ func someModel(ctx *kong.DecodeContext, target reflect.Value) error {
 	if err := somePath(ctx, target); err != nil {
 		return err
 	}
-	info, err := os.Stat(target.String())
+	return isModel(target.String(), given)
+}
+
+// isModel refuses a path that is neither a directory nor a GGUF file.
+func isModel(path, given string) error {
+	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w%s", err, hub.Download(given))
 	}
-	if err == nil && !hub.Is(target.String()) {
-		err = fmt.Errorf("%q: found %s, wanted a directory, or a GGUF file", target.String(), stranger.Kind(info))
+	if err == nil && !hub.Is(path) {
+		err = fmt.Errorf("%q: found %s, wanted a directory, or a GGUF file", path, stranger.Kind(info))
 	}
 	return err
 }

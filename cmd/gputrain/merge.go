@@ -51,10 +51,10 @@ func (c *mergeCmd) Run(ctx context.Context) error {
 	}
 	dtype := o.Like.DType()
 	o.Companions[modelcard.File] = m.card("merge", c.To, c.Base, true).write
-	if err := m.export(c.To, merged, model.Merge(m.def, reading(ctx, m.weights)), o); err != nil {
+	if err := m.export(c.To, merged, model.Merge(m.Def, reading(ctx, m.Weights)), o); err != nil {
 		return err
 	}
-	if len(merged.Params()) > len(model.BaseOf(m.def).Params()) {
+	if len(merged.Params()) > len(model.BaseOf(m.Def).Params()) {
 		fmt.Println("the head is a matrix of its own now (tie_word_embeddings: false): it and the embedding were one in the base, and are not the same any more")
 	}
 	if o.DType != "" {
@@ -66,19 +66,19 @@ func (c *mergeCmd) Run(ctx context.Context) error {
 
 // prepare finds what is to be written and how, and says where the base may be another than that of the adapters.
 func (c *mergeCmd) prepare(m *storedModel) (o model.ExportOptions, merged model.Definition, base *hub.Bundle, err error) {
-	if merged, err = model.Merged(m.def); err != nil {
+	if merged, err = model.Merged(m.Def); err != nil {
 		return o, nil, nil, usageError{fmt.Errorf("merge: %s: %w", m.dir(), err)}
 	}
 	if base, err = m.Base(); err != nil {
 		return o, nil, nil, &setup.ModelError{Err: c.advised(err)}
 	}
-	if err := tellDoubt(m.weights, true); err != nil {
+	if err := tellDoubt(m.Weights, true); err != nil {
 		return o, nil, nil, err
 	}
 	if o, err = c.options("merge", m.Bundle, base); err != nil {
 		return o, nil, nil, err
 	}
-	o.Like = m.weights.Below()
+	o.Like = m.Weights.Below()
 	if o.Ends, err = setup.MergedEnds(m.Bundle, base, merged); err != nil {
 		return o, nil, nil, &setup.ModelError{Err: err}
 	}

@@ -137,7 +137,7 @@ func TestBaseIsDoubted(t *testing.T) {
 		m, err := baseFlag{Base: base}.stored(dir)
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, m.Close()) })
-		return m.weights
+		return m.Weights
 	}
 	doubt := func(adapter, base string) string {
 		found, _, err := open(adapter, base).Doubt()

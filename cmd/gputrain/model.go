@@ -44,35 +44,20 @@ func (f baseFlag) open(from string) (*hub.Bundle, error) {
 }
 
 // storedModel is a model in its files.
-type storedModel struct {
-	*hub.Bundle
-	def     model.Definition
-	weights *model.Stored
-}
+type storedModel struct{ *setup.StoredModel }
 
 // stored opens a model's files, whose checksums hold, to be read whatever numbers they have.
-func (f baseFlag) stored(from string) (_ *storedModel, err error) {
+func (f baseFlag) stored(from string) (*storedModel, error) {
 	b, err := f.open(from)
 	if err != nil {
 		return nil, err
 	}
-	s := &storedModel{Bundle: b}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.Close())
-		}
-	}()
-	if err := checkpoint.VerifyModel(checkpoint.OS, s.dir()); err != nil {
-		return nil, err
+	s, err := setup.Stored(b)
+	if err != nil {
+		return nil, f.advised(err)
 	}
-	if s.def, err = b.Definition(); err != nil {
-		return nil, &setup.ModelError{Err: f.advised(err)}
-	}
-	if s.weights, err = b.Weights(s.def); err != nil {
-		return nil, &setup.ModelError{Err: f.advised(err)}
-	}
-	s.weights.AllowNotFinite()
-	return s, nil
+	s.Weights.AllowNotFinite()
+	return &storedModel{s}, nil
 }
 
 // dir is where the model is.
@@ -97,7 +82,7 @@ func (s *storedModel) export(to string, def model.Definition, read func(path str
 		err = usageError{err}
 	}
 	if err == nil {
-		tellNotFinite(s.weights.NotFinite())
+		tellNotFinite(s.Weights.NotFinite())
 	}
 	return err
 }
@@ -115,7 +100,14 @@ type modelFlags struct {
 // openedModel is a model on its adapter, and what says how text is drawn from it.
 type openedModel struct {
 	*state.Model
-	drawn *hub.Bundle
+	drawn  *hub.Bundle
+	stored *storedModel
+}
+
+// fingerprint is that of all parameters.
+func (m *openedModel) fingerprint() (string, error) {
+	params, _ := m.stored.Weights.Params(0)
+	return model.Fingerprint(params)
 }
 
 // tellNotFinite says in one line that a model is damaged, and where.
@@ -141,7 +133,7 @@ func (f *modelFlags) open(ctx context.Context) (m *openedModel, release func(), 
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if err := tellDoubt(s.weights, false); err != nil {
+	if err := tellDoubt(s.Weights, false); err != nil {
 		return nil, nil, err
 	}
 	adapter, err := selectAdapter(f.Adapter)
@@ -152,14 +144,14 @@ func (f *modelFlags) open(ctx context.Context) (m *openedModel, release func(), 
 	if err != nil {
 		return nil, nil, err
 	}
-	loaded, err := state.LoadStored(dev, s.dir(), s.def, s.weights)
+	loaded, err := state.LoadStored(dev, s.dir(), s.Def, s.Weights)
 	if err != nil {
 		dev.Release()
 		return nil, nil, err
 	}
 	tellNotFinite(loaded.NotFinite())
-	f.tokens, f.unspoken = setup.ModelTokens(s.Bundle, s.def)
-	return &openedModel{loaded, drawnOf(s.Bundle)}, func() {
+	f.tokens, f.unspoken = setup.ModelTokens(s.Bundle, s.Def)
+	return &openedModel{loaded, drawnOf(s.Bundle), s}, func() {
 		loaded.Release()
 		dev.Release()
 		_ = s.Close() // nothing was written

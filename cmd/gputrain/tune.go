@@ -30,8 +30,9 @@ import (
 const tuneFile = tuning.File
 
 type tuneCmd struct {
-	Model    string   `arg:"" help:"Model directory in the Hugging Face layout, or GGUF file, with its tokenizer and chat template." type:"model"`
-	Data     []string `arg:"" help:"Files of rows: a JSON object a line, an array of objects (both also .gz), or Parquet." placeholder:"DATA"`
+	Model    string   `arg:"" help:"Model directory in the Hugging Face layout, or GGUF file, with its tokenizer and chat template. With --from it is left out."`
+	Data     []string `arg:"" optional:"" help:"Files of rows: a JSON object a line, an array of objects (both also .gz), or Parquet." placeholder:"DATA"`
+	From     string   `help:"Go on from the adapters of a run, by its best checkpoint, or of a directory, with new data: tune --from RUN DATA." type:"path" placeholder:"RUN"`
 	Method   string   `help:"sft, dpo, kto, grpo, reward, classes or embed; by default the one that the rows tell." placeholder:"METHOD"`
 	Reward   []string `help:"What is good of completions that the model draws (grpo), such as number:answer, equal:answer or length; several are added up." placeholder:"KIND[:VALUE]" sep:"none"`
 	Set      []string `help:"Override one value of the run file, such as --set lora.rank=4." placeholder:"KEY=VALUE" sep:"none"`
@@ -49,6 +50,8 @@ type tuneCmd struct {
 	serveFlags
 
 	rewards []reward.Spec
+	begin   string // with --from: where the adapters are
+	method  string // by which they were tuned; "": nobody knows
 }
 
 // trains tells whether the command does, and not only says what it would choose.
@@ -70,6 +73,9 @@ func (c *tuneCmd) Run(ctx context.Context) error {
 
 // tune chooses, or reads what was chosen before, and trains by that.
 func (c *tuneCmd) tune(ctx context.Context, begin time.Time, t *trainCmd) error {
+	if err := c.arguments(); err != nil {
+		return usageError{err}
+	}
 	model, rows, err := c.places()
 	if err != nil {
 		return err
@@ -199,7 +205,11 @@ func (c *tuneCmd) runDir(model string, rows []string) (string, error) {
 	if c.Method != "" {
 		name += "-" + c.Method
 	}
-	return runDirOf([]string{strings.TrimSuffix(filepath.Base(model), ggufSuffix) + "-" + name + ".yaml"}, cfg), nil
+	of := strings.TrimSuffix(filepath.Base(model), ggufSuffix)
+	if c.From != "" {
+		of = filepath.Base(c.From)
+	}
+	return runDirOf([]string{of + "-" + name + ".yaml"}, cfg), nil
 }
 
 // recorded holds the command to the model and the files that the run was begun with.
@@ -217,8 +227,11 @@ func (c *tuneCmd) recorded(path, model string, rows []string) error {
 			c.RunDir, found, model)}
 	}
 	if found := cfg.Data.JSONL; !slices.Equal(found, rows) {
-		return usageError{fmt.Errorf("tune: run directory %q: found a run on %s, wanted %s: name another directory with --run-dir",
-			c.RunDir, strings.Join(found, ", "), strings.Join(rows, ", "))}
+		return usageError{fmt.Errorf("tune: run directory %q: found a run on %s, wanted %s: name another directory with --run-dir; "+
+			"to go on with these from what the run has learned: %s", c.RunDir, strings.Join(found, ", "), strings.Join(rows, ", "), c.again(nextDir(c.RunDir)))}
+	}
+	if err := c.wentOn(cfg); err != nil {
+		return usageError{err}
 	}
 	if found := tuning.MethodOf(cfg.Objective().Row().Form).Name; c.Method != "" && c.Method != found {
 		return usageError{fmt.Errorf("tune: run directory %q: found a run of --method %s, wanted %s: name another directory with --run-dir", c.RunDir, found, c.Method)}

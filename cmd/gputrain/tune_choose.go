@@ -30,6 +30,7 @@ import (
 type choosing struct {
 	set         []string
 	method      string // that the user names; "": the rows tell
+	before      string // by which the adapters were tuned that it goes on from, if the rows suit it; "": nobody knows
 	card        string // that is not here, to choose for
 	given       tuning.Given
 	device      *gpu.Device
@@ -49,7 +50,7 @@ func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string)
 	if err != nil {
 		return nil, usageError{err}
 	}
-	h := &choosing{set: c.Set, method: c.Method, card: c.Memory, begun: time.Now(), progress: p, given: tuning.Given{Model: model, Rows: rows, Rewards: c.rewards}}
+	h := &choosing{set: c.Set, method: c.Method, before: c.method, card: c.Memory, begun: time.Now(), progress: p, given: tuning.Given{Model: model, Rows: rows, From: c.begin, Rewards: c.rewards}}
 	p.Busy("choose", 0, 0)
 	recipe, cfg, err := h.chosen(ctx, c.Adapter)
 	p.Close()

@@ -92,7 +92,7 @@ func TestTuneRefuses(t *testing.T) {
 		{without("tokenizer.json"), chats, nil, "found no tokenizer, wanted tokenizer.json or tokenizer.model", 2},
 		{without("chat_template.jinja"), chats, nil, "no chat template", 2},
 		{without("config.json"), chats, nil, "found neither config.json nor checkpoints", 2},
-		{adapters, chats, nil, "found adapters, wanted a whole model: gputrain tune BASE DATA --set lora.from=" + adapters, 2},
+		{adapters, chats, nil, "found adapters, wanted a whole model: gputrain tune --from " + adapters + " DATA goes on with them", 2},
 		{sound, t.TempDir(), nil, "found a directory, wanted files: write ", 2},
 		{without("model.safetensors"), chats, nil, "found no weights, wanted model.safetensors", 6},
 		{sound, file("a.txt", "it is a.\n"), nil, "found text, wanted rows (.jsonl", 2},
@@ -370,9 +370,11 @@ func TestTuneAsChosenBefore(t *testing.T) {
 	require.ErrorContains(t, err, "found a run of the model "+base)
 	assert.NotContains(t, err.Error(), "remove")
 	assert.Equal(t, 2, exitCode(err))
-	require.ErrorContains(t, tune(base, chatsFile(t, 30)), "found a run on "+chats)
+	other := chatsFile(t, 30)
+	require.ErrorContains(t, tune(base, other), "found a run on "+chats)
+	require.ErrorContains(t, tune(base, other), fmt.Sprintf("to go on with these from what the run has learned: gputrain tune --from %s %s --set data.epochs=1 --run-dir %s-2", dir, other, dir))
 	err = (&tuneCmd{Model: dir, Data: []string{chats}, RunDir: dir + "-more", Progress: "none"}).Run(t.Context())
-	require.ErrorContains(t, err, fmt.Sprintf("found adapters, wanted a whole model: gputrain tune %s DATA --set lora.from=%s goes on with them", base, dir))
+	require.ErrorContains(t, err, fmt.Sprintf("found adapters, wanted a whole model: gputrain tune --from %s DATA goes on with them", dir))
 
 	moved := base + "-moved"
 	require.NoError(t, os.Rename(base, moved))
@@ -412,9 +414,57 @@ func TestTuneGoesOnWithMoreRows(t *testing.T) {
 	require.NoError(t, os.WriteFile(chats, more, 0o666))
 	err = tune(dir, "lora.rank=2")
 	assert.Equal(t, 2, exitCode(err))
-	require.ErrorContains(t, err, fmt.Sprintf("gputrain tune %s %s --set data.epochs=1 --set lora.from=%s --run-dir %s-2", base, chats, dir, dir))
-	require.NoError(t, tune(nextDir(dir), "lora.from="+dir))
+	require.ErrorContains(t, err, fmt.Sprintf("gputrain tune --from %s %s --set data.epochs=1 --run-dir %s-2", dir, chats, dir))
+	next := nextDir(dir)
+	onward := tuneCmd{From: dir, Model: chats, Set: []string{"data.epochs=1"}, RunDir: next, Progress: "none"}
+	again := func(c tuneCmd) error { return c.Run(t.Context()) }
+	require.NoError(t, again(onward))
 	assert.Equal(t, dir+"-3", nextDir(dir))
+	cfg := runfile.New()
+	require.NoError(t, cfg.File(filepath.Join(next, tuneFile)))
+	assert.Equal(t, []any{base, []string{chats}, 0}, []any{cfg.Model.From, cfg.Data.JSONL, cfg.LoRA.Rank})
+	begun, err := bestOf(dir)
+	require.NoError(t, err)
+	assert.Equal(t, begun, cfg.LoRA.From, "the best checkpoint")
+	require.NoError(t, again(onward), "there is nothing left to do")
+	require.NoError(t, tune(next), "by the model, too")
+	for want, c := range map[string]tuneCmd{
+		"began with adapters of its own, wanted those of " + next:           {From: next, Model: chats, RunDir: dir},
+		fmt.Sprintf("began with those of %s, wanted those of", begun):       {From: next, Model: chats, RunDir: next},
+		"found a model, " + base + ", too, wanted DATA alone":               {From: dir, Model: base, Data: []string{chats}},
+		"found a whole model, wanted adapters, or a run with some":          {From: base, Model: chats},
+		"found --set lora.from=x, too, wanted one of them":                  {From: dir, Model: chats, Set: []string{"lora.from=x"}},
+		"found neither config.json nor checkpoints, wanted a run directory": {From: t.TempDir(), Model: chats},
+		"tune: DATA: found nothing, wanted files of rows behind the model":  {Model: base},
+	} {
+		c.Progress = "none"
+		err := again(c)
+		require.ErrorContains(t, err, want)
+		assert.Equal(t, 2, exitCode(err), err)
+	}
+}
+
+// Of a run's checkpoints the best is gone on from, if it is there, and rows are learned as before where they may mean several things.
+func TestTuneGoesOnFromTheBest(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	gputest.Device(t)
+	pairs := filepath.Join(t.TempDir(), "pairs.jsonl")
+	row := `{"prompt": [{"role": "user", "content": "what is a?"}], "chosen": [{"role": "assistant", "content": "it is b."}], "rejected": [{"role": "assistant", "content": "it is c."}]}` + "\n"
+	require.NoError(t, os.WriteFile(pairs, []byte(strings.Repeat(row, 30)), 0o666))
+	base, dir := speaker(t), filepath.Join(t.TempDir(), "run")
+	require.NoError(t, os.WriteFile(filepath.Join(base, "tokenizer_config.json"), []byte(`{"pad_token": "<pad>"}`), 0o666))
+	set := []string{"train.steps=4", "train.eval_every=1", "train.save_every=1", "optimizer.schedule.warmup_steps=0"}
+	c := &tuneCmd{Model: base, Data: []string{pairs}, Method: "reward", RunDir: dir, Progress: "none", Set: append(set, "optimizer.learning_rate=1000")}
+	require.NoError(t, c.Run(t.Context()))
+	s, err := train.ReadSummary(dir)
+	require.NoError(t, err)
+	require.Less(t, s.Best.Step, s.Step, "of %v", s.Evaluations)
+	next := &tuneCmd{From: dir, Model: pairs, RunDir: dir + "-2", Progress: "none", Set: set}
+	require.NoError(t, next.Run(t.Context()))
+	cfg := runfile.New()
+	require.NoError(t, cfg.File(filepath.Join(dir+"-2", tuneFile)))
+	assert.Equal(t, filepath.Join(dir, "checkpoints", fmt.Sprintf("step-%08d", s.Best.Step)), cfg.LoRA.From)
+	assert.Equal(t, "reward", tuning.MethodOf(cfg.Objective().Row().Form).Name)
 }
 
 // Choosing anew replaces what tune has written, not a file of others, and not below a run that goes on.

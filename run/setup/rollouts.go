@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"gputrain/gpu"
 	"gputrain/hub"
 	"gputrain/internal/stranger"
 	"gputrain/model"
@@ -98,11 +99,14 @@ func (w rewards) of(cfg *runfile.Config, asked []*data.Prompts, out io.Writer) (
 		return nil, err
 	}
 	env := reward.Env{AllowCommand: w.commands || cfg.CommandsTyped(), Tokens: r.Tokens, Log: func(line string) { fmt.Fprintf(out, "gputrain: %s\n", line) }}
-	env.Model = func(dir string) (reward.Function, error) { return openReward(cfg, dir, w.fingerprint(), out) }
+	env.Model = w.opener(cfg, nil, out)
 	if err := reward.Check(cfg.Rewards, env); err != nil {
 		return nil, err
 	}
-	c.Open = func() (reward.Rewards, error) { return reward.OpenAll(cfg.Rewards, env) }
+	c.Open = func(on *gpu.Device) (reward.Rewards, error) {
+		env.Model = w.opener(cfg, on, out)
+		return reward.OpenAll(cfg.Rewards, env)
+	}
 	return c, nil
 }
 

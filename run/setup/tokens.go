@@ -55,6 +55,7 @@ func tokensOf(cfg *runfile.Config, from *hub.Bundle, out io.Writer) (t Tokens, e
 	if t.Chats, err = t.chatsOf(cfg, from); err != nil {
 		return Tokens{}, &UsageError{err}
 	}
+	t.Closing = t.closing()
 	if t.Path == "" && from != nil { // what is there all the same
 		if t.Companions, err = Companions(from); err != nil {
 			return Tokens{}, &UsageError{err}
@@ -62,6 +63,25 @@ func tokensOf(cfg *runfile.Config, from *hub.Bundle, out io.Writer) (t Tokens, e
 	}
 	t.Companions = t.withTemplate(cfg)
 	return t, nil
+}
+
+// closing is the last token of a conversation; nil where there is no template, or one that does not take one as short: reading rows says why.
+func (t *Tokens) closing() *int32 {
+	if t.Tokenizer == nil || t.Chats.Template == nil {
+		return nil
+	}
+	encoder, err := chat.NewEncoder(t.Tokenizer, t.Chats.Template, t.Chats.Options)
+	if err != nil {
+		return nil
+	}
+	c := &chat.Conversation{}
+	c.Add("user", "a")
+	c.Add("assistant", "a")
+	tokens, _, err := encoder.Encode(c)
+	if err != nil || len(tokens) == 0 {
+		return nil
+	}
+	return &tokens[len(tokens)-1]
 }
 
 // open opens the tokenizer and reads the files that go with it.

@@ -107,7 +107,7 @@ func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer)
 			}
 		}
 	}
-	p.State.Companions, p.State.Consulted = c.Companions, c.Consulted
+	p.State.Companions, p.State.Consulted, p.State.Scorers = c.Companions, c.Consulted, c.Scorers
 	cfg, c = p.Spec, p.State
 	bucket, err := runfile.ParseBytes(cfg.Cluster.Bucket)
 	if err != nil {

@@ -113,7 +113,7 @@ func (t *opening) openRollouts(ctx context.Context) (err error) {
 		return err
 	}
 	if r.Open != nil && c.leads() {
-		opened, err := r.Open()
+		opened, err := r.Open(t.team.own()[0])
 		if err != nil {
 			return fmt.Errorf("train: %w", err)
 		}

@@ -213,8 +213,12 @@ func (u use) kernels(ctx context.Context, a gpu.Adapter) ([]*gpu.Kernel, error) 
 	}
 	defer s.Release()
 	if u.config.Sampling && u.base == buffers.F32 {
-		for _, rows := range []int{64, 2} { // drawn at once, on the device; the keys of two are parted
-			built, err := def.Build(1, rows, model.Options{Logits: true, Window: longest, Paging: model.Paging{Rows: rows, Blocks: 2 * rows, Size: 16}})
+		for i, rows := range []int{64, 2, 2} { // drawn at once, on the device; the keys of two are parted, and then in bf16
+			paging := model.Paging{Rows: rows, Blocks: 2 * rows, Size: 16}
+			if i == 2 {
+				paging.Storage = buffers.BF16
+			}
+			built, err := def.Build(1, rows, model.Options{Logits: true, Window: longest, Paging: paging})
 			if err != nil {
 				return nil, err
 			}

@@ -187,7 +187,7 @@ func TestShare(t *testing.T) {
 }
 
 // given is what the tests of run files tune.
-var given = Given{"/models/Qwen3 #1", []string{`/a b/"chats": 1.jsonl`, "/c.parquet"}, 0.05, Method{}, true, 0, nil}
+var given = Given{Model: "/models/Qwen3 #1", Rows: []string{`/a b/"chats": 1.jsonl`, "/c.parquet"}, Validation: 0.05, LastOnly: true}
 
 // lineOf is a line of the table of a recipe, with what is set over it.
 func lineOf(t *testing.T, r Recipe, name string, sets ...string) Choice {

@@ -67,6 +67,7 @@ func (r Recipe) adapters() []Key {
 type Given struct {
 	Model      string        // its directory
 	Rows       []string      // files of conversations
+	From       string        // adapters that training goes on with; "": new ones
 	Validation float64       // the share of them that is held out
 	Method     Method        // Methods[0] where it is zero
 	LastOnly   bool          // of each conversation only the last answer learns
@@ -76,6 +77,9 @@ type Given struct {
 
 func (g Given) keys() []Key {
 	keys := []Key{key("model.from", g.Model), key("data.jsonl", g.Rows), key("data.validation", g.Validation)}
+	if g.From != "" {
+		keys = append(keys, key("lora.from", g.From))
+	}
 	if g.Method.keys != nil {
 		keys = append(keys, g.Method.keys(Facts{Negatives: g.Negatives})...)
 	}
@@ -92,10 +96,11 @@ const File = "tune.yaml"
 const (
 	ofModel runfile.Origin = "MODEL"
 	ofRows  runfile.Origin = "DATA"
+	ofFrom  runfile.Origin = "--from"
 	chosen  runfile.Origin = "chosen by tune"
 )
 
-var arguments = map[string]runfile.Origin{"model.from": ofModel, "data.jsonl": ofRows}
+var arguments = map[string]runfile.Origin{"model.from": ofModel, "data.jsonl": ofRows, "lora.from": ofFrom}
 
 // set lays what the user sets, and nothing checks it yet.
 func (g Given) set(run *runfile.Config, environ, sets []string) error {
@@ -160,10 +165,10 @@ func Config(g Given, r *Recipe, environ, sets []string) (*runfile.Config, error)
 
 // WantedOf are the choices that the user has made in a run file of what is given.
 func WantedOf(run *runfile.Config) (w Wanted) {
+	w.From = run.LoRA.From // however it is said
 	for key, lay := range map[string]func(){
 		"rollout.tokens":          func() { w.Tokens = run.Rollout.Tokens },
 		"lora.rank":               func() { w.Rank = run.LoRA.Rank },
-		"lora.from":               func() { w.From = run.LoRA.From },
 		"model.base":              func() { w.Base = run.Model.Base },
 		"model.context":           func() { w.Context = run.Model.Context },
 		"train.batch":             func() { w.Batch = run.Train.Batch },
