@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/term"
 
+	"gputrain/buffers"
 	"gputrain/cmd/gputrain/converse"
 	"gputrain/hub"
 	"gputrain/model"
@@ -133,7 +134,7 @@ func (c *chatCmd) each(ctx context.Context, m *openedModel, of converse.Config) 
 	if err := m.Narrow(model.Window(m.Definition(), lines.Window())); err != nil {
 		return err
 	}
-	if err := m.Widen(min(lines.Lines(), atOnce)); err != nil {
+	if err := m.Widen(min(lines.Lines(), atOnce), buffers.F32); err != nil {
 		return err
 	}
 	return lines.Answer(ctx, m.Model, screen(), c.JSON)
