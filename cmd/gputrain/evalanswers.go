@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 
+	"gputrain/buffers"
 	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
@@ -47,7 +48,7 @@ func (c *evalCmd) answers(ctx context.Context, m *openedModel, rows *texts.Docum
 	if err := m.Narrow(model.Window(m.Definition(), window)); err != nil {
 		return 0, 0, err
 	}
-	if err := m.Widen(min(len(asked), atOnce)); err != nil {
+	if err := m.Widen(min(len(asked), atOnce), buffers.F32); err != nil {
 		return 0, 0, err
 	}
 	questions := make([]train.Question, len(asked))
