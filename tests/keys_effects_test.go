@@ -219,6 +219,7 @@ var effects = []effect{
 
 	{key: "data.text", value: "other.txt", over: []string{"data.validation=0.1"}, sees: losses, like: []string{"data.text=[other.txt]", "data.validation=0.1"}},
 	{key: "data.jsonl", value: "others.jsonl", over: jsonl, sees: losses},
+	{key: "data.held", value: "others.jsonl", over: jsonl, sees: says(`split (by document|held files)`), from: list("by document"), want: list("held files")},
 	{key: "data.mixture", value: "[{text: text.txt, weight: 1}, {text: other.txt, weight: 1000}]", over: mixture, sees: losses},
 	{key: "data.mixture_end", value: "all_exhausted", over: []string{"data.mixture=[{text: epoch.txt, weight: 1}, {text: text.txt, weight: 1}]", "data.mixture_end=first_exhausted", "data.epochs=1", "data.validation=0"}, sees: count(losses)},
 	{key: "data.tokens", value: "u16", over: []string{"data.text=even.txt"}, sees: shape("wte.weight"), from: "[256 16]", want: "[65536 16]"},

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/term"
 
+	"gputrain/buffers"
 	"gputrain/cmd/gputrain/converse"
 	"gputrain/model"
 	"gputrain/text/chat"
@@ -20,6 +21,7 @@ type chatCmd struct {
 	samplingFlags
 	System   string  `help:"Message of the system, with which the conversation begins." placeholder:"TEXT"`
 	Prompt   *string `help:"One message: the command ends with its answer." placeholder:"TEXT"`
+	Each     bool    `help:"Every line of standard input is a conversation of its own, a message or a JSON object with messages or a prompt: many are answered at once, in the order of lines."`
 	Tokens   int     `help:"Most tokens of an answer." default:"1024"`
 	Window   int     `help:"Tokens that the model sees at most: where the conversation is longer, its oldest turns are left out. 0 = its context, and at most 4096." default:"0"`
 	Template string  `help:"Chat template: a .jinja file, one of those that the model has, or chatml or alpaca; none = the model's own; a run's checkpoints have the one that it learned by." placeholder:"NAME|FILE"`
@@ -36,6 +38,9 @@ func (c *chatCmd) Run(ctx context.Context) error {
 	}
 	if c.Window < 0 {
 		return usageError{fmt.Errorf("chat: --window: found %d, wanted 0 or more", c.Window)}
+	}
+	if c.Each && c.Prompt != nil {
+		return usageError{errors.New("chat: --each: found --prompt, too, wanted messages from standard input alone")}
 	}
 	of := &c.modelFlags
 	m, release, err := of.open(ctx)
@@ -60,6 +65,9 @@ func (c *chatCmd) Run(ctx context.Context) error {
 	if dialogue.Sampling, err = c.sampling("chat", m.drawn, unused, c.Tokens); err != nil {
 		return err
 	}
+	if c.Each {
+		return c.each(ctx, m, dialogue)
+	}
 	if err := m.Narrow(model.Window(def, dialogue.Window)); err != nil {
 		return err
 	}
@@ -78,6 +86,21 @@ func (c *chatCmd) Run(ctx context.Context) error {
 		s.Interrupts = interrupts
 	}
 	return refusedMessage(s.Run(ctx))
+}
+
+// each answers the conversations of standard input.
+func (c *chatCmd) each(ctx context.Context, m *openedModel, of converse.Config) error {
+	lines, err := converse.ReadEach(of, os.Stdin)
+	if err != nil {
+		return refusedMessage(err)
+	}
+	if err := m.Narrow(model.Window(m.Definition(), lines.Window())); err != nil {
+		return err
+	}
+	if err := m.Widen(min(lines.Lines(), atOnce), buffers.F32); err != nil {
+		return err
+	}
+	return lines.Answer(ctx, m.Model, screen(), c.JSON)
 }
 
 // refusedMessage makes a mistake in what was said to the model one of the command line.

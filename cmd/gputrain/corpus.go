@@ -56,7 +56,7 @@ func (f *textFlags) open(ctx context.Context, of *modelFlags, cfg *runfile.Confi
 		config.Fields = fields
 	}
 	if given {
-		config.Text, config.JSONL, config.Mixture, config.Validation = f.Text, f.JSONL, nil, 0
+		config.Text, config.JSONL, config.Held, config.Mixture, config.Validation = f.Text, f.JSONL, nil, nil, 0
 		if len(f.Text) > 0 {
 			config.Context = 1 // a text may be shorter than a window
 		}

@@ -121,7 +121,7 @@ func (c *compareCmd) common() (*runfile.Config, error) {
 	if cfg.Train.Patience > 0 {
 		return nil, fmt.Errorf("%s: found %d, wanted 0: all make the same steps", cfg.At("train.patience"), cfg.Train.Patience)
 	}
-	if cfg.Data.Validation == 0 {
+	if !cfg.HoldsOut() {
 		return nil, fmt.Errorf("%s: found 0, wanted a part of the text to compare by", cfg.At("data.validation"))
 	}
 	if cfg.Train.EvalEvery == 0 {

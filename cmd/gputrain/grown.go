@@ -63,12 +63,17 @@ func (c *tuneCmd) again(next string) string {
 			}
 		}
 	}
+	if c.holds {
+		flag("--held", c.Held...)
+	}
 	flag("--method", c.Method)
 	flag("--reward", c.Reward...)
 	flag("--set", slices.DeleteFunc(slices.Clone(c.Set), func(s string) bool {
 		key, _, _ := strings.Cut(s, "=")
 		return key == "model.from" || key == "rewards" && len(c.Reward) > 0 || strings.HasPrefix(key, "lora.") && key != "lora.b_rate"
 	})...)
+	flag("--ask", c.Ask...)
+	flag("--system", c.System)
 	flag("--adapter", c.Adapter)
 	return strings.Join(append(words, "--run-dir", shellWord(next)), " ")
 }

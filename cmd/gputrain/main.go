@@ -38,6 +38,7 @@ type cli struct {
 	Report     reportCmd     `cmd:"" help:"Write the report of a run from its files, also while it goes on, or after it was killed."`
 	Sample     sampleCmd     `cmd:"" help:"Write text with a trained model."`
 	Chat       chatCmd       `cmd:"" help:"Talk with a model, by its chat template."`
+	Endpoint   endpointCmd   `cmd:"" help:"Answer OpenAI's protocol with a model, for editors and other programs on this machine."`
 	Eval       evalCmd       `cmd:"" help:"Measure a model's loss on text."`
 	Score      scoreCmd      `cmd:"" help:"Write what a reward model, a classifier or an embedding model says of rows."`
 	Show       showModelCmd  `cmd:"" help:"Show what a GGUF file, a safetensors file or a model directory is, by its headers."`

@@ -186,6 +186,14 @@ func (f *modelFlags) open(ctx context.Context) (m *openedModel, release func(), 
 	}, nil
 }
 
+// spells refuses a model whose tokens nothing makes text of.
+func (f *modelFlags) spells(command string, def model.Definition) error {
+	if v := def.Vocab(); f.unspoken == nil && f.tokens.Tokenizer == nil && v != 256 {
+		return usageError{fmt.Errorf("%s: %s: found a vocabulary of %d and no tokenizer, wanted tokenizer.json or tokenizer.model there, or 256: bytes", command, f.Model, v)}
+	}
+	return f.unspoken
+}
+
 // spoken is what has a model's tokenizer: the base where one of adapters has none.
 func spoken(b *hub.Bundle) *hub.Bundle { return b.OrBase(tokenizer.Has(b)) }
 

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/term"
 
+	"gputrain/buffers"
 	"gputrain/hub"
 	"gputrain/internal/terminal"
 	"gputrain/model"
@@ -91,11 +92,8 @@ func (c *sampleCmd) Run(ctx context.Context) error {
 		return err
 	}
 	sampling.Stop = append(sampling.Stop, c.tokens.Ends()...)
-	if v := m.Definition().Vocab(); c.unspoken == nil && c.tokens.Tokenizer == nil && v != 256 {
-		return usageError{fmt.Errorf("sample: %s: found a vocabulary of %d and no tokenizer, wanted tokenizer.json or tokenizer.model there, or 256: bytes", c.Model, v)}
-	}
-	if c.unspoken != nil {
-		return c.unspoken
+	if err := c.spells("sample", m.Definition()); err != nil {
+		return err
 	}
 	if t := c.tokens.Tokenizer; t != nil && sampling.Stop == nil {
 		sampling.Stop = t.EndTokens()
@@ -132,7 +130,7 @@ const mostTexts, atOnce = 10_000, 64
 // several draws texts side by side, and writes them one below the other.
 func (c *sampleCmd) several(ctx context.Context, m *state.Model, s train.SampleConfig, prompt []int32) error {
 	rows, text := min(c.Texts, atOnce), c.tokens.Text()
-	if err := m.Widen(rows); err != nil {
+	if err := m.Widen(rows, buffers.F32); err != nil {
 		return err
 	}
 	all, err := rollout.Draw(ctx, rollout.Config{

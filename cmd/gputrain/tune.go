@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"gputrain/cmd/gputrain/tuning"
+	"gputrain/hub"
 	"gputrain/internal/stranger"
 	"gputrain/internal/terminal"
 	"gputrain/run/data/texts"
@@ -31,7 +33,8 @@ const tuneFile = tuning.File
 
 type tuneCmd struct {
 	Model    string   `arg:"" help:"Model directory in the Hugging Face layout, or GGUF file, with its tokenizer and chat template. With --from it is left out."`
-	Data     []string `arg:"" optional:"" help:"Files of rows: a JSON object a line, an array of objects (both also .gz), or Parquet." placeholder:"DATA"`
+	Data     []string `arg:"" optional:"" help:"Files of rows: a JSON object a line, an array of objects (both also .gz), or Parquet; or the directory of a data set of Hugging Face's hub." placeholder:"DATA"`
+	Held     []string `help:"File of rows that are held out, to evaluate by, in the place of a share of DATA; may be given several times." placeholder:"FILE" sep:"none"`
 	From     string   `help:"Go on from the adapters of a run, by its best checkpoint, or of a directory, with new data: tune --from RUN DATA." type:"path" placeholder:"RUN"`
 	Method   string   `help:"sft, dpo, kto, grpo, reward, classes or embed; by default the one that the rows tell." placeholder:"METHOD"`
 	Reward   []string `help:"What is good of completions that the model draws (grpo), such as number:answer, equal:answer or length; several are added up." placeholder:"KIND[:VALUE]" sep:"none"`
@@ -50,8 +53,10 @@ type tuneCmd struct {
 	serveFlags
 
 	rewards []reward.Spec
-	begin   string // with --from: where the adapters are
-	method  string // by which they were tuned; "": nobody knows
+	sets    []string // what is said of the data sets that DATA names
+	holds   bool     // --held is given
+	begin   string   // with --from: where the adapters are
+	method  string   // by which they were tuned; "": nobody knows
 }
 
 // trains tells whether the command does, and not only says what it would choose.
@@ -89,7 +94,7 @@ func (c *tuneCmd) tune(ctx context.Context, begin time.Time, t *trainCmd) error 
 		c.rewards = append(c.rewards, spec)
 	}
 	if c.RunDir == "" {
-		if c.RunDir, err = c.runDir(model, rows); err != nil {
+		if c.RunDir, err = c.runDir(model); err != nil {
 			return err
 		}
 	}
@@ -179,6 +184,7 @@ func (c *tuneCmd) places() (model string, rows []string, err error) {
 	if model, err = filepath.Abs(c.Model); err != nil {
 		return "", nil, err
 	}
+	c.holds, c.sets = len(c.Held) > 0, nil
 	for _, file := range c.Data {
 		switch ext := strings.ToLower(filepath.Ext(strings.TrimSuffix(file, ".gz"))); ext {
 		case ".txt", ".md":
@@ -189,18 +195,56 @@ func (c *tuneCmd) places() (model string, rows []string, err error) {
 		if err != nil {
 			return "", nil, err
 		}
-		rows = append(rows, abs)
+		if info, err := os.Stat(abs); err != nil || !info.IsDir() {
+			if how := hub.DownloadData(file); errors.Is(err, fs.ErrNotExist) && filepath.Ext(file) == "" && how != "" {
+				return "", nil, usageError{fmt.Errorf("tune: DATA: %w%s", err, how)}
+			}
+			rows = append(rows, abs)
+		} else if rows, err = c.dataSet(abs, rows); err != nil {
+			return "", nil, usageError{fmt.Errorf("tune: %w", err)}
+		}
+	}
+	for i := range c.Held {
+		if c.Held[i], err = filepath.Abs(c.Held[i]); err != nil {
+			return "", nil, err
+		}
 	}
 	return model, rows, nil
 }
 
+// dataSet adds the files of a data set to those of rows, and to those that are held out, unless the command names some.
+func (c *tuneCmd) dataSet(dir string, rows []string) ([]string, error) {
+	for _, other := range []string{"config.json", runfile.RecordFile} {
+		if hub.Has(dir, other) {
+			return nil, fmt.Errorf("%s: found %s, as models and runs have, wanted the directory of a data set, or files of rows", dir, other)
+		}
+	}
+	set, err := texts.FindDataSet(dir)
+	if err != nil {
+		return nil, err
+	}
+	said := fmt.Sprintf("%d files of %s to train on", len(set.Train), filepath.Base(dir))
+	switch {
+	case len(set.Held) > 0 && !c.holds:
+		c.Held = append(c.Held, set.Held...)
+		said += fmt.Sprintf(", its split %s held out (%d files)", set.Split, len(set.Held))
+	case len(set.Held) > 0:
+		set.Unread = append(set.Unread, set.Split)
+	}
+	if len(set.Unread) > 0 {
+		said += "; not read: " + strings.Join(set.Unread, ", ")
+	}
+	c.sets = append(c.sets, said)
+	return append(rows, set.Train...), nil
+}
+
 // runDir is the directory of the run below runs/: named for the model and the first file.
-func (c *tuneCmd) runDir(model string, rows []string) (string, error) {
+func (c *tuneCmd) runDir(model string) (string, error) {
 	cfg, err := tuning.Set(tuning.Given{Rewards: c.rewards}, os.Environ(), c.Set)
 	if err != nil {
 		return "", usageError{err}
 	}
-	file := filepath.Base(rows[0])
+	file := filepath.Base(c.Data[0])
 	name, _, _ := strings.Cut(file, ".")
 	if c.Method != "" {
 		name += "-" + c.Method
@@ -226,6 +270,11 @@ func (c *tuneCmd) recorded(path, model string, rows []string) error {
 		return usageError{fmt.Errorf("tune: run directory %q: found a run of the model %s, wanted %s: name another directory with --run-dir",
 			c.RunDir, found, model)}
 	}
+	if found := cfg.Data.Held; !slices.Equal(found, c.Held) {
+		said := func(files []string) string { return cmp.Or(strings.Join(files, ", "), "a share of the rows") }
+		return usageError{fmt.Errorf("tune: run directory %q: found a run that holds out %s, wanted %s: name another directory with --run-dir",
+			c.RunDir, said(found), said(c.Held))}
+	}
 	if found := cfg.Data.JSONL; !slices.Equal(found, rows) {
 		return usageError{fmt.Errorf("tune: run directory %q: found a run on %s, wanted %s: name another directory with --run-dir; "+
 			"to go on with these from what the run has learned: %s", c.RunDir, strings.Join(found, ", "), strings.Join(rows, ", "), c.again(nextDir(c.RunDir)))}
@@ -243,9 +292,13 @@ func (c *tuneCmd) recorded(path, model string, rows []string) error {
 	return nil
 }
 
-// best is the checkpoint whose evaluation had the lowest loss.
+// best is the checkpoint whose evaluation had the lowest loss, or where none of that step was saved the newest.
 func (c *tuneCmd) best(r train.Result) string {
-	return filepath.Join(c.RunDir, "checkpoints", checkpoint.DirName(r.BestStep))
+	best := filepath.Join(c.RunDir, "checkpoints", checkpoint.DirName(r.BestStep))
+	if gone(best) {
+		return r.Checkpoint
+	}
+	return best
 }
 
 // askBest puts the questions to the best checkpoint, which is not the last.
@@ -277,11 +330,16 @@ func (c *tuneCmd) farewell(out io.Writer, path string, r train.Result) error {
 	method := tuning.MethodOf(cfg.Objective().Row().Form)
 	at, note, step := c.RunDir, "", r.Step
 	if r.BestStep > 0 && r.BestStep != r.Step {
-		at, step = c.best(r), r.BestStep
-		note = fmt.Sprintf(" (step %d had the lowest loss on what is held out, %.3f)", r.BestStep, r.BestLoss)
+		note = fmt.Sprintf("step %d had the lowest loss on what is held out, %.3f", r.BestStep, r.BestLoss)
 		if method.Draws {
-			note = fmt.Sprintf(" (step %d had the highest reward on what is held out, %.3f)", r.BestStep, 0-r.BestLoss)
+			note = fmt.Sprintf("step %d had the highest reward on what is held out, %.3f", r.BestStep, 0-r.BestLoss)
 		}
+		if best := c.best(r); best != r.Checkpoint {
+			at, step = best, r.BestStep
+		} else {
+			note += ", and no checkpoint of it was saved: train.save_every"
+		}
+		note = " (" + note + ")"
 	}
 	name := filepath.Base(c.RunDir)
 	if strings.HasPrefix(name, "-") { // which would be a flag
@@ -427,13 +485,18 @@ func (a *asker) put(ctx context.Context, when string, m rollout.Model, p train.P
 	})
 }
 
+// tellAnswer writes an answer, below when it was given; "": as the one before it.
 func tellAnswer(out io.Writer, when, question, answer string) error {
-	_, err := fmt.Fprintf(out, "%s\n  question  %s\n  answer    %s\n", when, line(question), line(answer))
+	if when != "" {
+		when += "\n"
+	}
+	_, err := fmt.Fprintf(out, "%s  question  %s\n  answer    %s\n", when, line(question), line(answer))
 	return err
 }
 
 // answersHook writes what a run's model answers to the questions of the run.
 func answersHook(out io.Writer, last int64) train.Hook {
+	told := int64(-1)
 	return train.HookFunc(func(_ context.Context, e train.Event) error {
 		if e.Kind != train.Sampled || !e.Sample.Asked {
 			return nil
@@ -445,6 +508,10 @@ func answersHook(out io.Writer, last int64) train.Hook {
 		case last:
 			when += ", the last"
 		}
+		if told == e.Sample.Step {
+			when = ""
+		}
+		told = e.Sample.Step
 		e.Progress.Clear()
 		return tellAnswer(out, when, e.Sample.Prompt, e.Sample.Text)
 	})

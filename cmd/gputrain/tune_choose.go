@@ -41,7 +41,8 @@ type choosing struct {
 	lasts, each string         // how long all takes, as far as is known, and each
 	model       *hub.Bundle
 	definition  model.Definition
-	description string // of the conversations
+	description string   // of the conversations
+	sets        []string // what is said of the data sets that they are of
 }
 
 // choose chooses, says so, and makes the run file, which the run writes once it has its directory; for a card that is not here it only says so.
@@ -50,7 +51,7 @@ func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string)
 	if err != nil {
 		return nil, usageError{err}
 	}
-	h := &choosing{set: c.Set, method: c.Method, before: c.method, card: c.Memory, begun: time.Now(), progress: p, given: tuning.Given{Model: model, Rows: rows, From: c.begin, Rewards: c.rewards}}
+	h := &choosing{set: c.Set, method: c.Method, before: c.method, card: c.Memory, begun: time.Now(), progress: p, given: tuning.Given{Model: model, Rows: rows, Held: c.Held, From: c.begin, Rewards: c.rewards}, sets: c.sets}
 	p.Busy("choose", 0, 0)
 	recipe, cfg, err := h.chosen(ctx, c.Adapter)
 	p.Close()
@@ -185,6 +186,9 @@ func (h *choosing) own(cfg *runfile.Config) error {
 	case tuning.Named(cfg, "data.jsonl"):
 		return fmt.Errorf("tune: %s: found %s, wanted nothing: files of rows are arguments",
 			cfg.At("data.jsonl"), strings.Join(cfg.Data.JSONL, ", "))
+	case tuning.Named(cfg, "data.held"):
+		return fmt.Errorf("tune: %s: found %s, wanted nothing: --held names files that are held out",
+			cfg.At("data.held"), strings.Join(cfg.Data.Held, ", "))
 	case !cfg.LoRA.On():
 		return fmt.Errorf("tune: %s: found 0, wanted 1 or more: gputrain train --set model.from=%s trains all of a model",
 			cfg.At("lora.rank"), shellWord(h.given.Model))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"gputrain/cmd/gputrain/tuning"
@@ -94,7 +95,7 @@ func (h *choosing) recognize(ctx context.Context) error {
 		return fmt.Errorf("tune: %s: %w", files, row.Unrewarded())
 	}
 	if named.Form == formats.Queries {
-		if h.given.Negatives, err = texts.NegativesOf(ctx, texts.Config{JSONL: h.given.Rows}); err != nil {
+		if h.given.Negatives, err = texts.NegativesOf(ctx, texts.Config{JSONL: slices.Concat(h.given.Rows, h.given.Held)}); err != nil {
 			return err
 		}
 	}

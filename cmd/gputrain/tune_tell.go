@@ -73,8 +73,11 @@ func (h *choosing) tell(out io.Writer, name string, r tuning.Recipe, cfg *runfil
 	lines := []string{
 		fmt.Sprintf("model      %s: %s, %d parameters, stored as %s", name, h.definition.Kind(), model.Parameters(h.definition), r.Stored()),
 		"data       " + h.description,
-		fmt.Sprintf("adapter    %s", h.device.Adapter()),
 	}
+	for _, said := range h.sets {
+		lines = append(lines, "data set   "+said)
+	}
+	lines = append(lines, fmt.Sprintf("adapter    %s", h.device.Adapter()))
 	for _, c := range choices {
 		if c.Text != "" {
 			lines = append(lines, c.Text)

@@ -93,7 +93,7 @@ func TestTuneRefuses(t *testing.T) {
 		{without("chat_template.jinja"), chats, nil, "no chat template", 2},
 		{without("config.json"), chats, nil, "found neither config.json nor checkpoints", 2},
 		{adapters, chats, nil, "found adapters, wanted a whole model: gputrain tune --from " + adapters + " DATA goes on with them", 2},
-		{sound, t.TempDir(), nil, "found a directory, wanted files: write ", 2},
+		{sound, t.TempDir(), nil, "found no files of rows, wanted .parquet, .jsonl or .json", 2},
 		{without("model.safetensors"), chats, nil, "found no weights, wanted model.safetensors", 6},
 		{sound, file("a.txt", "it is a.\n"), nil, "found text, wanted rows (.jsonl", 2},
 		{sound, filepath.Join(t.TempDir(), "none.jsonl"), nil, "none.jsonl", 2},
@@ -521,7 +521,7 @@ func TestBestCheckpointAnswers(t *testing.T) {
 		a.questions = []texts.Question{{Prompt: []int32{1, 2}, Answer: []int32{3, 0}}}
 		require.NoError(t, c.askBest(t.Context(), a, base, train.Result{BestStep: found.Step}))
 		assert.Contains(t, out.String(), "after tuning\n  question  ")
-		require.Error(t, c.askBest(t.Context(), a, base, train.Result{BestStep: found.Step + 1}), "it is not there")
+		require.NoError(t, c.askBest(t.Context(), a, base, train.Result{BestStep: found.Step + 1, Checkpoint: found.Path}), "none was saved, so the newest answers")
 	}
 }
 
@@ -588,6 +588,20 @@ func TestAsked(t *testing.T) {
 	}
 }
 
+// A best step of which no checkpoint was saved is told, and the newest is the result.
+func TestBestWithoutCheckpoint(t *testing.T) {
+	gputest.Device(t)
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	dir := filepath.Join(t.TempDir(), "run")
+	c := &tuneCmd{Model: speaker(t), Data: []string{chatsFile(t, 30)}, RunDir: dir, Progress: "none", Set: []string{
+		"train.steps=8", "train.eval_every=1", "train.save_every=0", "optimizer.learning_rate=100", "optimizer.schedule.warmup_steps=0", "train.patience=0",
+	}}
+	said, err := printed(t, func() error { return c.Run(t.Context()) })
+	require.NoError(t, err)
+	assert.Regexp(t, `the adapters are in `+dir+` \(step \d had the lowest loss on what is held out, [0-9.]+, and no checkpoint of it was saved: train.save_every\)\n  gputrain chat `+dir+`\n`, said)
+	assert.Contains(t, said, "after tuning\n")
+}
+
 func TestShellWord(t *testing.T) {
 	for path, want := range map[string]string{"runs/a-b": "runs/a-b", "a b": "'a b'", "it's": `'it'\''s'`, "": "''", "$x": "'$x'", "a\x1b[31m\u202e'\n\\": `$'a\x1b[31m\u202e\'\n\\'`} {
 		assert.Equal(t, want, shellWord(path))
@@ -643,4 +657,72 @@ func TestTuneDryRun(t *testing.T) {
 	c.DryRun, c.Memory, c.serveFlags.Serve = false, "8GiB", ":0"
 	_, err = tune(c)
 	require.ErrorContains(t, err, "tune: --serve :0: found --dry-run or --memory, too")
+}
+
+// A data set's directory says what is held out, or --held does, and a run is held to that.
+func TestTuneHoldsOut(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	gputest.Device(t)
+	base, set, apart := speaker(t), filepath.Join(t.TempDir(), "chat-set"), chatsFile(t, 55)
+	require.NoError(t, os.MkdirAll(filepath.Join(set, "data"), 0o777))
+	rows, err := os.ReadFile(apart)
+	require.NoError(t, err)
+	lines := strings.SplitAfter(string(rows), "\n") // the first 40 differ
+	file := func(path, rows string) string {
+		require.NoError(t, os.WriteFile(path, []byte(rows), 0o666))
+		return path
+	}
+	file(filepath.Join(set, "data", "train-0.jsonl"), strings.Join(lines[:10], ""))
+	file(filepath.Join(set, "data", "train-1.jsonl"), strings.Join(lines[10:24], ""))
+	validation := file(filepath.Join(set, "data", "validation-0.jsonl"), strings.Join(lines[24:30], ""))
+	file(filepath.Join(set, "data", "test-0.jsonl"), lines[30])
+	held := file(filepath.Join(t.TempDir(), "held.jsonl"), strings.Join(lines[30:33], ""))
+	dir := filepath.Join(t.TempDir(), "run")
+	tune := func(c tuneCmd) (string, error) {
+		if c.Model == "" {
+			c.Model = base
+		}
+		if c.Data == nil {
+			c.Data = []string{set}
+		}
+		c.Progress, c.Set = "none", append([]string{"data.epochs=1"}, c.Set...)
+		return printed(t, func() error { return c.Run(t.Context()) })
+	}
+	said, err := tune(tuneCmd{RunDir: dir})
+	require.NoError(t, err)
+	assert.Contains(t, said, "\ndata set   2 files of chat-set to train on, its split validation held out (1 files); not read: test\n")
+	assert.Contains(t, said, "\nheld out   6 conversations of validation-0.jsonl, evaluated every ")
+	assert.Contains(t, said, "for 24 conversations to learn")
+	cfg := runfile.New()
+	require.NoError(t, cfg.File(filepath.Join(dir, tuneFile)))
+	assert.Equal(t, []string{validation}, cfg.Data.Held)
+	assert.Len(t, cfg.Data.JSONL, 2)
+	_, err = tune(tuneCmd{RunDir: dir})
+	require.NoError(t, err, "there is nothing left to do")
+	_, err = printed(t, func() error { return (&evalCmd{modelFlags: modelFlags{Model: dir}, Batch: 8}).Run(t.Context()) })
+	require.NoError(t, err)
+
+	said, err = tune(tuneCmd{DryRun: true, Held: []string{held}, RunDir: dir + "-2"})
+	require.NoError(t, err)
+	assert.Contains(t, said, "\ndata set   2 files of chat-set to train on; not read: test, validation\n")
+	assert.Contains(t, said, "\nheld out   3 conversations of held.jsonl, evaluated every ")
+	for want, c := range map[string]tuneCmd{
+		"found a run that holds out " + validation + ", wanted " + held:                {Held: []string{held}, RunDir: dir},
+		"found 3 of its 3 rows among those to train on, too, wanted none":              {Held: []string{held}, Data: []string{apart}},
+		"found it among the files to train on, too":                                    {Held: []string{held}, Data: []string{apart, held}},
+		"data.held (--held) and data.validation (--set): found both, wanted one":       {Held: []string{held}, Set: []string{"data.validation=0.2"}},
+		"tune: data.held (--set): found " + held + ", wanted nothing: --held names":    {Set: []string{"data.held=" + held}},
+		"found config.json, as models and runs have, wanted the directory of a data":   {Data: []string{base}},
+		"found no files of rows, wanted .parquet, .jsonl or .json, also .gz, in it or": {Data: []string{t.TempDir()}},
+		`absent.jsonl": file does not exist`:                                           {Held: []string{filepath.Join(set, "absent.jsonl")}},
+		"found a directory, wanted files":                                              {Held: []string{set}},
+	} {
+		if c.RunDir == "" {
+			c.RunDir = dir + "-none"
+		}
+		_, err := tune(c)
+		require.ErrorContains(t, err, want)
+		assert.Equal(t, 2, exitCode(err), err)
+		assert.NoDirExists(t, dir+"-none")
+	}
 }

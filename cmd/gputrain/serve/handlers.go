@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"gputrain/cmd/gputrain/follow"
+	"gputrain/cmd/gputrain/listen"
 	"gputrain/internal/stranger"
 	"gputrain/run/runfile"
 )
@@ -58,7 +59,7 @@ func (s *Server) of(answer func(*run, *http.Request) ([]byte, error)) http.Handl
 		runs := s.list()
 		i := slices.IndexFunc(runs, func(r *run) bool { return r.id == id })
 		if err != nil || i < 0 {
-			http.Error(w, "serve: run "+quoted(r.URL.Query().Get("run"))+": not there", http.StatusNotFound)
+			http.Error(w, "serve: run "+listen.Quoted(r.URL.Query().Get("run"))+": not there", http.StatusNotFound)
 			return
 		}
 		runs[i].mu.Lock()

@@ -2,6 +2,7 @@ package tuning
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -50,7 +51,7 @@ var lines = []struct {
 }
 
 // unsaid are keys whose values are told before the choices.
-var unsaid = []string{"model.from", "data.jsonl", "data.learn_last"}
+var unsaid = []string{"model.from", "data.jsonl", "data.held", "data.learn_last"}
 
 // Choices are all, in the order in which they are told: as they are in force in a run file of this recipe, whose other keys stand in lines of their own.
 // What nobody has chosen is no key of theirs.
@@ -227,13 +228,19 @@ func (f inForce) held() string {
 	if t.EvalEvery > 0 {
 		evaluated = fmt.Sprintf("every %d steps", t.EvalEvery)
 	}
+	those := fmt.Sprintf("%d %s", f.facts.Held, f.facts.Method.Things)
+	if n := len(f.run.Data.Held); n > 0 {
+		if those += " of " + filepath.Base(f.run.Data.Held[0]); n > 1 {
+			those += fmt.Sprintf(" and %d more", n-1)
+		}
+	}
 	switch {
 	case f.facts.Held == 0:
 		return "none, so nothing is evaluated; saved " + saved
 	case evaluated == saved:
-		return fmt.Sprintf("%d %s, evaluated %s; the best checkpoint is kept", f.facts.Held, f.facts.Method.Things, evaluated)
+		return fmt.Sprintf("%s, evaluated %s; the best checkpoint is kept", those, evaluated)
 	}
-	return fmt.Sprintf("%d %s, evaluated %s, saved %s; the best checkpoint is kept", f.facts.Held, f.facts.Method.Things, evaluated, saved)
+	return fmt.Sprintf("%s, evaluated %s, saved %s; the best checkpoint is kept", those, evaluated, saved)
 }
 
 // early says when it ends before all steps are made.

@@ -67,6 +67,7 @@ func (r Recipe) adapters() []Key {
 type Given struct {
 	Model      string        // its directory
 	Rows       []string      // files of conversations
+	Held       []string      // files of those that are held out; none: a share is
 	From       string        // adapters that training goes on with; "": new ones
 	Validation float64       // the share of them that is held out
 	Method     Method        // Methods[0] where it is zero
@@ -76,7 +77,12 @@ type Given struct {
 }
 
 func (g Given) keys() []Key {
-	keys := []Key{key("model.from", g.Model), key("data.jsonl", g.Rows), key("data.validation", g.Validation)}
+	keys := []Key{key("model.from", g.Model), key("data.jsonl", g.Rows)}
+	if len(g.Held) > 0 {
+		keys = append(keys, key("data.held", g.Held))
+	} else {
+		keys = append(keys, key("data.validation", g.Validation))
+	}
 	if g.From != "" {
 		keys = append(keys, key("lora.from", g.From))
 	}
@@ -96,11 +102,12 @@ const File = "tune.yaml"
 const (
 	ofModel runfile.Origin = "MODEL"
 	ofRows  runfile.Origin = "DATA"
+	ofHeld  runfile.Origin = "--held"
 	ofFrom  runfile.Origin = "--from"
 	chosen  runfile.Origin = "chosen by tune"
 )
 
-var arguments = map[string]runfile.Origin{"model.from": ofModel, "data.jsonl": ofRows, "lora.from": ofFrom}
+var arguments = map[string]runfile.Origin{"model.from": ofModel, "data.jsonl": ofRows, "data.held": ofHeld, "lora.from": ofFrom}
 
 // set lays what the user sets, and nothing checks it yet.
 func (g Given) set(run *runfile.Config, environ, sets []string) error {

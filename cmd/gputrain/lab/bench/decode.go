@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/internal/system"
 	"gputrain/model"
@@ -50,7 +51,7 @@ func decodeOf(ctx context.Context, dev *gpu.Device, c model.LlamaConfig, report 
 		return err
 	}
 	defer m.Release()
-	if err := m.Widen(decodedTexts); err != nil {
+	if err := m.Widen(decodedTexts, buffers.F32); err != nil {
 		return err
 	}
 	paging := m.Paging()
