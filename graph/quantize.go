@@ -26,7 +26,7 @@ type Quantize struct {
 	Mode  string `json:"mode"`
 	Bits  int    `json:"bits,omitempty"` // of affine; the other modes have a width of their own, and 0 here
 	Group int    `json:"group"`
-	// Down has groups lie along the first axis of a matrix, in blocks of GGUF alone: what they are made of a transposed matrix.
+	// Down has groups lie along the first axis of a matrix, in modes of GGUF files alone.
 	Down bool `json:"down,omitempty"`
 }
 
@@ -68,10 +68,10 @@ func (o Quantize) Validate() error {
 		return fmt.Errorf("bits %d, want 2 to 8", o.Bits)
 	case f.Bits != 0 && o.Bits != 0:
 		return fmt.Errorf("bits %d, want 0: %s has a width of its own", o.Bits, o.Mode)
-	case (f.Float.Mantissa > 0 || f.Over != 0) && o.Group != f.Block:
+	case (f.Float.Mantissa > 0 || f.OfGGUF()) && o.Group != f.Block:
 		return fmt.Errorf("group %d, want %d, which belongs to %s", o.Group, f.Block, o.Mode)
-	case f.Over == 0 && o.Down:
-		return fmt.Errorf("mode %s down a matrix, want blocks of GGUF", o.Mode)
+	case !f.OfGGUF() && o.Down:
+		return fmt.Errorf("mode %s down a matrix, want one of GGUF files", o.Mode)
 	case o.Group < 2:
 		return fmt.Errorf("group %d, want 2 or more", o.Group)
 	}
@@ -164,7 +164,7 @@ func (o Quantize) group(y, x []float64, whole float64) {
 		}
 		return
 	}
-	if f.Over != 0 {
+	if f.OfGGUF() {
 		ggmlBlock(y, x, f.Over)
 		return
 	}
@@ -188,9 +188,16 @@ func nearestLevel(levels []float32, x float64) float64 {
 	return float64(levels[at])
 }
 
-// ggmlBlock takes a block to what a GGUF file holds of it, with the roundings of ggml's quantizer.
+// ggmlBlock takes a block to what a GGUF file holds of it, with the roundings of ggml's quantizer; over is 0 of f16.
 func ggmlBlock(y, x []float64, over float64) {
 	f32 := func(x float64) float64 { return float64(float32(x)) }
+	f16 := func(x float64) float64 { return float64(array.DecodeF16(array.EncodeF16(float32(x)))) }
+	if over == 0 {
+		for i, v := range x {
+			y[i] = f16(v)
+		}
+		return
+	}
 	top := 0.0
 	for _, v := range x {
 		if math.Abs(v) > math.Abs(top) {
@@ -201,7 +208,7 @@ func ggmlBlock(y, x []float64, over float64) {
 		top = math.Abs(top)
 	}
 	d := f32(top / over)
-	per, scale := f32(1/d), float64(array.DecodeF16(array.EncodeF16(float32(d))))
+	per, scale := f32(1/d), f16(d)
 	for i, v := range x {
 		code := math.Round(f32(v * per))
 		if over < 0 {

@@ -85,7 +85,7 @@ func (b *Builder) original(path string) *graph.Value {
 		return b.master(path)
 	}
 	if b.quantized[path] == nil {
-		b.quantized[path] = q.read(b.Graph, path, b.master(path))
+		b.quantized[path] = b.Quantize(b.master(path), q.ops[path])
 	}
 	return b.quantized[path]
 }

@@ -1,7 +1,7 @@
 // Every element becomes what a block of a GGUF file holds for it: a whole number times the block's scale. A block is `size` neighbours of a line, fewer at its
 // end; lines are rows, or columns where they lie DOWN a matrix. An invocation has a block to itself.
 //
-//     d = top / OVER,  y = f16(d) code(x (1/d))
+//     d = top / OVER,  y = f16(d) code(x (1/d)),  or of HALVES y = f16(x)
 //
 // top is the largest magnitude, with its sign where it is SIGNED. The file is written by a processor, so that each operation has to be rounded as there: quotients
 // are made of integers, for those of devices may be some ulps off, and no product is added to anything, for devices may round both at once.
@@ -18,9 +18,10 @@ struct Params {
 @bind var<storage, read> x: array<f32>;
 @bind var<storage, read_write> y: array<f32>;
 
-const tiny = 0x1p-100f;
-
 #import "shared/half.wgsl"
+
+#if !HALVES
+const tiny = 0x1p-100f;
 
 // float is q 2^(e - 150), q from 2^23 to 2^24.
 fn float(q: u32, e: u32) -> f32 {
@@ -73,6 +74,7 @@ fn code(v: f32) -> f32 {
     return select(c, -c, v < 0.0);
 }
 #endif
+#endif
 
 #import "shared/main.wgsl" LANES=64
 {
@@ -88,6 +90,9 @@ fn code(v: f32) -> f32 {
         let step = 1u;
 #endif
         let count = min(params.size, params.length - column);
+#if HALVES
+        for (var i = 0u; i < count; i++) { y[first + i * step] = half1(x[first + i * step]); }
+#else
         var top = 0.0;
         for (var i = 0u; i < count; i++) {
             let v = x[first + i * step];
@@ -105,5 +110,6 @@ fn code(v: f32) -> f32 {
             if (d < 0.0) { per = -per; }
         }
         for (var i = 0u; i < count; i++) { y[first + i * step] = scale * code(x[first + i * step] * per); }
+#endif
     }
 }

@@ -18,11 +18,11 @@ type Paging struct {
 const blockSize = 16
 
 // paging is that of rows with a window and so many blocks; 0: as many as all rows need.
-func paging(rows, blocks, window int) Paging {
+func paging(rows, blocks, window int, storage buffers.DType) Paging {
 	if rows == 0 {
 		return Paging{}
 	}
-	p := Paging{Rows: rows, Blocks: blocks, Size: blockSize, Entries: (window + blockSize - 1) / blockSize, Fill: mostRows}
+	p := Paging{Rows: rows, Blocks: blocks, Size: blockSize, Entries: (window + blockSize - 1) / blockSize, Fill: mostRows, Storage: storage}
 	if blocks == 0 {
 		p.Blocks = rows * p.Entries
 	}
@@ -30,15 +30,11 @@ func paging(rows, blocks, window int) Paging {
 }
 
 // Paging is that of Config.Rows.
-func (j Job) Paging() Paging {
-	p := paging(j.Rows, j.Blocks, j.Sequence)
-	p.Storage = j.Storage
-	return p
-}
+func (j Job) Paging() Paging { return paging(j.Rows, j.Blocks, j.Sequence, j.Storage) }
 
 // ShortPool says that the pool is smaller than what all rows may need; "": it is not.
 func (j Job) ShortPool() string {
-	p, whole := j.Paging(), paging(j.Rows, 0, j.Sequence)
+	p, whole := j.Paging(), paging(j.Rows, 0, j.Sequence, j.Storage)
 	if p.Blocks >= whole.Blocks {
 		return ""
 	}

@@ -138,8 +138,8 @@ func TestEndpoint(t *testing.T) {
 		}
 		loud[h.Path] = h.Data
 	}
-	read := func(path string) ([]float32, error) { return loud[path], nil }
-	require.NoError(t, model.Export(p.path("peft"), adapted, read, model.ExportOptions{Base: p.path("model")}))
+	weights := func(path string) ([]float32, error) { return loud[path], nil }
+	require.NoError(t, model.Export(p.path("peft"), adapted, weights, model.ExportOptions{Base: p.path("model")}))
 	p.write(t, "token", "sesame-sesame-sesame\n")
 	s = startEndpoint(t, p.command("endpoint", "model", "--adapter", "peft", "--adapter", "shout=peft", "--adapter", adapter(t), "--listen", ":0", "--token-file", "token", "--rows", "1"))
 	question := map[string]any{"messages": []any{map[string]any{"role": "user", "content": "Hi"}}, "temperature": 0, "max_tokens": 9}
@@ -154,6 +154,12 @@ func TestEndpoint(t *testing.T) {
 	}
 	require.NoError(t, s.cmd.Process.Signal(os.Interrupt))
 	assert.Zero(t, s.wait(t).code)
+
+	p.write(t, "model/config.json", regexp.MustCompile(`("max_position_embeddings": *)\d+`).ReplaceAllString(read(t, p.path("model", "config.json")), "${1}1048576"))
+	end := p.command("endpoint", "model", "--listen", ":0", "--rows", "64", "--window", "1048576").run(t)
+	assert.Equal(t, 5, end.code)
+	assert.Contains(t, end.err, "--rows (64) and --window (1048576) lower what it takes")
+	assert.NotContains(t, end.err, "answers OpenAI's protocol", "before anybody can ask")
 }
 
 func TestEndpointRefuses(t *testing.T) {

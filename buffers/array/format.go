@@ -80,7 +80,9 @@ var Bases = []DType{F32, BF16, NF4, NF4Nested}
 //	q8_0    f16(d) round(x 1/d), d = top/127, halves away from 0, Group 32; each operation rounded to f32
 //	q4_0    f16(d) min(floor(x 1/d + 8.5) - 8, 7), d = the first element of magnitude top over -8, Group 32; likewise
 //
-// The last two are what GGUF files hold.
+//	f16     f16(x)
+//
+// The last three are what GGUF files hold.
 var Modes = []Format{
 	{Name: "affine", Block: 64},
 	formats[NF4],
@@ -89,7 +91,11 @@ var Modes = []Format{
 	{Name: "nvfp4", Bits: 4, Block: 16, Float: e2m1, Scale: e4m3},
 	{Name: "q8_0", Bits: 8, Block: 32, Over: 127},
 	{Name: "q4_0", Bits: 4, Block: 32, Over: -8},
+	{Name: "f16", Bits: 16, Block: 32},
 }
+
+// OfGGUF tells whether a mode is what GGUF files hold.
+func (f Format) OfGGUF() bool { return f.Over != 0 || f.Bits == 16 }
 
 // Valid is whether d is one of them.
 func (d DType) Valid() bool { return int(d) < len(formats) }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"gputrain/buffers"
 	"gputrain/cmd/gputrain/endpoint"
 	"gputrain/cmd/gputrain/listen"
 	"gputrain/gpu"
@@ -91,17 +92,17 @@ type named struct {
 // models are the model, and those that adapters make of it.
 func (c *endpointCmd) models() (all []named, err error) {
 	all = []named{{nameOf(c.Model), modelFlags{Model: c.Model, baseFlag: c.baseFlag}}}
-	selector := ""
+	var selector []string
 	for _, given := range c.Adapter {
 		name, dir, ok := strings.Cut(given, "=")
 		switch {
 		case hasAdapters(given):
 			name, dir = nameOf(given), given
 		case ok && name != "" && hasAdapters(dir):
-		case ok || selector != "":
+		case ok || selector != nil:
 			return nil, usageError{fmt.Errorf("endpoint: --adapter: found %s, wanted NAME=DIR with adapters (%s), or one selector of a device", given, model.AdapterConfigFile)}
 		default:
-			selector = given
+			selector = []string{given}
 			continue
 		}
 		all = append(all, named{name, modelFlags{Model: dir, baseFlag: baseFlag{Base: c.Model}}})
@@ -228,7 +229,7 @@ func (c *endpointCmd) open(ctx context.Context, n named) (_ *servedModel, err er
 	if err := m.Narrow(model.Window(def, window)); err != nil {
 		return nil, err
 	}
-	if err := m.Widen(c.Rows); err != nil {
+	if err := m.Widen(c.Rows, buffers.F32); err != nil {
 		return nil, err
 	}
 	text := of.tokens.Text()

@@ -29,7 +29,9 @@ type evalCmd struct {
 	Limit  int  `help:"Most tokens to read, evenly spaced, in windows of at most as many; 0 = all." default:"0"`
 	Window int  `help:"Tokens that the model sees at once; 0 = as many as in its run; its context, but at most 2048, for a model that is no run of gputrain." default:"0"`
 	Stride int  `help:"Tokens from the start of one window of text to the start of the next, so that each token has at least the window less this before it; 0 = windows side by side, each of which predicts the first token of the next." default:"0"`
-	JSON   bool `help:"One JSON object on standard output."`
+	JSON   bool `help:"One JSON object on standard output; with --jsonl one for each answer before it."`
+
+	NoAnswers bool `help:"With --jsonl: only the loss. Else the model also answers what the rows ask, by its likeliest tokens, and the share of answers that are exactly right is told."`
 }
 
 // defaultBatch is the default of --batch.
@@ -41,6 +43,9 @@ const strangersWindow = 2048
 func (c *evalCmd) Run(ctx context.Context) error {
 	if c.Batch < 1 || c.Limit < 0 {
 		return usageError{fmt.Errorf("eval: --batch %d, --limit %d: wanted 1 sequence or more, and no limit below 0", c.Batch, c.Limit)}
+	}
+	if c.NoAnswers && len(c.JSONL) == 0 {
+		return usageError{errors.New("eval: --no-answers: found no --jsonl, wanted rows with it")}
 	}
 	m, release, err := c.modelFlags.open(ctx)
 	if err != nil {
@@ -131,6 +136,8 @@ func (c *evalCmd) Run(ctx context.Context) error {
 		whole.bytes = 0 // those of some tokens are not known
 	}
 	bits := r.Loss * float64(r.Tokens) / math.Ln2 / float64(whole.bytes)
+	rows, are := tokens.(*texts.Documents)
+	asks := are && len(c.JSONL) > 0 && !c.NoAnswers && c.tokens.Text() != nil && cfg.Objective().Row().Form == ""
 	if c.JSON {
 		figures := map[string]any{
 			"eval_loss": r.Loss, "perplexity": math.Exp(r.Loss), "tokens": r.Tokens, "tokens_per_second": float64(r.Tokens) / seconds, "window": window,
@@ -141,13 +148,27 @@ func (c *evalCmd) Run(ctx context.Context) error {
 		if whole.bytes > 0 {
 			figures["bytes"], figures["bits_per_byte"], figures["byte_perplexity"] = whole.bytes, bits, math.Exp2(bits)
 		}
+		if asks {
+			right, all, err := c.answers(ctx, m, rows, window)
+			if err != nil {
+				return err
+			}
+			figures["answers"], figures["answers_right"] = all, right
+		}
 		return json.NewEncoder(os.Stdout).Encode(figures)
 	}
 	fmt.Printf("loss %.4f nats a token, perplexity %.3f, %d tokens in windows of %d, in %.1f s\n", r.Loss, math.Exp(r.Loss), r.Tokens, window, seconds)
 	if whole.bytes > 0 {
 		fmt.Printf("%.4f bits a byte, perplexity %.4f a byte, %d bytes\n", bits, math.Exp2(bits), whole.bytes)
 	}
-	return nil
+	if !asks {
+		return nil
+	}
+	right, all, err := c.answers(ctx, m, rows, window)
+	if err == nil && all > 0 {
+		fmt.Printf("%d of %d answers are exactly right (%.1f %%), by the likeliest tokens\n", right, all, 100*float64(right)/float64(all))
+	}
+	return err
 }
 
 // learned is the run file by which rows are read and measured: that of the model's run, or one for the head of the model.

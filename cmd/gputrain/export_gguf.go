@@ -71,13 +71,12 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 	if err != nil {
 		return &setup.ModelError{Err: fmt.Errorf("export: %s: %w", m.dir(), err)}
 	}
-	keys = append(keys, m.card("export", c.To, c.Base, false).keys()...)
+	card := m.card("export", c.To, c.Base, false)
+	keys = append(keys, card.keys()...)
 	file := &atomicfile.New{Path: c.To, Write: func(w io.Writer) error { return gguf.Write(w, keys, tensors) }}
 	files := []*atomicfile.New{file}
-	if c.Ollama != "" && len(own) > 0 {
-		return usageError{fmt.Errorf("export: --ollama: found adapters, wanted a whole model: gputrain merge writes it")}
-	} else if c.Ollama != "" {
-		beside, err := c.modelfile(m, keys)
+	if c.Ollama != "" {
+		beside, err := c.modelfile(ctx, m, keys)
 		if err != nil {
 			return err
 		}
@@ -94,9 +93,10 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 	if c.Ollama != "" {
 		defer fmt.Printf("%s written; in its directory:\n  ollama create %s -f %s\n  ollama run %s\n", files[1].Path, c.Ollama, modelfileName, c.Ollama)
 	}
+	defer card.tell(c.To)
 	tellNotFinite(m.Weights.NotFinite())
 	_, err = fmt.Printf("%s,%s %d parameters in %s, from %s to %s: %s at %.0f MB/s\n",
-		m.Def.Kind(), what, parameters, kind, m.dir(), c.To, gpu.SizeText(uint64(written)), written/1e6/seconds)
+		m.Def.Kind(), what, parameters, kind, m.named(), c.To, gpu.SizeText(uint64(written)), written/1e6/seconds)
 	return err
 }
 

@@ -74,7 +74,7 @@ func rolloutsTable(t *testing.T) string {
 	def, err := hub.ReadConfig(dir)
 	require.NoError(t, err)
 	names := []string{"RTX 3060", "RX 7900 XTX", "Apple M2"}
-	lines := []string{"a pass of 64 rows, ms", "with `train.storage: bf16`, ms", "drawing 32,768 tokens, s", "the same one text at a time, s", "the update of 40,960 positions, s", "memory planned, GiB", "tokens a second of 64 rows, by those of one", "with `train.storage: bf16`", "and of 128 tokens"}
+	lines := []string{"a pass of 64 rows, ms", "with `train.storage: bf16`, ms", "drawing 32,768 tokens, s", "the same one text at a time, s", "the update of 40,960 positions, s", "memory planned, GiB", "tokens a second of 64 rows, by those of one", "with `train.storage: bf16`", "with that, 128 tokens drawn"}
 	both := func(i int, limit, expected float64) { lines[i] += fmt.Sprintf(" | %.3g, %.3g", limit, expected) }
 	for _, name := range names {
 		on, known := namedCard(name)

@@ -309,7 +309,10 @@ func (c *tuneCmd) askBest(ctx context.Context, a *asker, base string, r train.Re
 	}
 	defer p.Close()
 	p.Busy("open the best checkpoint", 0, 0)
-	f := modelFlags{baseFlag: baseFlag{Base: base}, Model: c.best(r), Adapter: c.Adapter}
+	f := modelFlags{baseFlag: baseFlag{Base: base}, Model: c.best(r)}
+	if c.Adapter != "" {
+		f.Adapter = []string{c.Adapter}
+	}
 	m, release, err := f.open(ctx)
 	if err != nil {
 		return err
@@ -482,13 +485,18 @@ func (a *asker) put(ctx context.Context, when string, m rollout.Model, p train.P
 	})
 }
 
+// tellAnswer writes an answer, below when it was given; "": as the one before it.
 func tellAnswer(out io.Writer, when, question, answer string) error {
-	_, err := fmt.Fprintf(out, "%s\n  question  %s\n  answer    %s\n", when, line(question), line(answer))
+	if when != "" {
+		when += "\n"
+	}
+	_, err := fmt.Fprintf(out, "%s  question  %s\n  answer    %s\n", when, line(question), line(answer))
 	return err
 }
 
 // answersHook writes what a run's model answers to the questions of the run.
 func answersHook(out io.Writer, last int64) train.Hook {
+	told := int64(-1)
 	return train.HookFunc(func(_ context.Context, e train.Event) error {
 		if e.Kind != train.Sampled || !e.Sample.Asked {
 			return nil
@@ -500,6 +508,10 @@ func answersHook(out io.Writer, last int64) train.Hook {
 		case last:
 			when += ", the last"
 		}
+		if told == e.Sample.Step {
+			when = ""
+		}
+		told = e.Sample.Step
 		e.Progress.Clear()
 		return tellAnswer(out, when, e.Sample.Prompt, e.Sample.Text)
 	})

@@ -384,8 +384,8 @@ func TestTuneAsChosenBefore(t *testing.T) {
 		return (&mergeCmd{Model: dir, writeFlags: writeFlags{To: filepath.Join(t.TempDir(), "merged"), DType: "auto", ShardSize: "5GB"}}).Run(context.Background())
 	}
 	require.NoError(t, merge(), "the run has found where the base is now")
-	swapped := &mergeCmd{Model: dir, Adapter: moved, writeFlags: writeFlags{To: filepath.Join(t.TempDir(), "merged"), DType: "auto", ShardSize: "5GB"}}
-	require.ErrorContains(t, swapped.Run(t.Context()), "merge: ADAPTER: "+moved+": found a whole model, wanted adapters")
+	swapped := &mergeCmd{Model: dir, Adapter: []string{moved}, writeFlags: writeFlags{To: filepath.Join(t.TempDir(), "merged"), DType: "auto", ShardSize: "5GB"}}
+	require.ErrorContains(t, swapped.Run(t.Context()), "--adapter: "+moved+": found a whole model, wanted adapters")
 	require.NoError(t, os.Rename(moved, base))
 	require.ErrorContains(t, merge(), moved)
 	raw, err := os.ReadFile(filepath.Join(base, "model.safetensors"))

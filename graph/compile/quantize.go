@@ -21,7 +21,7 @@ func quantizeChecks() (out []Check) {
 				op := graph.Quantize{Mode: mode}.Or()
 				x := g.Input(fmt.Sprint("a", shape), graph.F32(shape...))
 				results = append(results, g.Quantize(x, op))
-				if op.Down = len(shape) == 2; op.Down && op.Format().Over != 0 {
+				if op.Down = len(shape) == 2; op.Down && op.Format().OfGGUF() {
 					results = append(results, g.Quantize(x, op))
 				}
 			}
@@ -40,7 +40,7 @@ func lowerQuantize(c *Compiler, n *graph.Node) {
 	if count*width == 0 {
 		return
 	}
-	if op.Format().Over != 0 {
+	if op.Format().OfGGUF() {
 		lowerBlocks(c, n, count, width)
 		return
 	}
@@ -83,11 +83,11 @@ func lowerBlocks(c *Compiler, n *graph.Node, rows, columns int) {
 		p.Across = uint32(lines)
 	}
 	constant := float32Text(over)
-	if over > 0 {
+	if over >= 0 {
 		constant = fmt.Sprint(over)
 	}
 	k := c.kernel("quantize_block", suffix, shaders.Variant{
-		Flags:     map[string]bool{"SIGNED": over < 0, "DOWN": op.Down},
+		Flags:     map[string]bool{"HALVES": over == 0, "SIGNED": over < 0, "DOWN": op.Down},
 		Constants: map[string]string{"OVER": constant, "LEAST": strings.Join(from, ", ")},
 	})
 	c.Dispatch(k, c.Linear(across*lines), p, c.One(c.In(n.Inputs[0]), "x"), c.One(c.Out(n.Outputs[0]), "y"))

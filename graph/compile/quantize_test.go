@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -23,7 +24,7 @@ func TestQuantizeOnDevice(t *testing.T) {
 					g := graph.New()
 					p := g.Param("h.0.w", shape...)
 					op := graph.Quantize{Mode: mode}.Or()
-					op.Down = op.Format().Over != 0 && len(shape) == 2 && shape[0] > 4
+					op.Down = op.Format().OfGGUF() && len(shape) == 2 && shape[0] > 4
 					y := g.Quantize(p, op)
 					grads, err := graph.Gradients(g, g.Sum(g.Mul(y, g.Input("weight", graph.F32(shape...)))), []*graph.Value{p})
 					require.NoError(t, err)
@@ -81,10 +82,10 @@ func TestQuantizeOnDeviceToTheBit(t *testing.T) {
 func TestBlocksOnDeviceToTheBit(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		for _, op := range []graph.Quantize{{Mode: "q4_0"}, {Mode: "q8_0"}, {Mode: "q4_0", Down: true}, {Mode: "q8_0", Down: true}} {
+		for _, op := range []graph.Quantize{{Mode: "q4_0"}, {Mode: "q8_0"}, {Mode: "q4_0", Down: true}, {Mode: "q8_0", Down: true}, {Mode: "f16"}} {
 			const rows, columns = 512, 64
 			x := make([]float64, rows*columns)
-			size, most := float32(0), math.Abs(op.Or().Format().Over)
+			size, most := float32(0), cmp.Or(math.Abs(op.Or().Format().Over), 2048)
 			for i := range x {
 				at := i
 				if op.Down {

@@ -23,8 +23,10 @@ func Stored(b *hub.Bundle) (s *StoredModel, err error) {
 		}
 	}()
 	s = &StoredModel{Bundle: b}
-	if err := checkpoint.VerifyModel(checkpoint.OS, s.Path(".")); err != nil {
-		return nil, err
+	for _, p := range append(b.Parts(), hub.Weighted{Bundle: b}) {
+		if err := checkpoint.VerifyModel(checkpoint.OS, p.Path(".")); err != nil {
+			return nil, err
+		}
 	}
 	if s.Def, err = b.Definition(); err != nil {
 		return nil, &ModelError{err}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gputrain/hub"
@@ -175,6 +176,11 @@ func (t Tokens) Ends() []int32 {
 		return nil
 	}
 	return t.Tokenizer.EndTokens()
+}
+
+// Closes tells whether a token ends what it stands behind: one that ends a text, or that no text has.
+func (t Tokens) Closes(token int32) bool {
+	return slices.Contains(t.Ends(), token) || slices.Contains(specialOf(t.Text()), token)
 }
 
 // fingerprint is the tokenizer's; "": there is no tokenizer.

@@ -71,6 +71,7 @@ var changes = []change{
 	{"model.quantize.mode", "nvfp4", []string{"model.width=32"}},
 	{"model.quantize.mode", "q8_0", []string{"model.width=32"}},
 	{"model.quantize.mode", "q4_0", []string{"model.width=32"}},
+	{"model.quantize.mode", "f16", []string{"model.width=32"}},
 	{"model.quantize.mode", "nf4", lora},
 	{"model.quantize.bits", "2", affine},
 	{"model.quantize.group", "16", affine},

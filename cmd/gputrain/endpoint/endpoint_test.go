@@ -119,7 +119,6 @@ type place struct {
 	*Server
 	url           string
 	talker, bytes *scripted
-	tok           *tokenizer.Tokenizer
 	end           context.CancelFunc
 	ended         chan error
 	said          strings.Builder
