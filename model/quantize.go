@@ -110,7 +110,7 @@ func (q Quantization) opOf(p Param) graph.Quantize {
 	if op.Down = p.InOut; op.Down {
 		inputs = p.Shape[0]
 	}
-	if inputs%op.Group != 0 {
+	if inputs%op.Group != 0 || op.Mode == "f16" {
 		op.Mode, op.Down = "f16", false
 	}
 	return op

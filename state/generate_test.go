@@ -439,7 +439,7 @@ func TestTextOutlivesRowsThatFail(t *testing.T) {
 	require.NoError(t, err)
 	_, err = m.Logits(t.Context(), text[:4])
 	require.NoError(t, err)
-	require.NoError(t, m.Widen(1<<20, buffers.F32))
+	require.NoError(t, m.Widen(1<<20))
 	p := m.Paging()
 	places := Places{Tokens: make([]int32, p.Fill), Rows: make([]int32, p.Fill), Positions: make([]int32, p.Fill), Table: make([]int32, p.Rows*p.Entries)}
 	require.Error(t, m.Fill(t.Context(), places))

@@ -103,9 +103,11 @@ func (m *Model) Narrow(window int) error {
 	return nil
 }
 
-// Widen makes the model continue so many texts at once, before it has continued several, and once its window is known: see Paging. A run's model draws as
-// the run does with its storage.
-func (m *Model) Widen(rows int, storage buffers.DType) error {
+// Widen makes the model continue so many texts at once, before it has continued several, and once its window is known: see Paging.
+func (m *Model) Widen(rows int) error { return m.WidenAs(rows, buffers.F32) }
+
+// WidenAs is Widen with keys and values in F32 or BF16: a run's model draws as the run does with its storage.
+func (m *Model) WidenAs(rows int, storage buffers.DType) error {
 	if rows < 1 || m.paging.Rows > 0 {
 		return fmt.Errorf("state: widen: found %d rows after %d, wanted 1 or more once", rows, m.paging.Rows)
 	}

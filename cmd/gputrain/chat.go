@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/term"
 
-	"gputrain/buffers"
 	"gputrain/cmd/gputrain/converse"
 	"gputrain/model"
 	"gputrain/text/chat"
@@ -97,7 +96,7 @@ func (c *chatCmd) each(ctx context.Context, m *openedModel, of converse.Config) 
 	if err := m.Narrow(model.Window(m.Definition(), lines.Window())); err != nil {
 		return err
 	}
-	if err := m.Widen(min(lines.Lines(), atOnce), buffers.F32); err != nil {
+	if err := m.Widen(min(lines.Lines(), atOnce)); err != nil {
 		return err
 	}
 	return lines.Answer(ctx, m.Model, screen(), c.JSON)

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"gputrain/buffers"
 	"gputrain/cmd/gputrain/endpoint"
 	"gputrain/cmd/gputrain/listen"
 	"gputrain/gpu"
@@ -229,7 +228,7 @@ func (c *endpointCmd) open(ctx context.Context, n named) (_ *servedModel, err er
 	if err := m.Narrow(model.Window(def, window)); err != nil {
 		return nil, err
 	}
-	if err := m.Widen(c.Rows, buffers.F32); err != nil {
+	if err := m.Widen(c.Rows); err != nil {
 		return nil, err
 	}
 	text := of.tokens.Text()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 
-	"gputrain/buffers"
 	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
@@ -48,7 +47,7 @@ func (c *evalCmd) answers(ctx context.Context, m *openedModel, rows *texts.Docum
 	if err := m.Narrow(model.Window(m.Definition(), window)); err != nil {
 		return 0, 0, err
 	}
-	if err := m.Widen(min(len(asked), atOnce), buffers.F32); err != nil {
+	if err := m.Widen(min(len(asked), atOnce)); err != nil {
 		return 0, 0, err
 	}
 	questions := make([]train.Question, len(asked))

@@ -57,7 +57,7 @@ func (c *evalCmd) rewards(ctx context.Context, m *openedModel, cfg *runfile.Conf
 	asked, drawing := prompts.Spread(count), g.Evaluating()
 	storage, err := array.ParseDType(cfg.Train.Storage)
 	if err == nil {
-		err = m.Widen(min(drawing.Drawing.Rows, count*drawing.Samples), storage)
+		err = m.WidenAs(min(drawing.Drawing.Rows, count*drawing.Samples), storage)
 	}
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -83,6 +84,11 @@ func TestAdaptersAddUp(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 		assert.Equal(t, map[bool]int{true: 6, false: 2}[adapters[0] == one && adapters[len(adapters)-1] == two], exitCode(err), err)
 	}
+	smol := &exportCmd{Model: one, baseFlag: baseFlag{Base: base}, Ollama: "it", writeFlags: writing(t, "a.gguf")}
+	raw, err := os.ReadFile(filepath.Join(base, "config.json"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(base, "config.json"), []byte(strings.Replace(string(raw), `"model_type": "llama"`, `"model_type": "smollm3"`, 1)), 0o666))
+	require.ErrorContains(t, smol.Run(t.Context()), "of which Ollama imports no directories, wanted a GGUF file of it for --base: gputrain export "+base)
 	_, _, err = (&modelFlags{Model: base, Adapter: []string{"0", "1"}}).open(t.Context())
 	assert.ErrorContains(t, err, "--adapter: found 0 and 1, wanted no two selectors of an adapter")
 }

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/term"
 
-	"gputrain/buffers"
 	"gputrain/hub"
 	"gputrain/internal/terminal"
 	"gputrain/model"
@@ -130,7 +129,7 @@ const mostTexts, atOnce = 10_000, 64
 // several draws texts side by side, and writes them one below the other.
 func (c *sampleCmd) several(ctx context.Context, m *state.Model, s train.SampleConfig, prompt []int32) error {
 	rows, text := min(c.Texts, atOnce), c.tokens.Text()
-	if err := m.Widen(rows, buffers.F32); err != nil {
+	if err := m.Widen(rows); err != nil {
 		return err
 	}
 	all, err := rollout.Draw(ctx, rollout.Config{

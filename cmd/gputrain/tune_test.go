@@ -446,6 +446,7 @@ func TestTuneGoesOnWithMoreRows(t *testing.T) {
 
 // Of a run's checkpoints the best is gone on from, if it is there, and rows are learned as before where they may mean several things.
 func TestTuneGoesOnFromTheBest(t *testing.T) {
+	gputest.Long(t, "TestTuneGoesOnWithMoreRows")
 	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
 	gputest.Device(t)
 	pairs := filepath.Join(t.TempDir(), "pairs.jsonl")
@@ -590,6 +591,7 @@ func TestAsked(t *testing.T) {
 
 // A best step of which no checkpoint was saved is told, and the newest is the result.
 func TestBestWithoutCheckpoint(t *testing.T) {
+	gputest.Long(t, "TestBestCheckpointAnswers")
 	gputest.Device(t)
 	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
 	dir := filepath.Join(t.TempDir(), "run")

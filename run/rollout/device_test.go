@@ -48,7 +48,7 @@ func opened(t testing.TB, dev *gpu.Device, def model.Definition, rows int) *stat
 	require.NoError(t, err)
 	t.Cleanup(m.Release)
 	if rows > 0 {
-		require.NoError(t, m.Widen(rows, buffers.F32))
+		require.NoError(t, m.Widen(rows))
 	}
 	return m
 }

@@ -26,6 +26,7 @@ func TestFindDataSet(t *testing.T) {
 		{files: "train.jsonl dev.jsonl.gz other.json", train: "train.jsonl", held: "dev.jsonl.gz", split: "dev"},
 		{files: "train/a.json train/b.json test/a.json", train: "train/a.json train/b.json", held: "test/a.json", split: "test"},
 		{files: "Valid.json TRAIN-1.json TRAIN-2.json", train: "TRAIN-1.json TRAIN-2.json", held: "Valid.json", split: "valid"},
+		{files: "train-set/test-0.json train-set/train-0.json", train: "train-set/train-0.json", held: "train-set/test-0.json", split: "test"}, // the nearest word
 		{files: "latest.jsonl", train: "latest.jsonl"}, // no word of its own
 		{files: "en/a.jsonl en/b.jsonl", readme: "---\nconfigs:\n- config_name: en\n  data_files: en/*.jsonl\n---\n", train: "en/a.jsonl en/b.jsonl"},
 		{files: "en/a.jsonl fr/b.jsonl", readme: "---\nconfigs:\n- config_name: en\n  data_files: en/*.jsonl\n- config_name: fr\n  default: true\n  data_files: [fr/b.jsonl]\n---\n", train: "fr/b.jsonl"},

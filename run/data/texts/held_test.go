@@ -59,6 +59,8 @@ func TestHeldFiles(t *testing.T) {
 		assert.Equal(t, first, c.Fingerprint)
 	}
 	assert.NotEqual(t, first, open(t, Config{Dir: dir, JSONL: []string{"held.jsonl", "[ab].jsonl"}, Context: 10}).Fingerprint)
+	open(t, Config{Dir: dir, JSONL: []string{"[ab].jsonl"}, Context: 10, Cache: cache}) // the same files in the same order, and none held out
+	assert.Equal(t, "abc", sorted(lettersOf(t, open(t, config("b.jsonl", "a.jsonl")).Validation)))
 	for want, c := range map[string]Config{
 		`data: held both.jsonl: found 3 of its 5 rows among those to train on, too, wanted none`: config("[ab].jsonl", "both.jsonl"),
 		`held.jsonl": found it among the files to train on, too, wanted a file of its own`:       config("*.jsonl", "held.jsonl"),

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/internal/system"
 	"gputrain/model"
@@ -51,7 +50,7 @@ func decodeOf(ctx context.Context, dev *gpu.Device, c model.LlamaConfig, report 
 		return err
 	}
 	defer m.Release()
-	if err := m.Widen(decodedTexts, buffers.F32); err != nil {
+	if err := m.Widen(decodedTexts); err != nil {
 		return err
 	}
 	paging := m.Paging()
