@@ -20,6 +20,8 @@ type Rope struct {
 	Window      int       `json:"window,omitempty"`
 	Frequencies []float64 `json:"frequencies,omitempty"` // radians a position
 	Factor      float64   `json:"factor,omitempty"`      // 0: 1
+	Grow        float64   `json:"grow,omitempty"`        // position t is multiplied by 1 + Grow ln(1 + floor(t/Every)) besides
+	Every       float64   `json:"every,omitempty"`
 }
 
 func (Rope) Kind() string { return "rope" }
@@ -51,6 +53,9 @@ func (o Rope) validate() error {
 	if !(o.Factor >= 0) || math.IsInf(o.Factor, 0) {
 		return fmt.Errorf("factor %g: want it finite and not negative", o.Factor)
 	}
+	if o.Grow != 0 && (!(o.Every >= 1) || !(math.Abs(o.Grow) <= math.MaxFloat64) || math.IsInf(o.Every, 0)) {
+		return fmt.Errorf("grow %g, every %g: want both finite, and every at least 1", o.Grow, o.Every)
+	}
 	if len(o.Frequencies) == 0 {
 		if o.HeadDim < 2 || o.HeadDim%2 != 0 || !(o.Theta > 0) || math.IsInf(o.Theta, 0) {
 			return fmt.Errorf("head dim %d, theta %g: want an even head dim and theta above 0", o.HeadDim, o.Theta)
@@ -80,6 +85,15 @@ func (o Rope) Angles() []float64 {
 	return angles
 }
 
+// FactorAt is what the pairs of a position are multiplied by.
+func (o Rope) FactorAt(position float64) float64 {
+	factor := cmp.Or(o.Factor, 1)
+	if o.Grow == 0 {
+		return factor
+	}
+	return factor * (1 + o.Grow*math.Log1p(math.Floor(position/o.Every)))
+}
+
 // FLOPs is 3 an element.
 func (Rope) FLOPs(n *Node) int64 { return 3 * int64(n.Outputs[0].typ.Elements()) }
 
@@ -95,7 +109,7 @@ func (o Rope) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 func (o Rope) Eval(n *Node, in []*Array, e *Env) []*Array {
 	x := in[0]
 	y := &Array{Shape: x.Shape, Data: slices.Clone(x.Data)}
-	angles, factor := o.Angles(), cmp.Or(o.Factor, 1)
+	angles := o.Angles()
 	for base := 0; base < len(x.Data); base += o.HeadDim {
 		row := base / x.Shape[2]
 		time := float64(row % x.Shape[1])
@@ -104,6 +118,7 @@ func (o Rope) Eval(n *Node, in []*Array, e *Env) []*Array {
 				return nil
 			}
 		}
+		factor := o.FactorAt(time)
 		for i, angle := range angles {
 			angle *= time
 			if o.Inverse {

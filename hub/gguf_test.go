@@ -70,11 +70,15 @@ func TestGGUFIsItsDirectory(t *testing.T) {
 		"longrope":    `"model_type": "phi3", "tie_word_embeddings": true, "partial_rotary_factor": 0.5, "original_max_position_embeddings": 32, "rope_scaling": {"type": "longrope", "short_factor": [1, 1.1, 1.4, 4], "long_factor": [1, 2, 4, 24.5]}`,
 		"yarn":        `"model_type": "qwen2", "tie_word_embeddings": true, "rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 64}`,
 		"yarn by 0.9": `"model_type": "qwen3", "tie_word_embeddings": true, "rope_scaling": {"type": "yarn", "factor": 2, "original_max_position_embeddings": 32, "attention_factor": 0.9}`,
+		"granite":     `"model_type": "granite", "tie_word_embeddings": true, "attention_bias": true, "embedding_multiplier": 12, "attention_multiplier": 0.11, "residual_multiplier": 0.22, "logits_scaling": 5`,
+		"olmo3":       `"model_type": "olmo3", "tie_word_embeddings": false, "sliding_window": 16, "rope_scaling": {"rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 8, "attention_factor": 1.2079441541679836}`,
+		"olmo3 apart": `"model_type": "olmo3", "tie_word_embeddings": false, "layer_types": ["sliding_attention", "sliding_attention"], "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 7000}, "sliding_attention": {"rope_type": "default", "rope_theta": 7000}}`,
+		"ministral3":  `"model_type": "ministral3", "tie_word_embeddings": true, "rope_parameters": {"rope_type": "yarn", "type": "yarn", "factor": 4, "original_max_position_embeddings": 16, "beta_fast": 4, "beta_slow": 0.5, "mscale": 1, "mscale_all_dim": 1, "llama_4_scaling_beta": 0.1, "rope_theta": 1e6}`,
 		"gpt2":        `"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2, "vocab_size": 13, "n_positions": 64`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			switch {
-			case strings.Contains(config, "qwen2") || strings.Contains(config, "olmo2") || strings.Contains(config, "phi3"): // their heads are as wide as the model
+			case strings.Contains(config, "qwen2") || strings.Contains(config, "olmo") || strings.Contains(config, "phi3"): // their heads are as wide as the model
 				config += ", " + strings.Replace(decoder, "32", "16", 1)
 			case name != "gpt2":
 				config += ", " + decoder

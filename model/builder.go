@@ -191,12 +191,21 @@ func (b *Builder) dropout(x *graph.Value, p float64) *graph.Value {
 }
 
 // Finish puts the output head W [vocab, width] on x [N, width].
-func (b *Builder) Finish(x, head *graph.Value) (*Built, error) { return b.finish(x, head, 0) }
+func (b *Builder) Finish(x, head *graph.Value) (*Built, error) {
+	return b.finish(x, head, logitRule{})
+}
 
-// finish is Finish with capped logits, see graph.HeadLoss.
-func (b *Builder) finish(x, head *graph.Value, limit float64) (*Built, error) {
+// A logitRule is what becomes of a head's products: they are divided, then capped (see graph.HeadLoss). 0: they are not.
+type logitRule struct{ divisor, cap float64 }
+
+// finish is Finish with a rule.
+func (b *Builder) finish(x, head *graph.Value, rule logitRule) (*Built, error) {
 	if b.o.headed != nil {
 		return b.finishHeaded(x)
+	}
+	limit := rule.cap
+	if rule.divisor != 0 {
+		x = b.Scale(x, 1/rule.divisor)
 	}
 	x, head = b.adaptHead(x, head)
 	built := &Built{Graph: b.Graph}

@@ -140,6 +140,8 @@ type ConfigReader struct {
 	added  map[string]bool            // fields that the file has not
 	aside  map[string]json.RawMessage // fields of the file that were taken out
 	errs   []error
+
+	ropeMore []string // keys of rope_parameters that the family reads itself
 }
 
 func newConfigReader(fields map[string]json.RawMessage) *ConfigReader {

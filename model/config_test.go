@@ -43,7 +43,7 @@ func TestConfigsOfTheHub(t *testing.T) {
 	m.settings, m.read = nil, false
 	assert.Equal(t, decoder{
 		kind: "llama", heads: 32, kvHeads: 4, headDim: 64, width: 2048, vocab: 32000, context: 2048, intermediate: 5632, eps: 1e-5, initStd: 0.02,
-		attentionNorms: norms{before: "input_layernorm"}, mlpNorms: norms{before: "post_attention_layernorm"}, activation: "silu",
+		attentionNorms: norms{before: "input_layernorm"}, mlpNorms: norms{before: "post_attention_layernorm"}, mlp: llamaMLP, activation: "silu",
 		layers: slices.Repeat([]decoderLayer{{rotation: &rotation{theta: 10000, width: 64, rule: "default", amplify: 1}}}, 22),
 	}, m)
 }
@@ -120,6 +120,9 @@ func TestHostileConfigs(t *testing.T) {
 		`layer_types: ["full_attention"], want a list of 22 words`:      change(tinyLlama, edit{"model_type": "mistral", "layer_types": []string{"full_attention"}}),
 		`sliding_window: missing, want the keys`:                        change(tinyLlama, edit{"model_type": "qwen2", "layer_types": slices.Repeat([]string{"sliding_attention"}, 22)}),
 		`linear_attention`:                                              change(tinyLlama, edit{"model_type": "qwen3", "layer_types": slices.Repeat([]string{"linear_attention"}, 22)}),
+		`num_local_experts: 4, want 0: mixtures of experts`:             change(tinyLlama, edit{"model_type": "granitemoehybrid", "num_local_experts": 4}),
+		`layer_types: missing, want attention for each layer`:           change(tinyLlama, edit{"model_type": "granitemoehybrid", "num_local_experts": 0}),
+		`attention_multiplier: 0, want a number above 0`:                change(tinyLlama, edit{"model_type": "granite", "attention_multiplier": 0}),
 		`no_rope_layers: [1], want 22 numbers`:                          change(tinyLlama, edit{"model_type": "smollm3", "no_rope_layers": []int{1}}),
 		`text_config: missing, want an object`:                          change(tinyLlama, edit{"model_type": "gemma3"}),
 		`"qwen3_moe", want one of`:                                      change(tinyLlama, edit{"model_type": "qwen3_moe"}),

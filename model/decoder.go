@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 
@@ -21,11 +22,13 @@ type decoder struct {
 	onePlus                  bool // gains are stored less 1
 	headNorms, wholeNorms    bool // q and k are normed before they are turned: each head by itself, or all heads as one
 	qkvBias, oBias, mlpBias  bool
-	fused                    bool    // q, k and v are one matrix, and gate and up
+	fusedQKV                 bool // q, k and v are one matrix
+	mlp                      mlpNames
 	activation               string  // of the gate
 	scale, cap               float64 // of scores, see graph.Attention
-	headCap                  float64 // of logits, see graph.HeadLoss
+	logits                   logitRule
 	embeddingScale           float64 // 0: 1
+	branchScale              float64 // what a part gives is multiplied by before it is added; 0: 1
 
 	dropout  float64 // the largest that config.json asks for; training with it is refused
 	settings map[string]any
@@ -35,8 +38,20 @@ type decoder struct {
 // decoderLayer is what the layers of one network differ in.
 type decoderLayer struct {
 	rotation *rotation // nil: no positions
+	queries  *rotation // of queries; nil: as of keys
 	window   int       // keys that a position sees, itself the last of them; 0: all before it
 }
+
+// mlpNames are the names of the matrices of a gated feed-forward part.
+type mlpNames struct {
+	gate, up string // up: "" where gate is both, one behind the other
+	down     string
+}
+
+var (
+	llamaMLP = mlpNames{"mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}
+	fusedMLP = mlpNames{gate: "mlp.gate_up_proj", down: "mlp.down_proj"}
+)
 
 // norms are the names of those before a part of a layer and behind it; "" for none.
 type norms struct{ before, behind string }
@@ -83,12 +98,14 @@ func (m decoder) projections(layer int) (qkv []linear, o linear, gateUp []linear
 	qkv = []linear{
 		{l + "self_attn.q_proj", q, m.width, m.qkvBias}, {l + "self_attn.k_proj", kv, m.width, m.qkvBias}, {l + "self_attn.v_proj", kv, m.width, m.qkvBias},
 	}
-	gateUp = []linear{{l + "mlp.gate_proj", m.intermediate, m.width, m.mlpBias}, {l + "mlp.up_proj", m.intermediate, m.width, m.mlpBias}}
-	if m.fused {
+	gateUp = []linear{{l + m.mlp.gate, m.intermediate, m.width, m.mlpBias}, {l + m.mlp.up, m.intermediate, m.width, m.mlpBias}}
+	if m.fusedQKV {
 		qkv = []linear{{l + "self_attn.qkv_proj", q + 2*kv, m.width, m.qkvBias}}
-		gateUp = []linear{{l + "mlp.gate_up_proj", 2 * m.intermediate, m.width, m.mlpBias}}
 	}
-	return qkv, linear{l + "self_attn.o_proj", m.width, q, m.oBias}, gateUp, linear{l + "mlp.down_proj", m.width, m.intermediate, m.mlpBias}
+	if m.mlp.up == "" {
+		gateUp = []linear{{l + m.mlp.gate, 2 * m.intermediate, m.width, m.mlpBias}}
+	}
+	return qkv, linear{l + "self_attn.o_proj", m.width, q, m.oBias}, gateUp, linear{l + m.mlp.down, m.width, m.intermediate, m.mlpBias}
 }
 
 func (m decoder) Params() []Param {
@@ -150,9 +167,9 @@ func (m decoder) Build(batch, seq int, o Options) (*Built, error) {
 	}
 	x = m.norm(b, x, "model.norm")
 	if m.tied {
-		return b.finish(x, embedding, m.headCap)
+		return b.finish(x, embedding, m.logits)
 	}
-	return b.finish(x, b.Read("lm_head.weight"), m.headCap)
+	return b.finish(x, b.Read("lm_head.weight"), m.logits)
 }
 
 // block adds attention and the feed-forward part to x [N, width].
@@ -167,6 +184,9 @@ func (m decoder) block(b *Builder, x *graph.Value, layer int) *graph.Value {
 		if names.behind != "" {
 			y = m.norm(b, y, l+names.behind)
 		}
+		if m.branchScale != 0 {
+			y = b.Scale(y, m.branchScale)
+		}
 		x = b.Add(x, y)
 	}
 	part(m.attentionNorms, func(n *graph.Value) *graph.Value { return m.attention(b, n, layer) })
@@ -179,7 +199,7 @@ func (m decoder) attention(b *Builder, n *graph.Value, layer int) *graph.Value {
 	qkv, o, _, _ := m.projections(layer)
 	q, kv := m.heads*m.headDim, m.kvHeads*m.headDim
 	read := m.reader(b, n, qkv, []int{q, kv, kv})
-	turned := func(i, width int, norm string) *graph.Value {
+	turned := func(i, width int, norm string, by *rotation) *graph.Value {
 		y := read(i)
 		switch {
 		case m.headNorms:
@@ -187,11 +207,12 @@ func (m decoder) attention(b *Builder, n *graph.Value, layer int) *graph.Value {
 		case m.wholeNorms:
 			y = m.norm(b, y, l+norm)
 		}
-		return b.turn(b.sequences(y, width), m.layers[layer].rotation, m.headDim)
+		return b.turn(b.sequences(y, width), by, m.headDim)
 	}
-	query, key := turned(0, q, "q_norm"), turned(1, kv, "k_norm")
+	at := m.layers[layer]
+	query, key := turned(0, q, "q_norm", cmp.Or(at.queries, at.rotation)), turned(1, kv, "k_norm", at.rotation)
 	value := b.sequences(read(2), kv)
-	a := graph.Attention{Heads: m.heads, KVHeads: m.kvHeads, HeadDim: m.headDim, Scale: m.scale, Cap: m.cap, Window: m.layers[layer].window}
+	a := graph.Attention{Heads: m.heads, KVHeads: m.kvHeads, HeadDim: m.headDim, Scale: m.scale, Cap: m.cap, Window: at.window}
 	return b.project(b.flat(b.attend(a, query, key, value), q), o)
 }
 
@@ -204,7 +225,7 @@ func (m decoder) feedForward(b *Builder, n *graph.Value, layer int) *graph.Value
 
 // reader gives the products of n with matrices, or its parts of given widths where one matrix has them all.
 func (m decoder) reader(b *Builder, n *graph.Value, matrices []linear, widths []int) func(i int) *graph.Value {
-	if !m.fused {
+	if len(matrices) == len(widths) {
 		return func(i int) *graph.Value { return b.project(n, matrices[i]) }
 	}
 	whole := b.project(n, matrices[0])

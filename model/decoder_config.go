@@ -45,7 +45,7 @@ func (c *ConfigReader) decoder(kind string, theta, eps float64, tied, hasKV bool
 		kind: kind, heads: c.Size("num_attention_heads"), width: c.Size("hidden_size"), intermediate: c.Size("intermediate_size"),
 		vocab: c.Size("vocab_size"), context: c.Size("max_position_embeddings"), eps: c.Number("rms_norm_eps", eps, false),
 		initStd: c.Number("initializer_range", 0.02, false), tied: c.Flag("tie_word_embeddings", tied),
-		attentionNorms: llamaNorms[0], mlpNorms: llamaNorms[1], activation: "silu",
+		attentionNorms: llamaNorms[0], mlpNorms: llamaNorms[1], mlp: llamaMLP, activation: "silu",
 	}
 	if _, there := c.fields["num_key_value_heads"]; hasKV && !there {
 		c.Size("num_key_value_heads")

@@ -3,10 +3,9 @@ package model
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"regexp"
-	"strings"
+	"slices"
 )
 
 // The families of decoders that are read from files. A row says what is not Llama's of it.
@@ -19,11 +18,13 @@ func init() {
 		"qwen2": {readQwen2, &newQwen2, "Qwen2"}, "qwen3": {readQwen3, &newQwen3, "Qwen3"}, "mistral": {readMistral, &newMistral, "Mistral"},
 		"gemma2": {readGemma2, &newGemma2, "Gemma2"}, "gemma3_text": {readGemma3, &newGemma3, "Gemma3Text"}, "smollm3": {readSmolLM3, &newSmolLM3, "SmolLM3"},
 		"olmo2": {readOLMo2, &newOLMo2, "Olmo2"}, "phi3": {readPhi3, &newPhi3, "Phi3"}, "gemma3": {read: readGemma3Images},
+		"olmo3": {readOLMo3, &newOLMo3, "Olmo3"}, "granite": {readGranite, &newGranite, "Granite"}, "granitemoehybrid": {readGraniteHybrid, nil, "GraniteMoeHybrid"},
+		"ministral3": {readMinistral3, &newMinistral3, "Ministral3"}, "mistral3": {read: readMistralImages},
 	} {
 		f := Family{
 			Kind: kind, Read: row.read, Embeddings: []string{"model.embed_tokens.weight"}, Head: "lm_head.weight", Class: row.class, Root: "model.", Constants: rotaryConstants,
 		}
-		if strings.HasPrefix(kind, "gemma3") {
+		if slices.Contains([]string{"gemma3", "gemma3_text", "mistral", "mistral3", "ministral3"}, kind) { // or its text part
 			f.Path, f.Constants = textPath, imageConstants
 		}
 		if row.begin != nil {
@@ -104,7 +105,7 @@ func readGemma2(c *ConfigReader) (Definition, error) {
 	c.absent("attn_logit_softcapping", "50")
 	c.absent("final_logit_softcapping", "30")
 	m := c.gemma("gemma2", 10000)
-	m.cap, m.headCap = c.Number("attn_logit_softcapping", 0, false), c.Number("final_logit_softcapping", 0, false)
+	m.cap, m.logits.cap = c.Number("attn_logit_softcapping", 0, false), c.Number("final_logit_softcapping", 0, false)
 	window := c.window(4096)
 	c.windows(&m, window, func(layer int) bool { return window > 0 && layer%2 == 0 })
 	return c.finished(m, "hidden_act", "sliding_window_size")
@@ -112,31 +113,42 @@ func readGemma2(c *ConfigReader) (Definition, error) {
 
 // readGemma3: q and k normed head by head; a window in all but each sliding_window_pattern-th layer, with frequencies of its own.
 func readGemma3(c *ConfigReader) (Definition, error) {
-	nested := c.object("rope_parameters")
-	perKind := nested[fullAttention] != nil || nested[slidingAttention] != nil
-	if perKind { // each kind of layer has its own
-		c.aside["rope_parameters"] = c.fields["rope_parameters"]
-		delete(c.fields, "rope_parameters")
-	}
+	perKind := c.ropePerKind()
 	m := c.gemma("gemma3_text", 1e6)
 	m.headNorms = true
-	m.cap, m.headCap = c.Number("attn_logit_softcapping", 0, false), c.Number("final_logit_softcapping", 0, false)
+	m.cap, m.logits.cap = c.Number("attn_logit_softcapping", 0, false), c.Number("final_logit_softcapping", 0, false)
 	pattern := c.optionalSize("sliding_window_pattern", c.optionalSize("_sliding_window_pattern", 6))
 	window := c.window(4096)
 	c.windows(&m, window, func(layer int) bool { return window > 0 && (layer+1)%pattern != 0 })
 	local := rotation{theta: c.Number("rope_local_base_freq", 10000, false), width: m.headDim, rule: "default", amplify: 1}
 	full := *m.layers[0].rotation
-	if perKind {
-		full = c.rotationOf(nested, fullAttention, m.headDim, full.theta)
-		local = c.rotationOf(nested, slidingAttention, m.headDim, local.theta)
+	if perKind != nil {
+		full = c.rotationOf(perKind, fullAttention, m.headDim, full.theta)
+		local = c.rotationOf(perKind, slidingAttention, m.headDim, local.theta)
 	}
+	m.rotateByKind(full, local)
+	return c.finished(m, "hidden_act")
+}
+
+// ropePerKind are rope_parameters where each kind of layers has its own, which are taken out; nil where all have the same.
+func (c *ConfigReader) ropePerKind() map[string]json.RawMessage {
+	nested := c.object("rope_parameters")
+	if nested[fullAttention] == nil && nested[slidingAttention] == nil {
+		return nil
+	}
+	c.aside["rope_parameters"] = c.fields["rope_parameters"]
+	delete(c.fields, "rope_parameters")
+	return nested
+}
+
+// rotateByKind gives layers without a window one rotation, and those with one another.
+func (m *decoder) rotateByKind(full, local rotation) {
 	for i := range m.layers {
 		m.layers[i].rotation = &full
 		if m.layers[i].window > 0 {
 			m.layers[i].rotation = &local
 		}
 	}
-	return c.finished(m, "hidden_act")
 }
 
 // rotationOf is that of a kind of layers in rope_parameters.
@@ -153,44 +165,9 @@ var imageDefaults = map[string]string{
 	"hidden_size": "2304", "intermediate_size": "9216", "num_hidden_layers": "26",
 }
 
-// readGemma3Images is the text part of a Gemma 3 with images, which is a Gemma 3 of text: what is trained of it is stored as that.
+// readGemma3Images is the text part of a Gemma 3 with images, which is a Gemma 3 of text.
 func readGemma3Images(c *ConfigReader) (Definition, error) {
-	text := c.object("text_config")
-	if text == nil {
-		c.wrong("text_config", "an object: the text part")
-		return nil, nil
-	}
-	inner := newConfigReader(maps.Clone(text))
-	add := func(key string, value json.RawMessage) {
-		if _, there := inner.fields[key]; !there && value != nil {
-			inner.fields[key] = value
-		}
-	}
-	for key, value := range imageDefaults {
-		add(key, json.RawMessage(value))
-	}
-	for _, key := range []string{"bos_token_id", "eos_token_id", "pad_token_id", "tie_word_embeddings", quantizationKey} {
-		add(key, c.fields[key])
-	}
-	inner.fields["architectures"] = json.RawMessage(`["Gemma3ForCausalLM"]`)
-	c.used["tie_word_embeddings"], c.used[quantizationKey], c.used[poolingKey] = true, true, true
-	c.refuseUnknown("vision_config", "mm_tokens_per_image", "initializer_range")
-	def, err := readGemma3(inner)
-	for _, wrong := range inner.errs {
-		c.errs = append(c.errs, fmt.Errorf("text_config: %w", wrong))
-	}
-	return def, err
-}
-
-// imageConstants are what a Gemma 3 with images has besides its text part.
-var imageConstants = regexp.MustCompile(`(^|\.)rotary_emb\.|^(model\.)?(vision_tower|multi_modal_projector)\.`)
-
-// textPath is what the text part of a model with images calls a tensor.
-func textPath(name string) string {
-	if rest, ok := strings.CutPrefix(name, "model.language_model."); ok {
-		return "model." + rest
-	}
-	return strings.TrimPrefix(name, "language_model.")
+	return c.textPart(imageDefaults, map[string]func(c *ConfigReader) (Definition, error){"gemma3_text": readGemma3}, "mm_tokens_per_image")
 }
 
 // readSmolLM3: layers without positions, those where no_rope_layers is 0.
@@ -224,18 +201,38 @@ func readSmolLM3(c *ConfigReader) (Definition, error) {
 
 // readOLMo2: no norms before the parts, but of what they give; q and k normed over all heads at once.
 func readOLMo2(c *ConfigReader) (Definition, error) {
-	m := c.decoder("olmo2", 10000, 1e-5, false, false)
+	return c.finished(c.olmo("olmo2", 10000))
+}
+
+func (c *ConfigReader) olmo(kind string, theta float64) decoder {
+	m := c.decoder(kind, theta, 1e-5, false, false)
 	m.attentionNorms, m.mlpNorms = norms{behind: "post_attention_layernorm"}, norms{behind: "post_feedforward_layernorm"}
 	m.wholeNorms, m.activation = true, c.act("hidden_act", "silu")
 	m.qkvBias = c.Flag("attention_bias", false)
 	m.oBias = m.qkvBias
+	return m
+}
+
+// readOLMo3: a window in all but each fourth layer, whose frequencies no rule changes.
+func readOLMo3(c *ConfigReader) (Definition, error) {
+	perKind := c.ropePerKind()
+	m := c.olmo("olmo3", 500000)
+	window := c.window(4096)
+	c.windows(&m, window, func(layer int) bool { return window > 0 && (layer+1)%4 != 0 })
+	full := *m.layers[0].rotation
+	local := rotation{theta: full.theta, width: m.headDim, rule: "default", amplify: 1}
+	if perKind != nil {
+		full = c.rotationOf(perKind, fullAttention, m.headDim, full.theta)
+		local = c.rotationOf(perKind, slidingAttention, m.headDim, local.theta)
+	}
+	m.rotateByKind(full, local)
 	return c.finished(m)
 }
 
 // readPhi3: q, k and v in one matrix, gate and up in another; a part of each head turned; a window in every layer.
 func readPhi3(c *ConfigReader) (Definition, error) {
 	m := c.decoder("phi3", 10000, 1e-5, false, false)
-	m.fused, m.activation = true, c.act("hidden_act", "silu")
+	m.fusedQKV, m.mlp, m.activation = true, fusedMLP, c.act("hidden_act", "silu")
 	window := c.optionalSize("sliding_window", 0)
 	c.windows(&m, window, func(int) bool { return window > 0 })
 	c.mustBe(false, false, "attention_bias", "mlp_bias", "lm_head_bias")

@@ -86,6 +86,23 @@ func TestTextPartOfImages(t *testing.T) {
 		require.NoError(t, writeHF(to, part, found, "BF16"))
 		assert.Equal(t, text, configIn(t, to))
 	}
+	ministral := configIn(t, filepath.Join("testdata", "models", "ministral3_small"))
+	raw, err = json.Marshal(map[string]any{
+		"model_type": "mistral3", "text_config": ministral, "vision_config": map[string]any{}, "image_token_index": 10, "spatial_merge_size": 2,
+		"vision_feature_layer": -1, "projector_hidden_act": "gelu", "multimodal_projector_bias": false,
+	})
+	require.NoError(t, err)
+	part, err := ParseConfig(raw)
+	require.NoError(t, err)
+	assert.Equal(t, "ministral3", part.Kind())
+	family, err := familyOf(part.Kind())
+	require.NoError(t, err)
+	assert.Equal(t, "lm_head.weight", family.path("language_model.lm_head.weight"))
+	assert.Equal(t, "model.norm.weight", family.path("language_model.model.norm.weight"))
+	assert.Empty(t, family.path("vision_tower.patch_conv.weight"))
+	_, err = ParseConfig([]byte(`{"model_type": "mistral3", "text_config": {"model_type": "mixtral"}}`))
+	require.ErrorContains(t, err, `want a model_type of ["ministral3" "mistral"]`)
+
 	_, err = ParseConfig([]byte(`{"model_type": "gemma3", "text_config": {"hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34,
 		"rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024}, "boi_token_index": 255999, "initializer_range": 0.02, "vision_config": {}}`))
 	require.NoError(t, err, "published ones leave sizes out")
@@ -129,7 +146,16 @@ func TestFamilyKeys(t *testing.T) {
 	assert.Contains(t, m.settings, "rope_parameters")
 	assert.NotContains(t, m.settings, "head_dim", "256 where there is no such key")
 	m = read(`"model_type": "gemma2"`)
-	assert.Equal(t, [2]float64{50, 30}, [2]float64{m.cap, m.headCap})
+	assert.Equal(t, [2]float64{50, 30}, [2]float64{m.cap, m.logits.cap})
+	assert.Equal(t, []int{8, 8, 8, 0}, windows(read(`"model_type": "olmo3", "sliding_window": 8`)))
+	m = read(`"model_type": "olmo3", "sliding_window": 8, "rope_theta": 9e5, "rope_scaling": {"rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 8}`)
+	assert.Equal(t, []string{"default", "yarn"}, []string{m.layers[0].rotation.rule, m.layers[3].rotation.rule})
+	assert.Equal(t, []float64{9e5, 9e5}, []float64{m.layers[0].rotation.theta, m.layers[3].rotation.theta})
+	const attention = `"shared_intermediate_size": 5, "num_local_experts": 0, "layer_types": ["attention", "attention", "full_attention", "attention"]`
+	assert.Equal(t, []bool{false, false, false, false}, turned(read(`"model_type": "granitemoehybrid", `+attention)))
+	assert.Equal(t, []bool{true, true, true, true}, turned(read(`"model_type": "granitemoehybrid", "position_embedding_type": "rope", `+attention)))
+	m = read(`"model_type": "granite"`)
+	assert.Equal(t, []float64{1, 1, 1, 1}, []float64{m.embeddingScale, m.scale, m.branchScale, m.logits.divisor}, "not a head's width")
 	m = read(`"model_type": "llama", "attention_bias": true, "mlp_bias": true`)
 	paths := map[string]bool{}
 	for _, p := range m.Params() {

@@ -23,6 +23,8 @@ type rotation struct {
 	high    float64 // llama3: turns from which on it stays; yarn: beta_fast
 	whole   bool    // yarn: the pairs between which frequencies change are whole
 	amplify float64 // of turned pairs
+	grow    float64 // and by how much a position's pairs grow besides, every so many positions: see graph.Rope
+	every   float64
 	short   []float64
 	long    []float64 // longrope: what frequencies are divided by up to as many positions as the model began with, and beyond
 }
@@ -30,9 +32,9 @@ type rotation struct {
 // op turns heads of a width, in a network for so many positions.
 func (r rotation) op(headDim, positions int) graph.Rope {
 	if r.rule == "default" && r.width == headDim {
-		return graph.Rope{HeadDim: headDim, Theta: r.theta}
+		return graph.Rope{HeadDim: headDim, Theta: r.theta, Grow: r.grow, Every: r.every}
 	}
-	op := graph.Rope{HeadDim: headDim, Frequencies: r.frequencies(positions)}
+	op := graph.Rope{HeadDim: headDim, Frequencies: r.frequencies(positions), Grow: r.grow, Every: r.every}
 	if r.amplify != 1 {
 		op.Factor = r.amplify
 	}
@@ -148,7 +150,7 @@ func (c *ConfigReader) rotationIn(rules string, fields map[string]json.RawMessag
 		in.wrong("rope_type", fmt.Sprintf("one of %q: others are not supported", slices.Sorted(maps.Keys(ropeKeys))))
 	}
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
-		if ok && !in.used[key] && string(fields[key]) != "null" && !slices.Contains(known, key) {
+		if ok && !in.used[key] && string(fields[key]) != "null" && !slices.Contains(slices.Concat(known, c.ropeMore), key) {
 			in.wrong(key, fmt.Sprintf("no such key beside rope_type %s: not supported", r.rule))
 		}
 	}

@@ -147,4 +147,25 @@ var (
 		},
 		usual: proportions{HeadWidth: 128, AttentionShare: 1, Group: 3, Intermediate: 8.0 / 3, Aspect: 96, RopeTheta: 10000},
 	}
+	newOLMo3 = beginning{
+		architecture: "Olmo3ForCausalLM", eps: 1e-6, windowed: true,
+		own:   func(k Keys) map[string]any { return map[string]any{"sliding_window": cmp.Or(k.Window, 4096)} },
+		usual: proportions{HeadWidth: 128, AttentionShare: 1, Group: 1, Intermediate: 2.7, Aspect: 128, RopeTheta: 500000},
+	}
+	newGranite = beginning{
+		architecture: "GraniteForCausalLM", eps: 1e-5,
+		own: func(k Keys) map[string]any {
+			return map[string]any{
+				"mlp_bias": false, "embedding_multiplier": 12.0, "attention_multiplier": 1 / float64(k.HeadDim), "residual_multiplier": 0.22, "logits_scaling": 8.0,
+			}
+		},
+		usual: proportions{HeadWidth: 64, AttentionShare: 1, Group: 4, Intermediate: 4, Aspect: 51, RopeTheta: 10000, Tied: true},
+	}
+	newMinistral3 = beginning{
+		architecture: "Ministral3ForCausalLM", eps: 1e-5, windowed: true,
+		own: func(k Keys) map[string]any {
+			return map[string]any{"sliding_window": orNull(k.Window), "attention_bias": dropKey}
+		},
+		usual: proportions{HeadWidth: 128, AttentionShare: 4.0 / 3, Group: 4, Intermediate: 3, Aspect: 118, RopeTheta: 1e6, Tied: true},
+	}
 )

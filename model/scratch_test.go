@@ -24,6 +24,9 @@ func TestNewOfEveryFamily(t *testing.T) {
 		"smollm3":     {map[string]any{"no_rope_layer_interval": 4.}, []int{0, 0, 0, 5, 0, 0, 0}},
 		"phi3":        {map[string]any{"original_max_position_embeddings": 20., "pad_token_id": nil}, []int{5, 5, 5, 5, 5, 5, 5}},
 		"olmo2":       {map[string]any{"rope_theta": 5000.}, nil},
+		"olmo3":       {map[string]any{"sliding_window": 5.}, []int{5, 5, 5, 0, 5, 5, 5}},
+		"granite":     {map[string]any{"attention_multiplier": 1.0 / 6, "logits_scaling": 8.}, nil},
+		"ministral3":  {map[string]any{"sliding_window": 5.}, []int{5, 5, 5, 5, 5, 5, 5}},
 		"llama":       {map[string]any{"head_dim": 6.}, nil},
 	} {
 		k := keys

@@ -27,6 +27,9 @@ var rotations = map[string]settings{
 	"linear": {"rope_scaling": settings{"rope_type": "linear", "factor": 3}},
 	"llama3": {"rope_scaling": settings{"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 64}},
 	"yarn":   {"rope_scaling": settings{"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 32}},
+	"growing": {"rope_parameters": settings{
+		"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 32, "beta_fast": 4, "beta_slow": 0.5, "mscale": 1, "mscale_all_dim": 1, "llama_4_scaling_beta": 0.3, "rope_theta": 5000,
+	}},
 	"yarn by 0.8": {"rope_scaling": settings{
 		"rope_type": "yarn", "factor": 2, "original_max_position_embeddings": 64, "attention_factor": 0.8,
 	}},
@@ -48,13 +51,25 @@ func odd(r *rand.Rand, kind, rotation string) settings {
 		"max_position_embeddings": 256, "num_attention_heads": heads, "num_key_value_heads": keys, "head_dim": pick(6, 10, 16, 32), "hidden_size": pick(35, 48, 66),
 		"num_hidden_layers": pick(1, 2, 5), "intermediate_size": pick(33, 70, 96), "rope_theta": pick(50, 10000, 500000),
 	})
-	if slices.Contains([]string{"qwen2", "olmo2", "phi3"}, kind) { // llama.cpp has no others
+	if slices.Contains([]string{"qwen2", "olmo2", "olmo3", "phi3"}, kind) { // llama.cpp has no others
 		c["hidden_size"] = heads * c["head_dim"].(int)
 	}
 	maps.Copy(c, rotations[rotation])
 	switch kind {
 	case "llama":
 		c["attention_bias"], c["mlp_bias"] = r.IntN(2) == 0, r.IntN(2) == 0
+	case "granite", "granitemoehybrid":
+		maps.Copy(c, settings{
+			"attention_bias": r.IntN(2) == 0, "embedding_multiplier": pick(1, 12), "attention_multiplier": 0.3, "residual_multiplier": 0.7, "logits_scaling": pick(1, 3),
+		})
+		if kind == "granite" {
+			c["mlp_bias"] = r.IntN(2) == 0
+			break
+		}
+		c["shared_intermediate_size"], c["num_local_experts"], c["position_embedding_type"] = c["intermediate_size"], 0, "rope"
+		c["layer_types"] = slices.Repeat([]string{"attention"}, c["num_hidden_layers"].(int))
+	case "olmo3":
+		c["num_hidden_layers"], c["sliding_window"] = pick(2, 5), pick(1, 7, 40)
 	case "mistral":
 		c["sliding_window"] = nil
 	case "gemma2", "gemma3_text":
@@ -140,10 +155,14 @@ func TestLlamaCppShapes(t *testing.T) {
 	ids := passage(t, p, 220) // more than a hundred tokens
 	for kind, rules := range map[string][]string{
 		"llama": {"as is", "as is", "linear", "llama3", "yarn", "yarn by 0.8"}, "mistral": {"as is"}, "qwen2": {"as is", "linear", "yarn"}, "qwen3": {"as is", "as is", "yarn by 0.8"},
+		"granite": {"as is", "as is", "linear"}, "granitemoehybrid": {"as is"}, "ministral3": {"growing", "growing"}, "olmo3": {"as is", "yarn"},
 		"smollm3": {"as is", "yarn"}, "olmo2": {"as is", "linear"}, "gemma2": {"as is", "as is"}, "gemma3_text": {"as is", "linear"},
 		"phi3": {"as is", "longrope, short", "longrope, long"}, "gpt2": {"as is", "as is"},
 	} {
-		for i, rule := range append(rules, asProposed) {
+		if slices.Contains(model.Kinds(), kind) {
+			rules = append(rules, asProposed)
+		}
+		for i, rule := range rules {
 			t.Run(fmt.Sprintf("%s %d %s", kind, i, rule), func(t *testing.T) {
 				t.Parallel()
 				r := rand.New(rand.NewPCG(uint64(i), uint64(kind[0])<<8+uint64(kind[len(kind)-1])))

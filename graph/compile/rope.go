@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -82,21 +81,23 @@ var ropeChecks = []Check{
 	{Name: "rope", Tolerance: 8, Below: 2000, Build: func(g *graph.Graph) []*graph.Value {
 		a, positions := checkedInput(g, "a", 2, 9, 48), g.Input("positions", graph.Type{Shape: []int{2, 9}, DType: buffers.I32})
 		partial := graph.Rope{HeadDim: 16, Frequencies: []float64{1, 0.2, 0.03, 0.001}, Factor: 1.3}
-		return []*graph.Value{g.Append(partial, a).Outputs[0], g.Rope(a, 16, 10000), g.Append(graph.Rope{HeadDim: 12, Theta: 500, Inverse: true}, a).Outputs[0], g.RopeAt(a, positions, 16, 10000, 2000)}
+		growing := graph.Rope{HeadDim: 16, Theta: 100, Grow: 0.2, Every: 3}
+		return []*graph.Value{g.Append(partial, a).Outputs[0], g.Append(growing, a).Outputs[0], g.Rope(a, 16, 10000), g.Append(graph.Rope{HeadDim: 12, Theta: 500, Inverse: true}, a).Outputs[0], g.RopeAt(a, positions, 16, 10000, 2000)}
 	}},
 }
 
-// rotations are Factor cos(t angle) and Factor sin(t angle), [positions, 2, angles of a head], computed in float64: angles of thousands of radians
+// rotations are cos(t angle) and sin(t angle) times the position's factor, [positions, 2, angles of a head], computed in float64: angles of thousands of radians
 // are beyond what devices' own sines are good for.
 func (c *Compiler) rotations(positions int, op graph.Rope) Tensor {
-	angles, factor := op.Angles(), cmp.Or(op.Factor, 1)
+	angles := op.Angles()
 	label := fmt.Sprintf("rope.%d.%d.%g", positions, op.HeadDim, op.Theta)
-	if len(op.Frequencies) > 0 || op.Factor != 0 {
-		label = fmt.Sprintf("rope.%d.%x", positions, sha256.Sum256(fmt.Append(nil, factor, angles)))
+	if len(op.Frequencies) > 0 || op.Factor != 0 || op.Grow != 0 {
+		label = fmt.Sprintf("rope.%d.%x", positions, sha256.Sum256(fmt.Append(nil, op.Factor, op.Grow, op.Every, angles)))
 	}
 	return c.constant(label, buffers.F32, []int{positions, 2, len(angles)}, func() []byte {
 		data := make([]byte, 0, 8*positions*len(angles))
 		for t := range positions {
+			factor := op.FactorAt(float64(t))
 			for _, f := range []func(float64) float64{math.Cos, math.Sin} {
 				for _, angle := range angles {
 					data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(factor*f(float64(t)*angle))))

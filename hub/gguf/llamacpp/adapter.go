@@ -41,7 +41,7 @@ func convertAdapter(a Adapter, as gguf.Type) ([]gguf.Key, []gguf.Tensor, error) 
 	}
 	alpha := 0.0
 	var tensors []gguf.Tensor
-	for _, t := range a.Tensors {
+	for _, t := range likeLlama(a.Tensors) {
 		module, part, err := loraPart(t.Name)
 		if err != nil {
 			return nil, nil, err
@@ -54,6 +54,9 @@ func convertAdapter(a Adapter, as gguf.Type) ([]gguf.Key, []gguf.Tensor, error) 
 			return nil, nil, fmt.Errorf("tensor %q: found an adapter of a head that is the embedding, wanted none: llama.cpp has no such head; gputrain merge writes the whole model", t.Name)
 		}
 		scale, ok := a.Scales[module]
+		if !ok {
+			scale, ok = a.Scales[graniteModules.Replace(module)]
+		}
 		if !ok || len(t.Shape) != 2 {
 			return nil, nil, fmt.Errorf("tensor %q: found no scale of %s, or no matrix", t.Name, module)
 		}

@@ -46,6 +46,24 @@ func TestConvertAdapter(t *testing.T) {
 	assert.ErrorContains(t, err, `key general.type: found "adapter", wanted a model`)
 }
 
+// One matrix of a Granite 4 is two of llama.cpp's: A is that of both, and B is cut.
+func TestConvertAdapterOfHalves(t *testing.T) {
+	const joined, down = "model.layers.0.shared_mlp.input_linear", "model.layers.0.shared_mlp.output_linear"
+	config := `{"model_type": "granitemoehybrid", "hidden_size": 4, "num_attention_heads": 2, "num_key_value_heads": 1, "num_hidden_layers": 1, "shared_intermediate_size": 3,
+		"vocab_size": 6, "max_position_embeddings": 64, "position_embedding_type": "rope", "num_local_experts": 0, "layer_types": ["attention"]}`
+	keys, tensors, err := ConvertAdapter(Adapter{
+		Name: "a", Config: []byte(config), Tensors: append(loras(joined, 2, 4, 6), loras(down, 2, 3, 4)...), Scales: map[string]float64{joined: 3, down: 3},
+	}, gguf.F32)
+	require.NoError(t, err)
+	f := file(t, encoded(t, keys, tensors))
+	for name, want := range map[string][]float32{
+		"ffn_gate.weight.lora_a": {0, 1, 2, 3, 4, 5, 6, 7}, "ffn_up.weight.lora_a": {0, 1, 2, 3, 4, 5, 6, 7},
+		"ffn_gate.weight.lora_b": {0, 1, 2, 3, 4, 5}, "ffn_up.weight.lora_b": {6, 7, 8, 9, 10, 11}, "ffn_down.weight.lora_b": {0, 1, 2, 3, 4, 5, 6, 7},
+	} {
+		assert.Equal(t, want, elements(t, f, "blk.0."+name), name)
+	}
+}
+
 // What llama.cpp's adapters do not have is refused.
 func TestConvertAdapterRefuses(t *testing.T) {
 	for want, tensor := range map[string]Tensor{

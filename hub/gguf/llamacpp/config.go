@@ -82,7 +82,13 @@ func (c *config) network() (f family, keys []gguf.Key, factors []gguf.Tensor, er
 		return f, nil, nil, err
 	}
 	windows, err := c.windows(f)
-	return f, slices.Concat(c.sizes(f), rotation, windows), factors, err
+	keys = slices.Concat(c.sizes(f), rotation, windows)
+	if f.keys != nil {
+		for _, own := range f.keys(c) {
+			keys = append(keys, f.key(own.name, own.value))
+		}
+	}
+	return f, keys, factors, err
 }
 
 // headDim is the width of a head.
@@ -109,7 +115,7 @@ func (c *config) sizes(f family) []gguf.Key {
 			kv = 4
 		}
 	}
-	inner := c.integer("intermediate_size", "n_inner")
+	inner := c.integer("shared_intermediate_size", "intermediate_size", "n_inner")
 	if inner == 0 {
 		inner = 4 * width
 	}
@@ -124,7 +130,7 @@ func (c *config) sizes(f family) []gguf.Key {
 		return append(keys, real("attention.layer_norm_epsilon", c.number("layer_norm_epsilon", 1e-5)))
 	}
 	eps := 1e-6
-	if f.arch == "olmo2" || f.arch == "phi3" {
+	if slices.Contains([]string{"olmo2", "phi3", "mistral3"}, f.arch) {
 		eps = 1e-5
 	}
 	return append(keys, real("attention.layer_norm_rms_epsilon", c.number("rms_norm_eps", eps)),
@@ -133,7 +139,7 @@ func (c *config) sizes(f family) []gguf.Key {
 
 // window is how many keys a layer with a window sees, as Hugging Face has it; 0: no layer has one.
 func (c *config) window() int {
-	if !c.has("sliding_window") && slices.Contains([]string{"mistral", "gemma2", "gemma3_text"}, c.text("model_type")) {
+	if !c.has("sliding_window") && slices.Contains([]string{"mistral", "gemma2", "gemma3_text", "olmo3"}, c.text("model_type")) {
 		return 4096
 	}
 	return c.integer("sliding_window")
@@ -149,12 +155,14 @@ func (c *config) slides(layer int) bool {
 	}
 	uses, _ := c.fields["use_sliding_window"].(bool)
 	switch c.text("model_type") {
-	case "mistral", "phi3":
+	case "mistral", "ministral3", "phi3":
 		return true
 	case "qwen2", "qwen3":
 		return uses && layer >= int(c.number("max_window_layers", 28))
 	case "smollm3":
 		return uses && !c.rotates(layer)
+	case "olmo3":
+		return (layer+1)%4 != 0
 	case "gemma2":
 		return layer%2 == 0
 	case "gemma3_text":

@@ -62,7 +62,7 @@ func convert(m Model, as gguf.Type, fileType uint32) (keys []gguf.Key, tensors [
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, t := range m.Tensors {
+	for _, t := range likeLlama(m.Tensors) {
 		name, err := f.tensorName(t.Name)
 		if err != nil {
 			return nil, nil, err

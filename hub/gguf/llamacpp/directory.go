@@ -38,12 +38,12 @@ func New(file *gguf.File) (*Directory, error) {
 // the file.
 func (d *Directory) Tensors() []array.Tensor { return slices.Clone(d.tensors) }
 
-// kinds are the model types of llama.cpp's architectures.
-var kinds = func() map[string]string {
-	of := map[string]string{}
+// kinds are the model types of llama.cpp's architectures, without what it computes as others.
+var kinds = func() map[string][]string {
+	of := map[string][]string{}
 	for _, kind := range Families() {
-		if kind != "mistral" { // which llama.cpp computes as a llama
-			of[families[kind].arch] = kind
+		if f := families[kind]; f.class != "" {
+			of[f.arch] = append(of[f.arch], kind)
 		}
 	}
 	return of
@@ -55,14 +55,20 @@ func (d *Directory) open() error {
 		return fmt.Errorf("key general.type: found %q, wanted a model%s", what, otherFiles[what])
 	}
 	arch := general.text("architecture")
-	kind, ok := kinds[arch]
+	of, ok := kinds[arch]
 	if arch == "" {
 		return errors.New("key general.architecture: found none, wanted one: it is no model of llama.cpp's")
 	}
 	if !ok {
 		return fmt.Errorf("key general.architecture: found %q, wanted one of %s: others are not read", arch, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 	}
-	d.kind, d.family, d.stated = kind, families[kind], facts{d.file, arch + "."}
+	d.stated = facts{d.file, arch + "."}
+	for _, kind := range of {
+		_, told := d.file.Value(d.stated.prefix + families[kind].told)
+		if f := families[kind]; told || f.told == "" && d.kind == "" {
+			d.kind, d.family = kind, f
+		}
+	}
 	for _, info := range d.file.Tensors() {
 		if constants[info.Name] || arch == "gemma3" && ofImages.MatchString(info.Name) {
 			continue

@@ -20,19 +20,33 @@ type family struct {
 	square   bool   // heads are together as wide as the model
 	full     int    // every full-th layer sees all tokens, the others a window; 0: all layers do
 	check    func(c *config) error
+	told     string                 // a key that tells it from others of its architecture
+	keys     func(c *config) []fact // that others have not
+	read     func(d *Directory, c map[string]any)
+}
+
+// fact is a key of an architecture.
+type fact struct {
+	name  string
+	value any
 }
 
 var families = map[string]family{
-	"llama":       {arch: "llama", class: "LlamaForCausalLM", permuted: true},
-	"mistral":     {arch: "llama", permuted: true},
-	"qwen2":       {arch: "qwen2", class: "Qwen2ForCausalLM", square: true},
-	"qwen3":       {arch: "qwen3", class: "Qwen3ForCausalLM"},
-	"smollm3":     {arch: "smollm3", class: "SmolLM3ForCausalLM", permuted: true, check: everyFourth},
-	"olmo2":       {arch: "olmo2", class: "Olmo2ForCausalLM", untied: true, square: true},
-	"gemma2":      {arch: "gemma2", class: "Gemma2ForCausalLM", plusOne: true, full: 2, check: gemma},
-	"gemma3_text": {arch: "gemma3", class: "Gemma3ForCausalLM", plusOne: true, full: 6, check: gemma},
-	"phi3":        {arch: "phi3", class: "Phi3ForCausalLM", fused: true, square: true},
-	"gpt2":        {arch: "gpt2", class: "GPT2LMHeadModel"},
+	"llama":      {arch: "llama", class: "LlamaForCausalLM", permuted: true},
+	"mistral":    {arch: "llama", permuted: true},
+	"qwen2":      {arch: "qwen2", class: "Qwen2ForCausalLM", square: true},
+	"qwen3":      {arch: "qwen3", class: "Qwen3ForCausalLM"},
+	"smollm3":    {arch: "smollm3", class: "SmolLM3ForCausalLM", permuted: true, check: everyFourth},
+	"olmo2":      {arch: "olmo2", class: "Olmo2ForCausalLM", untied: true, square: true},
+	"olmo3":      {arch: "olmo2", class: "Olmo3ForCausalLM", untied: true, square: true, full: 4, told: slidingWindow, check: olmo3, keys: olmo3Keys, read: readOLMo3},
+	"granite":    {arch: "granite", class: "GraniteForCausalLM", permuted: true, keys: graniteKeys, read: readGranite},
+	"ministral3": {arch: "mistral3", class: "Ministral3ForCausalLM", permuted: true, keys: ministralKeys, read: readMinistral3},
+
+	"granitemoehybrid": {arch: "granite", permuted: true, check: graniteTurns, keys: graniteKeys},
+	"gemma2":           {arch: "gemma2", class: "Gemma2ForCausalLM", plusOne: true, full: 2, check: gemma},
+	"gemma3_text":      {arch: "gemma3", class: "Gemma3ForCausalLM", plusOne: true, full: 6, check: gemma},
+	"phi3":             {arch: "phi3", class: "Phi3ForCausalLM", fused: true, square: true},
+	"gpt2":             {arch: "gpt2", class: "GPT2LMHeadModel"},
 }
 
 // key is one of the keys of an architecture.
@@ -88,7 +102,7 @@ func fixed(c *config) error {
 		return fmt.Errorf("partial_rotary_factor: found %g, wanted 1: others are not written as GGUF", part)
 	}
 	for _, key := range []string{"attention_bias", "mlp_bias"} {
-		if has, _ := c.fields[key].(bool); has && families[kind].arch != "llama" {
+		if has, _ := c.fields[key].(bool); has && !slices.Contains([]string{"llama", "granite"}, families[kind].arch) {
 			return fmt.Errorf("%s: found true, wanted false: llama.cpp has none in a %s", key, kind)
 		}
 	}

@@ -22,6 +22,9 @@ func (d *Directory) config() ([]byte, error) {
 		}
 		d.windows(c)
 	}
+	if d.family.read != nil {
+		d.family.read(d, c)
+	}
 	_, headed := d.file.Info("output.weight")
 	c["model_type"], c["architectures"], c["tie_word_embeddings"] = d.kind, []string{d.family.class}, !headed
 	if embedding, _ := d.file.Info("token_embd.weight"); embedding.Type == gguf.BF16 || embedding.Type == gguf.F16 {
@@ -90,10 +93,10 @@ func (d *Directory) sizes() (map[string]any, error) {
 	if n, ok := d.stated.integer("rope.dimension_count"); ok && n != head && head > 0 {
 		c["partial_rotary_factor"] = float64(n) / float64(head)
 	}
-	if d.kind == "llama" || d.kind == "qwen3" {
+	if slices.Contains([]string{"llama", "qwen3", "granite"}, d.kind) {
 		_, c["attention_bias"] = d.file.Info("blk.0.attn_q.bias")
 	}
-	if d.kind == "llama" {
+	if d.kind == "llama" || d.kind == "granite" {
 		_, c["mlp_bias"] = d.file.Info("blk.0.ffn_up.bias")
 	}
 	return c, nil
@@ -223,17 +226,22 @@ func (d *Directory) windows(c map[string]any) {
 	if d.kind == "gemma3_text" {
 		const key = "attention.sliding_window_pattern"
 		c["sliding_window_pattern"] = int(d.stated.or(key, 6))
-		v, _ := d.file.Value(d.stated.prefix + key)
-		if each, ok := v.([]bool); ok { // as Ollama has it
-			var types []string
-			for _, slides := range each {
-				types = append(types, map[bool]string{true: "sliding_attention", false: "full_attention"}[slides])
-			}
-			c["layer_types"] = types
-		}
+		d.layerTypes(c) // as Ollama has it
 		return
 	}
 	c["attn_logit_softcapping"], c["final_logit_softcapping"] = d.stated.or("attn_logit_softcapping", 50), d.stated.or("final_logit_softcapping", 30)
+}
+
+// layerTypes says which layers have a window, where a file has a list of that.
+func (d *Directory) layerTypes(c map[string]any) {
+	v, _ := d.file.Value(d.stated.prefix + "attention.sliding_window_pattern")
+	if each, ok := v.([]bool); ok {
+		var types []string
+		for _, slides := range each {
+			types = append(types, map[bool]string{true: "sliding_attention", false: "full_attention"}[slides])
+		}
+		c["layer_types"] = types
+	}
 }
 
 // generation says which tokens end a text: more than one, where turns have an end of their own.

@@ -59,6 +59,15 @@ func (c *config) reach() int {
 	return int(c.original() * max(1, c.rules().number("factor", 1)))
 }
 
+// theta is the base of frequencies.
+func (c *config) theta() float64 {
+	usual := map[string]float64{"smollm3": 2e6, "gemma3_text": 1e6, "olmo3": 5e5}[c.text("model_type")]
+	if usual == 0 {
+		usual = 10000
+	}
+	return c.rules().number("rope_theta", c.number("rope_theta", usual))
+}
+
 // rotation are the keys of positions, and tensors of factors.
 func (c *config) rotation(f family) (keys []gguf.Key, tensors []gguf.Tensor, err error) {
 	if f.arch == "gpt2" {
@@ -68,10 +77,7 @@ func (c *config) rotation(f family) (keys []gguf.Key, tensors []gguf.Tensor, err
 		tensors = append(tensors, gguf.Tensor{Name: name, Type: gguf.F32, Shape: []int{len(by)}, Write: func(w io.Writer) error { return write(w, gguf.F32, by) }})
 	}
 	s := c.rules()
-	theta := s.number("rope_theta", c.number("rope_theta", map[string]float64{"smollm3": 2e6, "gemma3": 1e6}[f.arch]))
-	if theta == 0 {
-		theta = 10000
-	}
+	theta := c.theta()
 	keys = append(keys, f.key("rope.freq_base", float32(theta)))
 	scaled := func(rule string) {
 		keys = append(keys, f.key("rope.scaling.type", rule), f.key("rope.scaling.factor", float32(s.number("factor", 1))))
@@ -91,7 +97,7 @@ func (c *config) rotation(f family) (keys []gguf.Key, tensors []gguf.Tensor, err
 		}
 		scaled("yarn")
 		usual := yarnAmplify(s.number("factor", 1))
-		if by := s.number("attention_factor", usual); by != usual {
+		if by := s.number("attention_factor", usual); by != usual && f.arch != "mistral3" && f.full == 0 {
 			keys = append(keys, f.key("rope.scaling.attn_factor", float32(by/usual)))
 		}
 		keys = append(keys, f.key("rope.scaling.original_context_length", uint32(c.original())))
@@ -134,12 +140,20 @@ var yarnTurns = []struct {
 func (c *config) yarn(f family) error {
 	s := c.rules()
 	for _, key := range []string{"mscale", "mscale_all_dim"} {
-		if s.number(key, 0) != 0 {
+		if by := s.number(key, 0); f.arch == "mistral3" && by != 1 {
+			return fmt.Errorf("rope_scaling: %s: found %g, wanted 1: llama.cpp has no other in a ministral3", key, by)
+		} else if by != 0 && f.arch != "mistral3" {
 			return fmt.Errorf("rope_scaling: %s: found it with yarn, wanted none: it is not written as GGUF", key)
 		}
 	}
 	if whole, said := s.fields["truncate"].(bool); said && !whole {
 		return fmt.Errorf("rope_scaling: truncate: found false, wanted true: llama.cpp has whole pairs")
+	}
+	if f.arch == "mistral3" {
+		if by := s.number("attention_factor", 1); by != 1 {
+			return fmt.Errorf("rope_scaling: attention_factor: found %g, wanted 1: llama.cpp has no other in a ministral3", by)
+		}
+		return nil
 	}
 	if f.plusOne {
 		return fmt.Errorf("rope_scaling: found yarn in a %s, wanted default or linear", f.arch)
@@ -155,6 +169,9 @@ func (c *config) yarn(f family) error {
 // local refuses a scaling of layers with windows, and finds their base.
 func (c *config) local() (theta float64, err error) {
 	theta = c.number("rope_local_base_freq", 10000)
+	if c.text("model_type") == "olmo3" {
+		theta = c.theta()
+	}
 	parameters, _ := c.fields["rope_parameters"].(map[string]any)
 	if local, ok := parameters["sliding_attention"].(map[string]any); ok {
 		s := &config{local}
