@@ -45,8 +45,8 @@ func (o Convolution) Infer(in []*Value) ([]Type, error) {
 
 // wantTaps checks the shape of w.
 func wantTaps(w *Value, width int) error {
-	if s := w.Shape(); len(s) != 2 || s[0] != width || s[1] < 1 || s[1] > mostTaps {
-		return fmt.Errorf("w has shape %v, want [%d taps], 1 to %d taps", s, width, mostTaps)
+	if s := w.Shape(); len(s) != 2 || s[0] != width || s[1] < 2 || s[1] > mostTaps {
+		return fmt.Errorf("w has shape %v, want [%d taps], 2 to %d taps", s, width, mostTaps)
 	}
 	return nil
 }
@@ -80,8 +80,8 @@ func (o ConvolutionTapsGrad) Infer(in []*Value) ([]Type, error) {
 		return nil, err
 	}
 	x := in[0].Shape()
-	if len(x) != 3 || o.Taps < 1 || o.Taps > mostTaps {
-		return nil, fmt.Errorf("x has shape %v, taps %d, want [batch time width], 1 to %d taps", x, o.Taps, mostTaps)
+	if len(x) != 3 || o.Taps < 2 || o.Taps > mostTaps {
+		return nil, fmt.Errorf("x has shape %v, taps %d, want [batch time width], 2 to %d taps", x, o.Taps, mostTaps)
 	}
 	return []Type{F32(x[2], o.Taps)}, wantShape("dy", in[1], x...)
 }
