@@ -6,8 +6,6 @@ struct Params {
 }
 @bind var<uniform> params: Params;
 @bind var<storage, read> order: array<u32>; // rows_in_order
-@bind var<storage, read> starts: array<u32>;
-@bind var<storage, read> positions: array<i32>;
 @bind var<storage, read> x: array<{{T}}>;
 @bind var<storage, read> w: array<f32>; // [channels, TAPS]
 @bind var<storage, read_write> cache: array<{{T}}>; // [rows, TAPS - 1, channels]
@@ -25,9 +23,9 @@ struct Params {
 #for J in 0..LAST
         var seen_{{J}} = cache[own + {{J}}u * params.width];
 #end
-        for (var at = starts[row]; at < starts[row + 1u]; at++) {
-            let token = order[at];
-            if (positions[token] == 0) {
+        for (var at = order[row]; at < order[row + 1u]; at++) {
+            let token = order[at] & 0x7fffffffu;
+            if (token != order[at]) { // it begins the row anew
 #for J in 0..LAST
                 seen_{{J}} = {{T}}(0.0);
 #end

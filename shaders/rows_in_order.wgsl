@@ -1,5 +1,5 @@
-// rows_in_order: tokens that are not idle, by row and then by position, and where each row's begin; after the last row, how many there are. An
-// invocation owns a token, and a row. Twin: graph's inOrder.
+// rows_in_order: where each row's tokens begin and, for the last row, end; then tokens that are not idle by row and by position, those at position 0
+// with their highest bit set. An invocation owns a token, and a row. Twin: graph's inOrder.
 struct Params {
     count: u32, // tokens
     rows: u32,
@@ -7,8 +7,7 @@ struct Params {
 @bind var<uniform> params: Params;
 @bind var<storage, read> row: array<i32>; // of each token, -1: idle
 @bind var<storage, read> positions: array<i32>;
-@bind var<storage, read_write> order: array<u32>;  // [count]
-@bind var<storage, read_write> starts: array<u32>; // [rows + 1]
+@bind var<storage, read_write> order: array<u32>; // [rows + 1 + count]
 
 #import "shared/main.wgsl" LANES=64
 {
@@ -22,14 +21,14 @@ struct Params {
                 let first = other < own || (other == own && positions[j] < positions[i]);
                 rank += select(0u, 1u, first && other >= 0);
             }
-            order[rank] = i;
+            order[params.rows + 1u + rank] = i | select(0u, 0x80000000u, positions[i] == 0);
         }
     }
     if (i <= params.rows) {
-        var start = 0u;
+        var start = params.rows + 1u;
         for (var j = 0u; j < params.count; j++) {
             start += select(0u, 1u, row[j] >= 0 && row[j] < i32(i));
         }
-        starts[i] = start;
+        order[i] = start;
     }
 }

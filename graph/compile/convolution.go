@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"gputrain/buffers"
 	"gputrain/graph"
 	"gputrain/shaders"
 )
@@ -138,15 +137,14 @@ func lowerConvolutionTapsGrad(c *Compiler, n *graph.Node) {
 }
 
 // ordered are the tokens of a pass over rows, row by row in the order of their positions: see rows_in_order.wgsl.
-func (c *Compiler) ordered(row, positions *graph.Value, rows int) (order, starts, at Span) {
+func (c *Compiler) ordered(row, positions *graph.Value, rows int) Span {
 	count := row.Type().Elements()
 	c.check(row, fmt.Sprintf("row below %d", rows), func(src []int32) error { return knownRows(src, rows) })
-	order = c.One(c.workspaceOf(buffers.F32, "order", count), "order")
-	starts = c.One(c.workspaceOf(buffers.F32, "starts", rows+1), "starts")
-	at = c.One(c.In(positions), "positions")
+	order := c.One(c.workspace("order", rows+1+count), "order")
 	k := c.kernel("rows_in_order", "", shaders.Variant{})
-	c.Dispatch(k, c.Linear(max(count, rows+1)), struct{ Count, Rows uint32 }{uint32(count), uint32(rows)}, c.One(c.In(row), "row"), at, order, starts)
-	return order, starts, at
+	params := struct{ Count, Rows uint32 }{uint32(count), uint32(rows)}
+	c.Dispatch(k, c.Linear(max(count, rows+1)), params, c.One(c.In(row), "row"), c.One(c.In(positions), "positions"), order)
+	return order
 }
 
 // kept is a cache of a node, which is changed in place.
@@ -164,7 +162,7 @@ func lowerCachedConvolution(c *Compiler, n *graph.Node) {
 	if c.err != nil || graph.Elements(shape) == 0 {
 		return
 	}
-	order, starts, at := c.ordered(n.Inputs[1], n.Inputs[2], rows)
+	order := c.ordered(n.Inputs[1], n.Inputs[2], rows)
 	v, units := tapped(shape[2], taps)
 	var shift []string
 	for j := range taps - 1 {
@@ -174,5 +172,5 @@ func lowerCachedConvolution(c *Compiler, n *graph.Node) {
 	c.zero(out) // of idle tokens
 	k := c.kernel("convolution_cached", fmt.Sprintf("_%d", taps), v)
 	x, w := c.One(c.In(n.Inputs[3]), "x"), c.One(c.In(n.Inputs[4]), "w")
-	c.Dispatch(k, c.Linear(rows*units), struct{ Count, Width uint32 }{uint32(rows * units), uint32(units)}, order, starts, at, x, w, cache, out)
+	c.Dispatch(k, c.Linear(rows*units), struct{ Count, Width uint32 }{uint32(rows * units), uint32(units)}, order, x, w, cache, out)
 }
