@@ -108,7 +108,9 @@ func TestOperationsFromSimplerOnes(t *testing.T) {
 		"cached convolution and delta": func(p *problem) (*Value, *Value) { // two rows side by side, in two passes, tokens in no order
 			x, w := p.x(2, 5, 2), p.x(2, 4)
 			op := GatedDelta{Heads: 2, KeyHeads: 1, KeyDim: 2, ValueDim: 1, Chunk: 8}
-			in := func(y *Value) []*Value { return []*Value{y, y, y, p.Apply("neg", p.Apply("abs", y)), p.Apply("sigmoid", y)} }
+			in := func(y *Value) []*Value {
+				return []*Value{y, y, y, p.Apply("neg", p.Apply("abs", y)), p.Apply("sigmoid", y)}
+			}
 			want := p.one(op, in(p.one(Convolution{}, x, w))...)
 			cache, state := p.fixed(p.random.NormFloat64, 3, 3, 2), p.fixed(p.random.NormFloat64, 3, 2, 2, 1)
 			pass := func(rows, positions []float64, tokens ...*Value) *Value {

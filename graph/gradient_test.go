@@ -224,7 +224,9 @@ var gradientCases = map[string]func(p *problem) *Value{
 	"convolution of documents": func(p *problem) *Value {
 		return p.one(Convolution{Documents: true}, p.x(2, 5, 3), p.x(3, 4), p.integers([]int{2, 5}, 0, 1, 0, 0, 1, 0, 1, 2, 3, 0))
 	},
-	"gated delta": func(p *problem) *Value { return gatedDelta(p, GatedDelta{Heads: 4, KeyHeads: 2, KeyDim: 3, ValueDim: 2, Chunk: 8}, 2, 11) },
+	"gated delta": func(p *problem) *Value {
+		return gatedDelta(p, GatedDelta{Heads: 4, KeyHeads: 2, KeyDim: 3, ValueDim: 2, Chunk: 8}, 2, 11)
+	},
 	"gated delta of documents": func(p *problem) *Value {
 		op := GatedDelta{Heads: 1, KeyHeads: 1, KeyDim: 2, ValueDim: 3, Chunk: 8, Documents: true}
 		return gatedDelta(p, op, 1, 11, p.integers([]int{1, 11}, 0, 1, 0, 0, 1, 2, 3, 4, 5, 6, 0))

@@ -56,6 +56,9 @@ func TestPagesGoOn(t *testing.T) {
 		first := []token{{-1, 0, 0}}
 		for i := range prompt {
 			first = append(first, of(0, i), of(1, i))
+			if Recurrent(g.def) { // each row has a state of its own
+				first = append(first, of(2, i))
+			}
 		}
 		passes := [][]token{first}
 		for i := prompt; i < seq; i++ {
@@ -69,10 +72,8 @@ func TestPagesGoOn(t *testing.T) {
 				feeds[name] = a
 			}
 			ask, names := []*graph.Value{built.Logits}, []string{}
-			for _, node := range built.Graph.Nodes() {
-				if _, ok := node.Op.(graph.CachedAttention); ok {
-					ask, names = append(ask, node.Outputs[1]), append(names, node.Inputs[0].Node().Op.(graph.Input).Name)
-				}
+			for _, node := range cachedNodes(built) {
+				ask, names = append(ask, node.Outputs[1]), append(names, node.Inputs[0].Node().Op.(graph.Input).Name)
 			}
 			for i, cache := range built.Caches {
 				if feeds[names[i]] = caches[names[i]]; feeds[names[i]] == nil {

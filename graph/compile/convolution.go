@@ -28,7 +28,9 @@ var convolutionChecks = []Check{
 					rest = []*graph.Value{checkedInts(g, "positions", 2, 35)}
 				}
 				op := graph.Convolution{Documents: documents}
-				one := func(op graph.Op, in ...*graph.Value) *graph.Value { return g.Append(op, append(in, rest...)...).Outputs[0] }
+				one := func(op graph.Op, in ...*graph.Value) *graph.Value {
+					return g.Append(op, append(in, rest...)...).Outputs[0]
+				}
 				out = append(out, one(op, x, w), one(graph.ConvolutionGrad(op), dy, w), one(graph.ConvolutionTapsGrad{Taps: s[1], Documents: documents}, x, dy))
 			}
 		}
