@@ -3,11 +3,16 @@ package state
 import (
 	"context"
 	"fmt"
+
+	"gputrain/model"
 )
 
 // Paging is how a model continues several texts at once, each in a row of its own. Keys and values are kept in Blocks of Size positions, of which a table
 // lists up to Entries of a row in the order of its positions. A pass takes in Fill tokens of any rows, or one of each.
-type Paging struct{ Rows, Blocks, Size, Entries, Fill int }
+type Paging struct {
+	Rows, Blocks, Size, Entries, Fill int
+	Apart                             bool // rows keep states (model.Recurrent): each takes in its own beginning
+}
 
 // blockSize is small, as the last block of a row is half empty, and so many tokens of a prompt are at most taken in for each row.
 const blockSize = 16
@@ -25,7 +30,11 @@ func paging(rows, blocks, window int) Paging {
 }
 
 // Paging is that of Config.Rows.
-func (j Job) Paging() Paging { return paging(j.Rows, j.Blocks, j.Sequence) }
+func (j Job) Paging() Paging {
+	p := paging(j.Rows, j.Blocks, j.Sequence)
+	p.Apart = j.Rows > 0 && model.Recurrent(j.Definition)
+	return p
+}
 
 // ShortPool says that the pool is smaller than what all rows may need; "": it is not.
 func (j Job) ShortPool() string {

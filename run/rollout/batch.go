@@ -92,6 +92,9 @@ func (b *drawing) admit() error {
 		prompt := b.prompts[r.Prompt].Tokens
 		before := len(prompt) - 1 // its last token is the first of a step
 		common := before / size
+		if b.paging.Apart {
+			common = 0
+		}
 		own, p := (before+r.most+size-1)/size-common, b.shared[r.Prompt]
 		need := own
 		if p == nil {
