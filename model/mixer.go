@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"gputrain/buffers/array"
 	"gputrain/graph"
@@ -140,17 +141,18 @@ func (b *Builder) state(shape ...int) (cache, row *graph.Value) {
 
 // Recurrent tells whether a network keeps states, which can not go back to an earlier token: it goes on with rows alone, whose beginnings are not shared.
 func Recurrent(def Definition) bool {
-	def = Student(def)
-	if q, ok := def.(quantized); ok {
-		def = q.Definition
-	}
-	d, ok := def.(decoder)
-	if ok {
-		for _, layer := range d.layers {
-			if layer.mixer != nil {
-				return true
-			}
+	for {
+		switch m := Student(def).(type) {
+		case quantized:
+			def = m.Definition
+		case adapted:
+			def = m.Definition
+		case headed:
+			def = m.Definition
+		case decoder:
+			return slices.ContainsFunc(m.layers, func(l decoderLayer) bool { return l.mixer != nil })
+		default:
+			return false
 		}
 	}
-	return false
 }
