@@ -19,8 +19,11 @@ type decoder struct {
 	tied                           bool // the head is the embedding; else it is lm_head.weight
 
 	attentionNorms, mlpNorms norms
-	onePlus                  bool // gains are stored less 1
-	headNorms, wholeNorms    bool // q and k are normed before they are turned: each head by itself, or all heads as one
+	lastNorm                 string // before the head
+	onePlus                  bool   // gains are stored less 1
+	headNorms, wholeNorms    bool   // q and k are normed before they are turned: each head by itself, or all heads as one
+	attends                  attentionNames
+	gated                    bool // q_proj has a gate behind the query of each head, whose sigmoid attention is multiplied by
 	qkvBias, oBias, mlpBias  bool
 	fusedQKV                 bool // q, k and v are one matrix
 	mlp                      mlpNames
@@ -40,7 +43,21 @@ type decoderLayer struct {
 	rotation *rotation // nil: no positions
 	queries  *rotation // of queries; nil: as of keys
 	window   int       // keys that a position sees, itself the last of them; 0: all before it
+	mixer    mixer     // what the layer has in place of attention; nil: attention
 }
+
+// A mixer is the part of a layer that mixes tokens where that is no attention.
+type mixer interface {
+	// params are those of the layer whose paths begin so; layers of the decoder begin with matrices of its deviation.
+	params(m decoder, layer string) []Param
+	// mix takes normed rows [N, width] to what is added to the stream.
+	mix(m decoder, b *Builder, n *graph.Value, layer string) *graph.Value
+}
+
+// attentionNames are the names of attention's output and of the norms of its queries and keys.
+type attentionNames struct{ out, queryNorm, keyNorm string }
+
+var llamaAttention = attentionNames{"self_attn.o_proj", "self_attn.q_norm", "self_attn.k_norm"}
 
 // mlpNames are the names of the matrices of a gated feed-forward part.
 type mlpNames struct {
@@ -95,8 +112,12 @@ type linear struct {
 func (m decoder) projections(layer int) (qkv []linear, o linear, gateUp []linear, down linear) {
 	l := fmt.Sprintf("model.layers.%d.", layer)
 	q, kv := m.heads*m.headDim, m.kvHeads*m.headDim
+	rows := q
+	if m.gated {
+		rows = 2 * q
+	}
 	qkv = []linear{
-		{l + "self_attn.q_proj", q, m.width, m.qkvBias}, {l + "self_attn.k_proj", kv, m.width, m.qkvBias}, {l + "self_attn.v_proj", kv, m.width, m.qkvBias},
+		{l + "self_attn.q_proj", rows, m.width, m.qkvBias}, {l + "self_attn.k_proj", kv, m.width, m.qkvBias}, {l + "self_attn.v_proj", kv, m.width, m.qkvBias},
 	}
 	gateUp = []linear{{l + m.mlp.gate, m.intermediate, m.width, m.mlpBias}, {l + m.mlp.up, m.intermediate, m.width, m.mlpBias}}
 	if m.fusedQKV {
@@ -105,7 +126,7 @@ func (m decoder) projections(layer int) (qkv []linear, o linear, gateUp []linear
 	if m.mlp.up == "" {
 		gateUp = []linear{{l + m.mlp.gate, 2 * m.intermediate, m.width, m.mlpBias}}
 	}
-	return qkv, linear{l + "self_attn.o_proj", m.width, q, m.oBias}, gateUp, linear{l + m.mlp.down, m.width, m.intermediate, m.mlpBias}
+	return qkv, linear{l + m.attends.out, m.width, q, m.oBias}, gateUp, linear{l + m.mlp.down, m.width, m.intermediate, m.mlpBias}
 }
 
 func (m decoder) Params() []Param {
@@ -125,27 +146,40 @@ func (m decoder) Params() []Param {
 			norm(l, n.before, m.width)
 			norm(l, n.behind, m.width)
 		}
-		if m.headNorms {
-			norm(l, "self_attn.q_norm", m.headDim)
-			norm(l, "self_attn.k_norm", m.headDim)
-		}
-		if m.wholeNorms {
-			norm(l, "self_attn.q_norm", m.heads*m.headDim)
-			norm(l, "self_attn.k_norm", m.kvHeads*m.headDim)
-		}
 		qkv, o, gateUp, down := m.projections(i)
-		for _, p := range append(append(qkv, gateUp...), o, down) {
-			params = append(params, Param{Path: p.path + ".weight", Shape: []int{p.out, p.in}, Std: m.initStd})
-			if p.bias {
-				params = append(params, Param{Path: p.path + ".bias", Shape: []int{p.out}})
+		matrices := append(gateUp, down)
+		switch mixer := m.layers[i].mixer; {
+		case mixer != nil:
+			params = append(params, mixer.params(m, l)...)
+		default:
+			matrices = append(append(matrices, qkv...), o)
+			if m.headNorms {
+				norm(l, m.attends.queryNorm, m.headDim)
+				norm(l, m.attends.keyNorm, m.headDim)
+			}
+			if m.wholeNorms {
+				norm(l, m.attends.queryNorm, m.heads*m.headDim)
+				norm(l, m.attends.keyNorm, m.kvHeads*m.headDim)
 			}
 		}
+		params = append(params, m.matrices(matrices...)...)
 	}
-	norm("model.", "norm", m.width)
+	norm("model.", m.lastNorm, m.width)
 	if !m.tied {
 		params = append(params, Param{Path: "lm_head.weight", Shape: []int{m.vocab, m.width}, Std: m.initStd})
 	}
 	return sortParams(params)
+}
+
+// matrices are parameters of linear layers.
+func (m decoder) matrices(of ...linear) (params []Param) {
+	for _, p := range of {
+		params = append(params, Param{Path: p.path + ".weight", Shape: []int{p.out, p.in}, Std: m.initStd})
+		if p.bias {
+			params = append(params, Param{Path: p.path + ".bias", Shape: []int{p.out}})
+		}
+	}
+	return params
 }
 
 func (m decoder) Build(batch, seq int, o Options) (*Built, error) {
@@ -165,7 +199,7 @@ func (m decoder) Build(batch, seq int, o Options) (*Built, error) {
 	for i := range m.layers {
 		x = m.block(b, x, i)
 	}
-	x = m.norm(b, x, "model.norm")
+	x = m.norm(b, x, "model."+m.lastNorm)
 	if m.tied {
 		return b.finish(x, embedding, m.logits)
 	}
@@ -189,18 +223,29 @@ func (m decoder) block(b *Builder, x *graph.Value, layer int) *graph.Value {
 		}
 		x = b.Add(x, y)
 	}
-	part(m.attentionNorms, func(n *graph.Value) *graph.Value { return m.attention(b, n, layer) })
+	part(m.attentionNorms, func(n *graph.Value) *graph.Value {
+		if mixer := m.layers[layer].mixer; mixer != nil {
+			return mixer.mix(m, b, n, l)
+		}
+		return m.attention(b, n, layer)
+	})
 	part(m.mlpNorms, func(n *graph.Value) *graph.Value { return m.feedForward(b, n, layer) })
 	return x
 }
 
 func (m decoder) attention(b *Builder, n *graph.Value, layer int) *graph.Value {
-	l := fmt.Sprintf("model.layers.%d.self_attn.", layer)
+	l := fmt.Sprintf("model.layers.%d.", layer)
 	qkv, o, _, _ := m.projections(layer)
 	q, kv := m.heads*m.headDim, m.kvHeads*m.headDim
 	read := m.reader(b, n, qkv, []int{q, kv, kv})
+	var gate *graph.Value
 	turned := func(i, width int, norm string, by *rotation) *graph.Value {
 		y := read(i)
+		if m.gated && i == 0 {
+			heads := b.Reshape(y, b.batch*b.seq*m.heads, 2*m.headDim)
+			part := func(first int) *graph.Value { return b.Reshape(b.Slice(heads, 1, first, m.headDim), b.batch*b.seq, q) }
+			y, gate = part(0), b.Apply("sigmoid", part(m.headDim))
+		}
 		switch {
 		case m.headNorms:
 			y = b.Reshape(m.norm(b, b.Reshape(y, b.batch*b.seq*width/m.headDim, m.headDim), l+norm), b.batch*b.seq, width)
@@ -210,10 +255,14 @@ func (m decoder) attention(b *Builder, n *graph.Value, layer int) *graph.Value {
 		return b.turn(b.sequences(y, width), by, m.headDim)
 	}
 	at := m.layers[layer]
-	query, key := turned(0, q, "q_norm", cmp.Or(at.queries, at.rotation)), turned(1, kv, "k_norm", at.rotation)
+	query, key := turned(0, q, m.attends.queryNorm, cmp.Or(at.queries, at.rotation)), turned(1, kv, m.attends.keyNorm, at.rotation)
 	value := b.sequences(read(2), kv)
 	a := graph.Attention{Heads: m.heads, KVHeads: m.kvHeads, HeadDim: m.headDim, Scale: m.scale, Cap: m.cap, Window: at.window}
-	return b.project(b.flat(b.attend(a, query, key, value), q), o)
+	y := b.flat(b.attend(a, query, key, value), q)
+	if gate != nil {
+		y = b.Mul(y, gate)
+	}
+	return b.project(y, o)
 }
 
 func (m decoder) feedForward(b *Builder, n *graph.Value, layer int) *graph.Value {

@@ -50,6 +50,7 @@ type Param struct {
 	// tables that Family.Embeddings names are [inputs, outputs] without it.
 	InOut bool
 
+	wide    bool    // files that round weights have it in f32
 	uniform float64 // it begins uniform in [-uniform, uniform); 0: not so
 	from    string  // the path of the parameter that it begins as a copy of; "" for none
 	lengths bool    // it begins as the lengths of that one's rows, one for each output

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
@@ -77,6 +78,37 @@ func pieces(window []int32, first, rows int) []Piece {
 	}
 }
 
+// apart is pieces for a network that keeps states: none has a token twice, and what follows the window is idle.
+func apart(window []int32, first, rows, size int) (out []Piece) {
+	for ; first < len(window); first += rows {
+		n := min(rows, len(window)-first)
+		p := Piece{tokens: make([]int32, rows), positions: make([]int32, rows), row: n - 1, pass: prefillPass, places: onlyRow(size).places(n, rows)}
+		if rows == 1 {
+			p.pass = decodePass
+		}
+		copy(p.tokens, window[first:first+n])
+		for i := range n {
+			p.positions[i] = int32(first + i)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// onlyRow is the paging of one text for a network that keeps states, with a window.
+func onlyRow(window int) Paging { return paging(1, 0, window, buffers.F32) }
+
+// places are those of the first n of rows tokens of the only row.
+func (p Paging) places(n, rows int) (at Places) {
+	for i := range rows {
+		at.Rows = append(at.Rows, int32(-min(1, max(0, i-n+1))))
+	}
+	for i := range p.Entries {
+		at.Table = append(at.Table, int32(i))
+	}
+	return at
+}
+
 // oneToken is the piece that goes on with a token at a position.
 func oneToken(token int32, position int) Piece {
 	return Piece{tokens: []int32{token}, positions: []int32{int32(position)}, pass: decodePass}
@@ -125,7 +157,10 @@ func Generation(def model.Definition, window int, p Paging, pass string) (*model
 	if pass == prefillPass && n > 1 || pass == fillPass {
 		o.Rows = 1
 	}
-	if slices.Contains(continuing[1], pass) {
+	if !slices.Contains(continuing[1], pass) && model.Recurrent(def) {
+		p = onlyRow(window)
+	}
+	if slices.Contains(continuing[1], pass) || model.Recurrent(def) {
 		o.Paging = model.Paging{Rows: p.Rows, Blocks: p.Blocks, Size: p.Size, Storage: p.Storage}
 	}
 	built, err := def.Build(1, n, o)

@@ -52,7 +52,7 @@ func newModelOn(dev *gpu.Device, def model.Definition, params []buffers.Host, fr
 // borrowing is the model with parameters that stay another's, which sees so many tokens.
 func borrowing(def model.Definition, params, frozen *buffers.Tree, window int) *Model {
 	p := &passes{device: params.Device(), def: def, params: params, frozen: frozen, window: window}
-	return &Model{Reader: Reader{forward: p, vocab: def.Vocab(), window: window}, passes: p, borrowed: true}
+	return &Model{Reader: Reader{forward: p, vocab: def.Vocab(), window: window, recurrent: model.Recurrent(def)}, passes: p, borrowed: true}
 }
 
 // LoadModel reads any directory in the Hugging Face layout, such as a checkpoint, also where weights are not finite: NotFinite names them. It first compares the
@@ -112,6 +112,7 @@ func (m *Model) WidenAs(rows int, storage buffers.DType) error {
 		return fmt.Errorf("state: widen: found %d rows after %d, wanted 1 or more once", rows, m.paging.Rows)
 	}
 	m.paging = paging(rows, 0, m.window, storage)
+	m.paging.Apart = m.recurrent
 	m.passes.paging = m.paging
 	return nil
 }

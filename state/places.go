@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"gputrain/buffers"
+	"gputrain/model"
 )
 
 // Paging is how a model continues several texts at once, each in a row of its own. Keys and values are kept in Blocks of Size positions, of which a table
@@ -12,6 +13,7 @@ import (
 type Paging struct {
 	Rows, Blocks, Size, Entries, Fill int
 	Storage                           buffers.DType // of keys and values, as Config.Storage
+	Apart                             bool          // rows keep states (model.Recurrent): each takes in its own beginning
 }
 
 // blockSize is small, as the last block of a row is half empty, and so many tokens of a prompt are at most taken in for each row.
@@ -30,7 +32,11 @@ func paging(rows, blocks, window int, storage buffers.DType) Paging {
 }
 
 // Paging is that of Config.Rows.
-func (j Job) Paging() Paging { return paging(j.Rows, j.Blocks, j.Sequence, j.Storage) }
+func (j Job) Paging() Paging {
+	p := paging(j.Rows, j.Blocks, j.Sequence, j.Storage)
+	p.Apart = j.Rows > 0 && model.Recurrent(j.Definition)
+	return p
+}
 
 // ShortPool says that the pool is smaller than what all rows may need; "": it is not.
 func (j Job) ShortPool() string {

@@ -111,7 +111,9 @@ func (r *row) needs(p state.Paging) (common, own int) {
 		return 0, 0
 	}
 	before := len(r.prompt) - 1
-	common = before / p.Size
+	if !p.Apart {
+		common = before / p.Size
+	}
 	return common, (before+r.most+p.Size-1)/p.Size - common
 }
 
