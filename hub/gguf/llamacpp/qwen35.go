@@ -55,18 +55,14 @@ func (c *config) interval() int {
 
 func qwen35Keys(c *config) []fact {
 	d := c.delta()
-	sections := []int32{}
-	for _, n := range c.rules().integers("mrope_section") {
-		sections = append(sections, int32(n))
-	}
-	if len(sections) != 3 { // those of text do not count, but llama.cpp wants them within a head
-		sections = []int32{11, 11, 10}
-		if pairs := int32(float64(c.headDim())*c.share()) / 2; pairs < 32 {
-			sections = []int32{pairs, 0, 0}
-		}
+	// Positions of text are the same in all sections. llama.cpp gives pair i to section i%3, as far as that goes, and none to what no section reaches.
+	sections, third := c.rules().integers("mrope_section"), int32(int(float64(c.headDim())*c.share())/2+2)/3
+	each := []int32{third, third, third, 0}
+	for i := range each[:min(3, len(sections))] {
+		each[i] = max(third, int32(sections[i]))
 	}
 	return []fact{
-		{"full_attention_interval", uint32(c.interval())}, {"rope.dimension_sections", append(sections, 0)}, {"ssm.conv_kernel", uint32(c.number("linear_conv_kernel_dim", 4))},
+		{"full_attention_interval", uint32(c.interval())}, {"rope.dimension_sections", each}, {"ssm.conv_kernel", uint32(c.number("linear_conv_kernel_dim", 4))},
 		{"ssm.state_size", uint32(d.keyDim)}, {"ssm.group_count", uint32(d.keyHeads)}, {"ssm.time_step_rank", uint32(d.heads)}, {"ssm.inner_size", uint32(d.heads * d.valueDim)},
 	}
 }
