@@ -173,7 +173,7 @@ var (
 		own: func(k Keys) map[string]any {
 			return map[string]any{
 				"rms_norm_eps": dropKey, "norm_eps": 1e-5, "attention_bias": dropKey, "hidden_act": dropKey, "conv_L_cache": 3, "conv_bias": false, "block_auto_adjust_ff_dim": false,
-				"layer_types": layerTypes(k, convolutionLayer, func(layer int) bool { return layer%3 == 2 }),
+				"layer_types": layerTypes(k, convolutionLayer, func(layer int) bool { return (layer+1)%max(2, min(3, k.Layers)) == 0 }),
 			}
 		},
 		usual: proportions{HeadWidth: 64, AttentionShare: 1, Group: 3, Intermediate: 4.5, Aspect: 64, RopeTheta: 1e6, Tied: true},
@@ -186,7 +186,7 @@ var (
 				turned = 1
 			}
 			return map[string]any{
-				"layer_types": layerTypes(k, linearAttention, func(layer int) bool { return layer%4 == 3 }), "partial_rotary_factor": turned, "attn_output_gate": true,
+				"layer_types": layerTypes(k, linearAttention, func(layer int) bool { return (layer+1)%max(2, min(4, k.Layers)) == 0 }), "partial_rotary_factor": turned, "attn_output_gate": true,
 				"linear_conv_kernel_dim": 4, "linear_key_head_dim": k.HeadDim, "linear_value_head_dim": k.HeadDim, "linear_num_key_heads": k.Heads, "linear_num_value_heads": k.Heads,
 			}
 		},

@@ -85,6 +85,7 @@ func (c *config) network() (f family, keys []gguf.Key, factors []gguf.Tensor, er
 	keys = slices.Concat(c.sizes(f), rotation, windows)
 	if f.keys != nil {
 		for _, own := range f.keys(c) {
+			keys = slices.DeleteFunc(keys, func(k gguf.Key) bool { return k.Name == f.arch+"."+own.name })
 			keys = append(keys, f.key(own.name, own.value))
 		}
 	}
@@ -99,7 +100,7 @@ func (c *config) headDim() int {
 	switch c.text("model_type") {
 	case "qwen3":
 		return 128
-	case "gemma2", "gemma3_text":
+	case "gemma2", "gemma3_text", "qwen3_5_text":
 		return 256
 	}
 	return c.integer("hidden_size", "n_embd") / max(1, c.integer("num_attention_heads", "n_head"))
