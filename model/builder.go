@@ -21,6 +21,7 @@ type Builder struct {
 	quantized  map[string]*graph.Value
 	caches     []*graph.Value
 	params     []Param
+	keys       map[int][2]*graph.Value // and values of layers, which later ones may read
 }
 
 // NewBuilder checks sizes and options against def. A network that cannot go on with sequences refuses Options.Window itself.
@@ -59,7 +60,7 @@ func NewBuilder(def Definition, batch, seq int, o Options) (*Builder, error) {
 	if o.into == nil {
 		o.into = graph.New()
 	}
-	b := &Builder{Graph: o.into, def: def, batch: batch, seq: seq, o: o, shapes: map[string][]int{}, quantized: map[string]*graph.Value{}, params: params}
+	b := &Builder{Graph: o.into, def: def, batch: batch, seq: seq, o: o, shapes: map[string][]int{}, quantized: map[string]*graph.Value{}, params: params, keys: map[int][2]*graph.Value{}}
 	for _, p := range params {
 		b.shapes[p.Path] = p.Shape
 	}
@@ -133,6 +134,22 @@ func (b *Builder) attend(a graph.Attention, operands ...*graph.Value) *graph.Val
 	cache := b.Input(fmt.Sprintf("cache.%d", len(b.caches)), graph.Type{Shape: []int{blocks, size, 2 * a.KVHeads * a.HeadDim}, DType: array.F32})
 	b.caches = append(b.caches, cache)
 	return b.Append(graph.CachedAttention(a), slices.Concat([]*graph.Value{cache}, places, operands)...).Outputs[0]
+}
+
+// lend keeps the keys and values of a layer for later ones.
+func (b *Builder) lend(layer int, key, value *graph.Value) {
+	b.keys[layer] = [2]*graph.Value{key, value}
+}
+
+// lent are the keys and values of a layer; nil before it has some.
+func (b *Builder) lent(layer int) (key, value *graph.Value) {
+	return b.keys[layer][0], b.keys[layer][1]
+}
+
+// plainNorm is the RMS norm of x [.., D] without gains.
+func (b *Builder) plainNorm(x *graph.Value, eps float64) *graph.Value {
+	shape := x.Shape()
+	return b.RMSNorm(x, b.BroadcastTo(b.Constant(1), shape[len(shape)-1]), eps)
 }
 
 // turn is the rotary embedding of x [batch, seq, heads*headDim] by r, x itself where that is nil.

@@ -11,16 +11,17 @@ import (
 // decoder is a network of Llama's kind: layers of attention and of a gated feed-forward part, each part added to what it has read. What tells the
 // families apart is said here; a family's reader fills it in from config.json.
 type decoder struct {
-	kind                           string
-	heads, kvHeads, headDim, width int
-	intermediate, vocab, context   int
-	layers                         []decoderLayer
-	eps, initStd                   float64
-	tied                           bool // the head is the embedding; else it is lm_head.weight
+	kind                  string
+	layerSizes            // of layers that have none of their own
+	width, vocab, context int
+	layers                []decoderLayer
+	eps, initStd          float64
+	tied                  bool // the head is the embedding; else it is lm_head.weight
 
 	attentionNorms, mlpNorms norms
 	onePlus                  bool // gains are stored less 1
 	headNorms, wholeNorms    bool // q and k are normed before they are turned: each head by itself, or all heads as one
+	valueNorms               bool // values are normed head by head, without gains
 	qkvBias, oBias, mlpBias  bool
 	fusedQKV                 bool // q, k and v are one matrix
 	mlp                      mlpNames
@@ -29,6 +30,8 @@ type decoder struct {
 	logits                   logitRule
 	embeddingScale           float64 // 0: 1
 	branchScale              float64 // what a part gives is multiplied by before it is added; 0: 1
+	perLayer                 perLayer
+	layerScalar              bool // what a layer gives is multiplied by a number of the file that is not trained
 
 	dropout  float64 // the largest that config.json asks for; training with it is refused
 	settings map[string]any
@@ -40,6 +43,20 @@ type decoderLayer struct {
 	rotation *rotation // nil: no positions
 	queries  *rotation // of queries; nil: as of keys
 	window   int       // keys that a position sees, itself the last of them; 0: all before it
+	sizes    *layerSizes
+	borrows  int  // how many layers before it the one is whose keys and values it reads; 0: it has its own
+	kAsV     bool // values are the keys before these are normed and turned
+}
+
+// layerSizes are those of a layer.
+type layerSizes struct{ heads, kvHeads, headDim, intermediate int }
+
+// at are the sizes of a layer.
+func (m decoder) at(layer int) layerSizes {
+	if own := m.layers[layer].sizes; own != nil {
+		return *own
+	}
+	return m.layerSizes
 }
 
 // mlpNames are the names of the matrices of a gated feed-forward part.
@@ -93,19 +110,30 @@ type linear struct {
 
 // projections of a layer are those of attention's inputs, its output, the feed-forward part's inputs and its output.
 func (m decoder) projections(layer int) (qkv []linear, o linear, gateUp []linear, down linear) {
-	l := fmt.Sprintf("model.layers.%d.", layer)
-	q, kv := m.heads*m.headDim, m.kvHeads*m.headDim
+	l, of := fmt.Sprintf("model.layers.%d.", layer), m.at(layer)
+	q, kv := of.heads*of.headDim, of.kvHeads*of.headDim
 	qkv = []linear{
 		{l + "self_attn.q_proj", q, m.width, m.qkvBias}, {l + "self_attn.k_proj", kv, m.width, m.qkvBias}, {l + "self_attn.v_proj", kv, m.width, m.qkvBias},
-	}
-	gateUp = []linear{{l + m.mlp.gate, m.intermediate, m.width, m.mlpBias}, {l + m.mlp.up, m.intermediate, m.width, m.mlpBias}}
+	}[:m.layers[layer].read()]
+	gateUp = []linear{{l + m.mlp.gate, of.intermediate, m.width, m.mlpBias}, {l + m.mlp.up, of.intermediate, m.width, m.mlpBias}}
 	if m.fusedQKV {
 		qkv = []linear{{l + "self_attn.qkv_proj", q + 2*kv, m.width, m.qkvBias}}
 	}
 	if m.mlp.up == "" {
-		gateUp = []linear{{l + m.mlp.gate, 2 * m.intermediate, m.width, m.mlpBias}}
+		gateUp = []linear{{l + m.mlp.gate, 2 * of.intermediate, m.width, m.mlpBias}}
 	}
-	return qkv, linear{l + "self_attn.o_proj", m.width, q, m.oBias}, gateUp, linear{l + m.mlp.down, m.width, m.intermediate, m.mlpBias}
+	return qkv, linear{l + "self_attn.o_proj", m.width, q, m.oBias}, gateUp, linear{l + m.mlp.down, m.width, of.intermediate, m.mlpBias}
+}
+
+// read is how many of queries, keys and values a layer makes of its input.
+func (l decoderLayer) read() int {
+	switch {
+	case l.borrows > 0:
+		return 1
+	case l.kAsV:
+		return 2
+	}
+	return 3
 }
 
 func (m decoder) Params() []Param {
@@ -120,18 +148,20 @@ func (m decoder) Params() []Param {
 		}
 	}
 	for i := range m.layers {
-		l := fmt.Sprintf("model.layers.%d.", i)
+		l, of, own := fmt.Sprintf("model.layers.%d.", i), m.at(i), m.layers[i].borrows == 0
 		for _, n := range []norms{m.attentionNorms, m.mlpNorms} {
 			norm(l, n.before, m.width)
 			norm(l, n.behind, m.width)
 		}
 		if m.headNorms {
-			norm(l, "self_attn.q_norm", m.headDim)
-			norm(l, "self_attn.k_norm", m.headDim)
+			norm(l, "self_attn.q_norm", of.headDim)
+			if own {
+				norm(l, "self_attn.k_norm", of.headDim)
+			}
 		}
 		if m.wholeNorms {
-			norm(l, "self_attn.q_norm", m.heads*m.headDim)
-			norm(l, "self_attn.k_norm", m.kvHeads*m.headDim)
+			norm(l, "self_attn.q_norm", of.heads*of.headDim)
+			norm(l, "self_attn.k_norm", of.kvHeads*of.headDim)
 		}
 		qkv, o, gateUp, down := m.projections(i)
 		for _, p := range append(append(qkv, gateUp...), o, down) {
@@ -145,7 +175,7 @@ func (m decoder) Params() []Param {
 	if !m.tied {
 		params = append(params, Param{Path: "lm_head.weight", Shape: []int{m.vocab, m.width}, Std: m.initStd})
 	}
-	return sortParams(params)
+	return sortParams(append(params, m.perLayerParams()...))
 }
 
 func (m decoder) Build(batch, seq int, o Options) (*Built, error) {
@@ -162,8 +192,9 @@ func (m decoder) Build(batch, seq int, o Options) (*Built, error) {
 		tokens = b.Scale(tokens, m.embeddingScale)
 	}
 	x := b.flat(tokens, m.width)
+	beside := m.besideLayers(b, x)
 	for i := range m.layers {
-		x = m.block(b, x, i)
+		x = m.endLayer(b, m.block(b, x, i), beside, i)
 	}
 	x = m.norm(b, x, "model.norm")
 	if m.tied {
@@ -195,30 +226,41 @@ func (m decoder) block(b *Builder, x *graph.Value, layer int) *graph.Value {
 }
 
 func (m decoder) attention(b *Builder, n *graph.Value, layer int) *graph.Value {
-	l := fmt.Sprintf("model.layers.%d.self_attn.", layer)
+	l, of, at := fmt.Sprintf("model.layers.%d.self_attn.", layer), m.at(layer), m.layers[layer]
 	qkv, o, _, _ := m.projections(layer)
-	q, kv := m.heads*m.headDim, m.kvHeads*m.headDim
-	read := m.reader(b, n, qkv, []int{q, kv, kv})
-	turned := func(i, width int, norm string, by *rotation) *graph.Value {
-		y := read(i)
+	q, kv := of.heads*of.headDim, of.kvHeads*of.headDim
+	read := m.reader(b, n, qkv, []int{q, kv, kv}[:at.read()])
+	turned := func(y *graph.Value, width int, norm string, by *rotation) *graph.Value {
 		switch {
 		case m.headNorms:
-			y = b.Reshape(m.norm(b, b.Reshape(y, b.batch*b.seq*width/m.headDim, m.headDim), l+norm), b.batch*b.seq, width)
+			y = b.Reshape(m.norm(b, b.Reshape(y, b.batch*b.seq*width/of.headDim, of.headDim), l+norm), b.batch*b.seq, width)
 		case m.wholeNorms:
 			y = m.norm(b, y, l+norm)
 		}
-		return b.turn(b.sequences(y, width), by, m.headDim)
+		return b.turn(b.sequences(y, width), by, of.headDim)
 	}
-	at := m.layers[layer]
-	query, key := turned(0, q, "q_norm", cmp.Or(at.queries, at.rotation)), turned(1, kv, "k_norm", at.rotation)
-	value := b.sequences(read(2), kv)
-	a := graph.Attention{Heads: m.heads, KVHeads: m.kvHeads, HeadDim: m.headDim, Scale: m.scale, Cap: m.cap, Window: at.window}
+	query := turned(read(0), q, "q_norm", cmp.Or(at.queries, at.rotation))
+	key, value := b.lent(layer - at.borrows)
+	if at.borrows == 0 {
+		k := read(1)
+		key = turned(k, kv, "k_norm", at.rotation)
+		if !at.kAsV {
+			k = read(2)
+		}
+		if m.valueNorms {
+			k = b.Reshape(b.plainNorm(b.Reshape(k, b.batch*b.seq*of.kvHeads, of.headDim), m.eps), b.batch*b.seq, kv)
+		}
+		value = b.sequences(k, kv)
+		b.lend(layer, key, value)
+	}
+	a := graph.Attention{Heads: of.heads, KVHeads: of.kvHeads, HeadDim: of.headDim, Scale: m.scale, Cap: m.cap, Window: at.window}
 	return b.project(b.flat(b.attend(a, query, key, value), q), o)
 }
 
 func (m decoder) feedForward(b *Builder, n *graph.Value, layer int) *graph.Value {
 	_, _, gateUp, down := m.projections(layer)
-	read := m.reader(b, n, gateUp, []int{m.intermediate, m.intermediate})
+	width := m.at(layer).intermediate
+	read := m.reader(b, n, gateUp, []int{width, width})
 	gate := b.Apply(m.activation, read(0))
 	return b.project(b.Mul(gate, read(1)), down)
 }

@@ -49,6 +49,8 @@ type Param struct {
 	// InOut says that a matrix is [inputs, outputs], as those of GPT-2's layers are; else it is [outputs, inputs], as Builder.Linear takes it. The
 	// tables that Family.Embeddings names are [inputs, outputs] without it.
 	InOut bool
+	// Fixed parameters are numbers of the file that nobody trains.
+	Fixed bool
 
 	uniform float64 // it begins uniform in [-uniform, uniform); 0: not so
 	from    string  // the path of the parameter that it begins as a copy of; "" for none
@@ -192,6 +194,16 @@ func laidOut(def Definition) []Param {
 		params[i].InOut = p.InOut || slices.Contains(families[def.Kind()].Embeddings, p.Path)
 	}
 	return params
+}
+
+// Fixed are the paths of the parameters of def that are never trained.
+func Fixed(def Definition) (paths []string) {
+	for _, p := range def.Params() {
+		if p.Fixed {
+			paths = append(paths, p.Path)
+		}
+	}
+	return paths
 }
 
 func (p Param) outIn() bool { return len(p.Shape) == 2 && !p.InOut }

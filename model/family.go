@@ -35,6 +35,8 @@ type Family struct {
 	Path func(name string) string
 	// Constants are tensors of files that are no parameters, for they follow from config.json; nil for none.
 	Constants *regexp.Regexp
+	// Dead are tensors of files that are passed over where a network has no such parameters; nil for none.
+	Dead *regexp.Regexp
 }
 
 var families = map[string]Family{}
@@ -120,7 +122,7 @@ var missing = []struct{ part, what string }{
 	{"mllama", "images"},
 	{"paligemma", "images"},
 	{"gemma3n", "images"},
-	{"gemma4", "images"},
+	{"gemma4_", "images"},
 	{"mistral3", "images"},
 	{"idefics", "images"},
 	{"smolvlm", "images"},
