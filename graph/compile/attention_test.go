@@ -156,6 +156,7 @@ func TestAttentionTiled(t *testing.T) {
 		{b: 2, t: 33, heads: 2, kvHeads: 2, headDim: 32, packed: true, causal: true},
 		{b: 1, t: 65, heads: 2, kvHeads: 1, headDim: 64, causal: true},
 		{b: 1, t: 17, heads: 2, kvHeads: 1, headDim: 256, causal: true},
+		{b: 1, t: 17, heads: 2, kvHeads: 1, headDim: 512, causal: true},
 		{b: 1, t: 35, heads: 2, kvHeads: 1, headDim: 80, causal: true},
 		{b: 2, t: 67, heads: 4, kvHeads: 2, headDim: 8, causal: true},
 		{b: 2, t: 7, heads: 3, kvHeads: 1, headDim: 96, packed: true},

@@ -12,7 +12,7 @@ import (
 // across columns others of a block each; of sums, depth quads of the head. Operands of scores are staged halves times four quads a step.
 type attentionTile struct{ across, down, columns, depth, halves int }
 
-const tileWidest = 256 // head width: beyond, no invocation has registers for the sums of four rows
+const tileWidest = 512 // head width: beyond, no invocation has registers for the sums of four rows
 
 // tileSums is how many sums an invocation of a tiled kernel may keep. The more of them, the more multiplications a load from workgroup memory; the rest of the
 // registers is for what it multiplies. These are the largest numbers at which the compilers of each budget spill at no width (make isa).
