@@ -264,6 +264,7 @@ func TestAttentionTile(t *testing.T) {
 		96:  {{8, 8, 16}, {16, 16, 32}, {16, 16, 32}},
 		128: {{8, 8, 16}, {16, 16, 32}, {16, 16, 32}},
 		256: {{16, 16, 32}, {32, 32, 64}, {32, 32, 64}},
+		512: {{32, 32, 64}, {64, 64, 64}, {64, 64, 64}},
 	} {
 		op := graph.Attention{Heads: 4, KVHeads: 2, HeadDim: headDim}
 		for i, make := range makes {
@@ -287,7 +288,9 @@ func TestAttentionTile(t *testing.T) {
 			}
 		}
 	}
-	wide := attentionKernel{op: graph.Attention{Heads: 1, KVHeads: 1, HeadDim: 257}}
-	require.False(t, wide.tiled())
+	wide := attentionKernel{op: graph.Attention{Heads: 1, KVHeads: 1, HeadDim: 512}, memory: 16 << 10}
+	require.False(t, wide.tiled(), "every device has so much")
+	wide.memory, wide.cpu = 32<<10, true
+	require.True(t, wide.tiled(), "unrolled code compiles slowly")
 	require.False(t, attentionKernel{op: graph.Attention{Heads: 1, KVHeads: 1, HeadDim: 64}, cpu: true}.tiled())
 }
