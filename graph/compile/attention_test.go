@@ -288,7 +288,7 @@ func TestAttentionTile(t *testing.T) {
 			}
 		}
 	}
-	wide := attentionKernel{op: graph.Attention{Heads: 1, KVHeads: 1, HeadDim: 512}, memory: 16 << 10}
+	wide := attentionKernel{op: graph.Attention{Heads: 1, KVHeads: 1, HeadDim: 512}, memory: 16 << 10}.kernelFor(1, 4)
 	require.False(t, wide.tiled(), "every device has so much")
 	wide.memory, wide.cpu = 32<<10, true
 	require.True(t, wide.tiled(), "unrolled code compiles slowly")

@@ -28,8 +28,14 @@ func gemma4(c *config) error {
 	if rule := c.rule(); rule != "proportional" && c.share() != 1 {
 		return fmt.Errorf("rope_parameters: full_attention: partial_rotary_factor: found %g without proportional, wanted it with that: llama.cpp has no other", c.share())
 	}
-	if layers > 0 && c.slides(layers-1) {
-		return fmt.Errorf("layer_types: found a window in the last layer, wanted none")
+	slides := 0
+	for i := range layers {
+		if c.slides(i) {
+			slides++
+		}
+	}
+	if slides == 0 || c.slides(layers-1) {
+		return fmt.Errorf("layer_types: found %d layers with a window, wanted some, but not the last layer: llama.cpp has no other gemma4", slides)
 	}
 	if tied, said := c.fields["tie_word_embeddings"].(bool); said && !tied {
 		return fmt.Errorf("tie_word_embeddings: found false, wanted true: llama.cpp ties them")
