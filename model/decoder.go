@@ -240,21 +240,23 @@ func (m decoder) attention(b *Builder, n *graph.Value, layer int) *graph.Value {
 		return b.turn(b.sequences(y, width), by, of.headDim)
 	}
 	query := turned(read(0), q, "q_norm", cmp.Or(at.queries, at.rotation))
-	key, value := b.lent(layer - at.borrows)
+	has := b.kept[layer-at.borrows]
 	if at.borrows == 0 {
 		k := read(1)
-		key = turned(k, kv, "k_norm", at.rotation)
+		has.key = turned(k, kv, "k_norm", at.rotation)
 		if !at.kAsV {
 			k = read(2)
 		}
 		if m.valueNorms {
 			k = b.Reshape(b.plainNorm(b.Reshape(k, b.batch*b.seq*of.kvHeads, of.headDim), m.eps), b.batch*b.seq, kv)
 		}
-		value = b.sequences(k, kv)
-		b.lend(layer, key, value)
+		has.value = b.sequences(k, kv)
 	}
 	a := graph.Attention{Heads: of.heads, KVHeads: of.kvHeads, HeadDim: of.headDim, Scale: m.scale, Cap: m.cap, Window: at.window}
-	return b.project(b.flat(b.attend(a, query, key, value), q), o)
+	y, cache := b.attendIn(has.cache, a, query, has.key, has.value)
+	has.cache = cache
+	b.kept[layer-at.borrows] = has
+	return b.project(b.flat(y, q), o)
 }
 
 func (m decoder) feedForward(b *Builder, n *graph.Value, layer int) *graph.Value {

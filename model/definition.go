@@ -70,6 +70,8 @@ type Options struct {
 	Window int
 	// Paging, with a Window, has the tokens be of any of several rows, whose keys and values lie in blocks.
 	Paging Paging
+	// CachesApart, with a Window, gives layers that read another's keys and values a cache of their own: stages keep what their own layers read.
+	CachesApart bool
 	// Documents makes a graph for rows of documents one behind the other: a token sees its own document, and InputPositions counts from its first token.
 	Documents bool
 	// Training applies dropout where the definition has it; evaluation and sampling leave it out.

@@ -195,6 +195,20 @@ func TestRowsOfLogits(t *testing.T) {
 	}
 }
 
+// cachesAfter are the caches of a graph as it leaves them, and the names of their inputs.
+func cachesAfter(built *Built) (after []*graph.Value, names []string) {
+	for _, cache := range built.Caches {
+		names = append(names, cache.Node().Op.(graph.Input).Name)
+		for _, n := range built.Graph.Nodes() {
+			if _, ok := n.Op.(graph.CachedAttention); ok && n.Inputs[0] == cache {
+				cache = n.Outputs[1]
+			}
+		}
+		after = append(after, cache)
+	}
+	return after, names
+}
+
 // A sequence taken in piece by piece, its keys and values kept, has the logits of the whole, in whatever pieces, and whatever the cache held
 // before. A row computed again, as the last piece may begin with some, changes nothing.
 func TestWindowGoesOn(t *testing.T) {
@@ -222,12 +236,8 @@ func TestWindowGoesOn(t *testing.T) {
 						feeds[InputPositions].Data = append(feeds[InputPositions].Data, float64(first+i))
 					}
 				}
-				ask, names := []*graph.Value{built.Logits}, []string{}
-				for _, node := range built.Graph.Nodes() {
-					if _, ok := node.Op.(graph.CachedAttention); ok {
-						ask, names = append(ask, node.Outputs[1]), append(names, node.Inputs[0].Node().Op.(graph.Input).Name)
-					}
-				}
+				after, names := cachesAfter(built)
+				ask := append([]*graph.Value{built.Logits}, after...)
 				require.Len(t, names, len(built.Caches))
 				for i, cache := range built.Caches {
 					require.Equal(t, names[i], cache.Node().Op.(graph.Input).Name)
