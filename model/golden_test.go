@@ -292,6 +292,9 @@ func TestVariantsAgainstFiniteDifferences(t *testing.T) {
 		must(NewLlama(LlamaConfig{Layers: 1, Heads: 4, KVHeads: 2, Width: 6, HeadDim: 4, Vocab: 11, Context: 5, Intermediate: 7, Tied: true, RopeTheta: 100})),
 		must(ParseConfig([]byte(`{"model_type": "llama", "attention_bias": true, "mlp_bias": true, "rope_scaling": {"type": "linear", "factor": 2}, ` + tinySizes))),
 		must(ParseConfig([]byte(`{"model_type": "gemma3_text", "query_pre_attn_scalar": 9, "final_logit_softcapping": 2, "attn_logit_softcapping": 1, ` + tinySizes))),
+		must(ParseConfig([]byte(`{"model_type": "gemma4_text", "global_head_dim": 6, "layer_types": ["full_attention", "full_attention"], "num_kv_shared_layers": 1, "attention_k_eq_v": true,
+			"attention_bias": true, "use_double_wide_mlp": true, "hidden_size_per_layer_input": 3, "rope_parameters": {"full_attention": {"rope_type": "proportional", "rope_theta": 9,
+			"partial_rotary_factor": 0.7}}, ` + tinySizes))),
 	} {
 		t.Run(def.Kind(), func(t *testing.T) {
 			built, err := def.Build(2, 4, Options{Loss: true})
