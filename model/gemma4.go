@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
@@ -9,12 +10,30 @@ import (
 )
 
 func init() {
-	for kind, read := range map[string]func(c *ConfigReader) (Definition, error){"gemma4_text": readGemma4, "gemma4": readGemma4Parts} {
-		Register(Family{
-			Kind: kind, Read: read, Embeddings: []string{"model.embed_tokens.weight", perLayerTable}, Head: "lm_head.weight", Class: "Gemma4", Root: "model.",
-			Path: textPath, Constants: gemma4Constants, Dead: borrowersOwn,
-		})
+	f := Family{
+		Kind: "gemma4", Read: readGemma4Parts, Embeddings: []string{"model.embed_tokens.weight", perLayerTable}, Head: "lm_head.weight", Class: "Gemma4Text", Root: "model.",
+		Path: textPath, Constants: gemma4Constants, Dead: borrowersOwn,
 	}
+	Register(f)
+	f.Kind, f.Read, f.usual = "gemma4_text", readGemma4, newGemma4.usual
+	f.New = func(k Keys) (Definition, error) { return newGemma4.make("gemma4_text", k) }
+	Register(f)
+}
+
+// newGemma4 has no embeddings of layers, and all layers have keys and values of their own.
+var newGemma4 = beginning{
+	architecture: "Gemma4ForCausalLM", eps: 1e-6, windowed: true,
+	own: func(k Keys) map[string]any {
+		return map[string]any{
+			"hidden_act": dropKey, "rope_theta": dropKey, "rope_scaling": dropKey, "hidden_activation": "gelu_pytorch_tanh", "final_logit_softcapping": 30.0,
+			"sliding_window": cmp.Or(k.Window, 512), "global_head_dim": 2 * k.HeadDim, "hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0,
+			"rope_parameters": map[string]any{
+				fullAttention:    map[string]any{"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 100 * k.RopeTheta},
+				slidingAttention: map[string]any{"rope_type": "default", "rope_theta": k.RopeTheta},
+			},
+		}
+	},
+	usual: proportions{HeadWidth: 256, AttentionShare: 1, Group: 4, Intermediate: 4, Aspect: 44, RopeTheta: 10000, Tied: true},
 }
 
 var (
