@@ -14,7 +14,8 @@ import (
 // from 0 to W-1 and no two of a sequence the same; then the operands of Attention. Outputs: o [B,T,Heads HeadDim], and the cache in which
 // row positions[b,t] has the key and value of token t. That is done first, so token t sees rows 0 to positions[b,t], itself among them, or with a
 // Window the last ones of these. A cache has no Documents. On a device
-// the cache is changed in place: it is an Input that nothing else reads. In BF16 it has the keys and values rounded, and so has what is read of it.
+// the cache is changed in place: it is an Input that nothing else reads, or that of another of these, which has put the same keys and values there. In BF16 it
+// has the keys and values rounded, and so has what is read of it.
 //
 // Paged, which the number of inputs says, the B T tokens are of any rows, and the places of a row are in blocks. Inputs: cache [blocks, size,
 // 2 KVHeads HeadDim], size a power of two; table i32 [rows, entries], where the blocks of each row are, so that position p of row r is in place

@@ -181,7 +181,7 @@ func (m *adapted) save(family Family) error {
 			return false
 		}
 		for _, p := range params {
-			if module := family.module(p.Path); saved(module) {
+			if module := family.module(p.Path); saved(module) && !p.Fixed {
 				m.copies[p.Path], found = peftPrefix+family.name(p.Path, true), true
 			}
 		}

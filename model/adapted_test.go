@@ -83,12 +83,8 @@ func TestAdaptersInSequencesThatGoOn(t *testing.T) {
 		for i, token := range tokens {
 			feeds[InputTokens] = arrayOf([]int{1, 1}, []int32{token})
 			feeds[InputPositions] = arrayOf([]int{1, 1}, []int32{int32(i)})
-			ask, names := []*graph.Value{one.Logits}, []string{}
-			for _, n := range one.Graph.Nodes() {
-				if _, ok := n.Op.(graph.CachedAttention); ok {
-					ask, names = append(ask, n.Outputs[1]), append(names, n.Inputs[0].Node().Op.(graph.Input).Name)
-				}
-			}
+			after, names := cachesAfter(one)
+			ask := append([]*graph.Value{one.Logits}, after...)
 			got, err := graph.Eval(one.Graph, feeds, ask...)
 			require.NoError(t, err)
 			for k, name := range names {

@@ -21,6 +21,7 @@ type Builder struct {
 	quantized  map[string]*graph.Value
 	caches     []*graph.Value
 	params     []Param
+	kept       map[int]keysAndValues // of layers, which later ones may read
 }
 
 // NewBuilder checks sizes and options against def. A network that cannot go on with sequences refuses Options.Window itself.
@@ -59,7 +60,7 @@ func NewBuilder(def Definition, batch, seq int, o Options) (*Builder, error) {
 	if o.into == nil {
 		o.into = graph.New()
 	}
-	b := &Builder{Graph: o.into, def: def, batch: batch, seq: seq, o: o, shapes: map[string][]int{}, quantized: map[string]*graph.Value{}, params: params}
+	b := &Builder{Graph: o.into, def: def, batch: batch, seq: seq, o: o, shapes: map[string][]int{}, quantized: map[string]*graph.Value{}, params: params, kept: map[int]keysAndValues{}}
 	for _, p := range params {
 		b.shapes[p.Path] = p.Shape
 	}
@@ -115,13 +116,19 @@ func (b *Builder) positions() *graph.Value {
 
 // attend is the causal attention of the operands of a, which goes on with a cache of its own where sequences do.
 func (b *Builder) attend(a graph.Attention, operands ...*graph.Value) *graph.Value {
+	o, _ := b.attendIn(nil, a, operands...)
+	return o
+}
+
+// attendIn is attend with a cache that another attention has put these keys and values into, nil for one of its own, and the cache after it.
+func (b *Builder) attendIn(cache *graph.Value, a graph.Attention, operands ...*graph.Value) (o, after *graph.Value) {
 	a.Causal = true
 	if b.o.Documents {
 		a.Documents = true
 		operands = append(operands, b.positions())
 	}
 	if b.o.Window == 0 {
-		return b.Append(a, operands...).Outputs[0]
+		return b.Append(a, operands...).Outputs[0], nil
 	}
 	blocks, size, storage, places := b.batch, b.o.Window, array.F32, []*graph.Value{b.positions()}
 	if p := b.o.Paging; p != (Paging{}) {
@@ -133,9 +140,21 @@ func (b *Builder) attend(a graph.Attention, operands ...*graph.Value) *graph.Val
 			storage = p.Storage
 		}
 	}
-	cache := b.Input(fmt.Sprintf("cache.%d", len(b.caches)), graph.Type{Shape: []int{blocks, size, 2 * a.KVHeads * a.HeadDim}, DType: storage})
-	b.caches = append(b.caches, cache)
-	return b.Append(graph.CachedAttention(a), slices.Concat([]*graph.Value{cache}, places, operands)...).Outputs[0]
+	if cache == nil || b.o.CachesApart {
+		cache = b.Input(fmt.Sprintf("cache.%d", len(b.caches)), graph.Type{Shape: []int{blocks, size, 2 * a.KVHeads * a.HeadDim}, DType: storage})
+		b.caches = append(b.caches, cache)
+	}
+	made := b.Append(graph.CachedAttention(a), slices.Concat([]*graph.Value{cache}, places, operands)...)
+	return made.Outputs[0], made.Outputs[1]
+}
+
+// keysAndValues are those of a layer, and the cache where they are as the last that has read them leaves it; nil without one.
+type keysAndValues struct{ key, value, cache *graph.Value }
+
+// plainNorm is the RMS norm of x [.., D] without gains.
+func (b *Builder) plainNorm(x *graph.Value, eps float64) *graph.Value {
+	shape := x.Shape()
+	return b.RMSNorm(x, b.BroadcastTo(b.Constant(1), shape[len(shape)-1]), eps)
 }
 
 // turn is the rotary embedding of x [batch, seq, heads*headDim] by r, x itself where that is nil.

@@ -11,17 +11,18 @@ import (
 // decoder is a network of Llama's kind: layers of attention and of a gated feed-forward part, each part added to what it has read. What tells the
 // families apart is said here; a family's reader fills it in from config.json.
 type decoder struct {
-	kind                           string
-	heads, kvHeads, headDim, width int
-	intermediate, vocab, context   int
-	layers                         []decoderLayer
-	eps, initStd                   float64
-	tied                           bool // the head is the embedding; else it is lm_head.weight
+	kind                  string
+	layerSizes            // of layers that have none of their own
+	width, vocab, context int
+	layers                []decoderLayer
+	eps, initStd          float64
+	tied                  bool // the head is the embedding; else it is lm_head.weight
 
 	attentionNorms, mlpNorms norms
 	lastNorm                 string // before the head
 	onePlus                  bool   // gains are stored less 1
 	headNorms, wholeNorms    bool   // q and k are normed before they are turned: each head by itself, or all heads as one
+	valueNorms               bool   // values are normed head by head, without gains
 	attends                  attentionNames
 	gated                    bool // q_proj has a gate behind the query of each head, whose sigmoid attention is multiplied by
 	qkvBias, oBias, mlpBias  bool
@@ -32,6 +33,8 @@ type decoder struct {
 	logits                   logitRule
 	embeddingScale           float64 // 0: 1
 	branchScale              float64 // what a part gives is multiplied by before it is added; 0: 1
+	perLayer                 perLayer
+	layerScalar              bool // what a layer gives is multiplied by a number of the file that is not trained
 
 	dropout  float64 // the largest that config.json asks for; training with it is refused
 	settings map[string]any
@@ -44,6 +47,20 @@ type decoderLayer struct {
 	queries  *rotation // of queries; nil: as of keys
 	window   int       // keys that a position sees, itself the last of them; 0: all before it
 	mixer    mixer     // what the layer has in place of attention; nil: attention
+	sizes    *layerSizes
+	borrows  int  // how many layers before it the one is whose keys and values it reads; 0: it has its own
+	kAsV     bool // values are the keys before these are normed and turned
+}
+
+// layerSizes are those of a layer.
+type layerSizes struct{ heads, kvHeads, headDim, intermediate int }
+
+// at are the sizes of a layer.
+func (m decoder) at(layer int) layerSizes {
+	if own := m.layers[layer].sizes; own != nil {
+		return *own
+	}
+	return m.layerSizes
 }
 
 // A mixer is the part of a layer that mixes tokens where that is no attention.
@@ -110,23 +127,34 @@ type linear struct {
 
 // projections of a layer are those of attention's inputs, its output, the feed-forward part's inputs and its output.
 func (m decoder) projections(layer int) (qkv []linear, o linear, gateUp []linear, down linear) {
-	l := fmt.Sprintf("model.layers.%d.", layer)
-	q, kv := m.heads*m.headDim, m.kvHeads*m.headDim
+	l, of := fmt.Sprintf("model.layers.%d.", layer), m.at(layer)
+	q, kv := of.heads*of.headDim, of.kvHeads*of.headDim
 	rows := q
 	if m.gated {
 		rows = 2 * q
 	}
 	qkv = []linear{
 		{l + "self_attn.q_proj", rows, m.width, m.qkvBias}, {l + "self_attn.k_proj", kv, m.width, m.qkvBias}, {l + "self_attn.v_proj", kv, m.width, m.qkvBias},
-	}
-	gateUp = []linear{{l + m.mlp.gate, m.intermediate, m.width, m.mlpBias}, {l + m.mlp.up, m.intermediate, m.width, m.mlpBias}}
+	}[:m.layers[layer].read()]
+	gateUp = []linear{{l + m.mlp.gate, of.intermediate, m.width, m.mlpBias}, {l + m.mlp.up, of.intermediate, m.width, m.mlpBias}}
 	if m.fusedQKV {
 		qkv = []linear{{l + "self_attn.qkv_proj", q + 2*kv, m.width, m.qkvBias}}
 	}
 	if m.mlp.up == "" {
-		gateUp = []linear{{l + m.mlp.gate, 2 * m.intermediate, m.width, m.mlpBias}}
+		gateUp = []linear{{l + m.mlp.gate, 2 * of.intermediate, m.width, m.mlpBias}}
 	}
-	return qkv, linear{l + m.attends.out, m.width, q, m.oBias}, gateUp, linear{l + m.mlp.down, m.width, m.intermediate, m.mlpBias}
+	return qkv, linear{l + m.attends.out, m.width, q, m.oBias}, gateUp, linear{l + m.mlp.down, m.width, of.intermediate, m.mlpBias}
+}
+
+// read is how many of queries, keys and values a layer makes of its input.
+func (l decoderLayer) read() int {
+	switch {
+	case l.borrows > 0:
+		return 1
+	case l.kAsV:
+		return 2
+	}
+	return 3
 }
 
 func (m decoder) Params() []Param {
@@ -141,7 +169,7 @@ func (m decoder) Params() []Param {
 		}
 	}
 	for i := range m.layers {
-		l := fmt.Sprintf("model.layers.%d.", i)
+		l, of := fmt.Sprintf("model.layers.%d.", i), m.at(i)
 		for _, n := range []norms{m.attentionNorms, m.mlpNorms} {
 			norm(l, n.before, m.width)
 			norm(l, n.behind, m.width)
@@ -154,12 +182,14 @@ func (m decoder) Params() []Param {
 		default:
 			matrices = append(append(matrices, qkv...), o)
 			if m.headNorms {
-				norm(l, m.attends.queryNorm, m.headDim)
-				norm(l, m.attends.keyNorm, m.headDim)
+				norm(l, m.attends.queryNorm, of.headDim)
+				if m.layers[i].borrows == 0 {
+					norm(l, m.attends.keyNorm, of.headDim)
+				}
 			}
 			if m.wholeNorms {
-				norm(l, m.attends.queryNorm, m.heads*m.headDim)
-				norm(l, m.attends.keyNorm, m.kvHeads*m.headDim)
+				norm(l, m.attends.queryNorm, of.heads*of.headDim)
+				norm(l, m.attends.keyNorm, of.kvHeads*of.headDim)
 			}
 		}
 		params = append(params, m.matrices(matrices...)...)
@@ -168,7 +198,7 @@ func (m decoder) Params() []Param {
 	if !m.tied {
 		params = append(params, Param{Path: "lm_head.weight", Shape: []int{m.vocab, m.width}, Std: m.initStd})
 	}
-	return sortParams(params)
+	return sortParams(append(params, m.perLayerParams()...))
 }
 
 // matrices are parameters of linear layers.
@@ -196,8 +226,9 @@ func (m decoder) Build(batch, seq int, o Options) (*Built, error) {
 		tokens = b.Scale(tokens, m.embeddingScale)
 	}
 	x := b.flat(tokens, m.width)
+	beside := m.besideLayers(b, x)
 	for i := range m.layers {
-		x = m.block(b, x, i)
+		x = m.endLayer(b, m.block(b, x, i), beside, i)
 	}
 	x = m.norm(b, x, "model."+m.lastNorm)
 	if m.tied {
@@ -234,32 +265,43 @@ func (m decoder) block(b *Builder, x *graph.Value, layer int) *graph.Value {
 }
 
 func (m decoder) attention(b *Builder, n *graph.Value, layer int) *graph.Value {
-	l := fmt.Sprintf("model.layers.%d.", layer)
+	l, of, at := fmt.Sprintf("model.layers.%d.", layer), m.at(layer), m.layers[layer]
 	qkv, o, _, _ := m.projections(layer)
-	q, kv := m.heads*m.headDim, m.kvHeads*m.headDim
-	read := m.reader(b, n, qkv, []int{q, kv, kv})
-	var gate *graph.Value
-	turned := func(i, width int, norm string, by *rotation) *graph.Value {
-		y := read(i)
-		if m.gated && i == 0 {
-			heads := b.Reshape(y, b.batch*b.seq*m.heads, 2*m.headDim)
-			part := func(first int) *graph.Value { return b.Reshape(b.Slice(heads, 1, first, m.headDim), b.batch*b.seq, q) }
-			y, gate = part(0), b.Apply("sigmoid", part(m.headDim))
-		}
+	q, kv := of.heads*of.headDim, of.kvHeads*of.headDim
+	read := m.reader(b, n, qkv, []int{q, kv, kv}[:at.read()])
+	turned := func(y *graph.Value, width int, norm string, by *rotation) *graph.Value {
 		switch {
 		case m.headNorms:
-			y = b.Reshape(m.norm(b, b.Reshape(y, b.batch*b.seq*width/m.headDim, m.headDim), l+norm), b.batch*b.seq, width)
+			y = b.Reshape(m.norm(b, b.Reshape(y, b.batch*b.seq*width/of.headDim, of.headDim), l+norm), b.batch*b.seq, width)
 		case m.wholeNorms:
 			y = m.norm(b, y, l+norm)
 		}
-		return b.turn(b.sequences(y, width), by, m.headDim)
+		return b.turn(b.sequences(y, width), by, of.headDim)
 	}
-	at := m.layers[layer]
-	query, key := turned(0, q, m.attends.queryNorm, cmp.Or(at.queries, at.rotation)), turned(1, kv, m.attends.keyNorm, at.rotation)
-	value := b.sequences(read(2), kv)
-	a := graph.Attention{Heads: m.heads, KVHeads: m.kvHeads, HeadDim: m.headDim, Scale: m.scale, Cap: m.cap, Window: at.window}
-	y := b.flat(b.attend(a, query, key, value), q)
-	if gate != nil {
+	y := read(0)
+	var gate *graph.Value
+	if m.gated {
+		heads := b.Reshape(y, b.batch*b.seq*of.heads, 2*of.headDim)
+		part := func(first int) *graph.Value { return b.Reshape(b.Slice(heads, 1, first, of.headDim), b.batch*b.seq, q) }
+		y, gate = part(0), b.Apply("sigmoid", part(of.headDim))
+	}
+	query := turned(y, q, m.attends.queryNorm, cmp.Or(at.queries, at.rotation))
+	has := b.kept[layer-at.borrows]
+	if at.borrows == 0 {
+		k := read(1)
+		has.key = turned(k, kv, m.attends.keyNorm, at.rotation)
+		if !at.kAsV {
+			k = read(2)
+		}
+		if m.valueNorms {
+			k = b.Reshape(b.plainNorm(b.Reshape(k, b.batch*b.seq*of.kvHeads, of.headDim), m.eps), b.batch*b.seq, kv)
+		}
+		has.value = b.sequences(k, kv)
+	}
+	a := graph.Attention{Heads: of.heads, KVHeads: of.kvHeads, HeadDim: of.headDim, Scale: m.scale, Cap: m.cap, Window: at.window}
+	y, has.cache = b.attendIn(has.cache, a, query, has.key, has.value)
+	b.kept[layer-at.borrows] = has
+	if y = b.flat(y, q); gate != nil {
 		y = b.Mul(y, gate)
 	}
 	return b.project(y, o)
@@ -267,7 +309,8 @@ func (m decoder) attention(b *Builder, n *graph.Value, layer int) *graph.Value {
 
 func (m decoder) feedForward(b *Builder, n *graph.Value, layer int) *graph.Value {
 	_, _, gateUp, down := m.projections(layer)
-	read := m.reader(b, n, gateUp, []int{m.intermediate, m.intermediate})
+	width := m.at(layer).intermediate
+	read := m.reader(b, n, gateUp, []int{width, width})
 	gate := b.Apply(m.activation, read(0))
 	return b.project(b.Mul(gate, read(1)), down)
 }

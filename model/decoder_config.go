@@ -42,7 +42,7 @@ func (c *ConfigReader) refuseUnknown(idle ...string) {
 // key and value heads there are; else there may be as many as heads.
 func (c *ConfigReader) decoder(kind string, theta, eps float64, tied, hasKV bool) decoder {
 	m := decoder{
-		kind: kind, heads: c.Size("num_attention_heads"), width: c.Size("hidden_size"), intermediate: c.Size("intermediate_size"),
+		kind: kind, layerSizes: layerSizes{heads: c.Size("num_attention_heads"), intermediate: c.Size("intermediate_size")}, width: c.Size("hidden_size"),
 		vocab: c.Size("vocab_size"), context: c.Size("max_position_embeddings"), eps: c.Number("rms_norm_eps", eps, false),
 		initStd: c.Number("initializer_range", 0.02, false), tied: c.Flag("tie_word_embeddings", tied),
 		attentionNorms: llamaNorms[0], mlpNorms: llamaNorms[1], lastNorm: "norm", attends: llamaAttention, mlp: llamaMLP, activation: "silu",

@@ -49,6 +49,8 @@ type Param struct {
 	// InOut says that a matrix is [inputs, outputs], as those of GPT-2's layers are; else it is [outputs, inputs], as Builder.Linear takes it. The
 	// tables that Family.Embeddings names are [inputs, outputs] without it.
 	InOut bool
+	// Fixed parameters are numbers of the file that nobody trains.
+	Fixed bool
 
 	wide    bool    // files that round weights have it in f32
 	uniform float64 // it begins uniform in [-uniform, uniform); 0: not so
@@ -69,6 +71,8 @@ type Options struct {
 	Window int
 	// Paging, with a Window, has the tokens be of any of several rows, whose keys and values lie in blocks.
 	Paging Paging
+	// CachesApart, with a Window, gives layers that read another's keys and values a cache of their own: stages keep what their own layers read.
+	CachesApart bool
 	// Documents makes a graph for rows of documents one behind the other: a token sees its own document, and InputPositions counts from its first token.
 	Documents bool
 	// Training applies dropout where the definition has it; evaluation and sampling leave it out.
@@ -195,6 +199,16 @@ func laidOut(def Definition) []Param {
 		params[i].InOut = p.InOut || slices.Contains(families[def.Kind()].Embeddings, p.Path)
 	}
 	return params
+}
+
+// Fixed are the paths of the parameters of def that are never trained.
+func Fixed(def Definition) (paths []string) {
+	for _, p := range def.Params() {
+		if p.Fixed {
+			paths = append(paths, p.Path)
+		}
+	}
+	return paths
 }
 
 func (p Param) outIn() bool { return len(p.Shape) == 2 && !p.InOut }

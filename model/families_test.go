@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
 	"gputrain/internal/embeddings"
 )
@@ -38,8 +39,12 @@ func TestFamiliesComeBack(t *testing.T) {
 		got, err := safetensors.Open(filepath.Join(to, "model.safetensors"))
 		require.NoError(t, err)
 		defer got.Close()
-		require.ElementsMatch(t, want.Names(), got.Names(), name)
-		for _, tensor := range want.Names() {
+		names := slices.DeleteFunc(want.Names(), func(tensor string) bool { // of layers that read another's keys and values
+			dead := families[def.Kind()].Dead
+			return dead != nil && dead.MatchString(tensor) && !slices.ContainsFunc(hosts, func(h array.Host) bool { return h.Path == tensor })
+		})
+		require.ElementsMatch(t, names, got.Names(), name)
+		for _, tensor := range names {
 			wantType, _, _ := want.Info(tensor)
 			gotType, _, _ := got.Info(tensor)
 			assert.Equal(t, wantType, gotType, tensor)

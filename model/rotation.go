@@ -25,6 +25,7 @@ type rotation struct {
 	amplify float64 // of turned pairs
 	grow    float64 // and by how much a position's pairs grow besides, every so many positions: see graph.Rope
 	every   float64
+	still   int // proportional: how many pairs of the last do not turn
 	short   []float64
 	long    []float64 // longrope: what frequencies are divided by up to as many positions as the model began with, and beyond
 }
@@ -60,6 +61,10 @@ func (r rotation) frequencies(positions int) []float64 {
 				by = r.long
 			}
 			f[i] /= by[i]
+		case "proportional":
+			if i >= len(f)-r.still {
+				f[i] = 0
+			}
 		}
 	}
 	return f
@@ -103,6 +108,8 @@ var ropeKeys = map[string][]string{
 	"llama3":   {"factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor"},
 	"yarn":     {"factor", "original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"},
 	"longrope": {"factor", "original_max_position_embeddings", "attention_factor", "short_factor", "long_factor"},
+
+	"proportional": {},
 }
 
 // rotation reads rope_parameters, or in older files rope_theta with rope_scaling, for heads of a width. absent is rope_theta where there is none.
@@ -139,6 +146,9 @@ func (c *ConfigReader) rotationIn(rules string, fields map[string]json.RawMessag
 	r := rotation{theta: in.Number("rope_theta", theta, false), amplify: 1}
 	r.width = int(float64(headDim) * in.Number("partial_rotary_factor", part, false))
 	r.rule = in.text("rope_type", in.text("type", "default"))
+	if r.rule == "proportional" && r.width <= headDim { // frequencies are those of the whole head
+		r.width, r.still = headDim, headDim/2-r.width/2
+	}
 	if old := in.text("type", r.rule); old != r.rule {
 		in.wrong("type", fmt.Sprintf("%s, as rope_type has it", r.rule))
 	}

@@ -21,6 +21,7 @@ func TestNewOfEveryFamily(t *testing.T) {
 		"mistral":      {map[string]any{"sliding_window": 5.}, []int{5, 5, 5, 5, 5, 5, 5}},
 		"gemma2":       {map[string]any{"attn_logit_softcapping": 50., "query_pre_attn_scalar": 6.}, []int{5, 0, 5, 0, 5, 0, 5}},
 		"gemma3_text":  {map[string]any{"rope_local_base_freq": 10000., "sliding_window_pattern": 6.}, []int{5, 5, 5, 5, 5, 0, 5}},
+		"gemma4_text":  {map[string]any{"global_head_dim": 12., "rope_theta": nil}, []int{5, 5, 5, 5, 5, 0, 0}},
 		"smollm3":      {map[string]any{"no_rope_layer_interval": 4.}, []int{0, 0, 0, 5, 0, 0, 0}},
 		"phi3":         {map[string]any{"original_max_position_embeddings": 20., "pad_token_id": nil}, []int{5, 5, 5, 5, 5, 5, 5}},
 		"olmo2":        {map[string]any{"rope_theta": 5000.}, nil},

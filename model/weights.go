@@ -43,9 +43,13 @@ func (w weights) names(def Definition) (map[string]string, error) {
 		return nil, err
 	}
 	stored := map[string]string{}
+	params := map[string]bool{}
+	for _, p := range def.Params() {
+		params[p.Path] = true
+	}
 	for _, name := range slices.Sorted(maps.Keys(w)) {
 		path := family.path(name)
-		if path == "" {
+		if path == "" || family.Dead != nil && !params[path] && family.Dead.MatchString(path) {
 			continue
 		}
 		if other, ok := stored[path]; ok {

@@ -171,7 +171,7 @@ func (j job) look() (*line, error) {
 
 // continuing is the line of a pass that goes on with texts.
 func (j job) continuing(pass string) (*line, error) {
-	built, wanted, err := state.Generation(j.State.Definition, j.State.Sequence, j.State.Paging(), pass)
+	built, wanted, err := state.Generation(j.State.Definition, j.State.Sequence, j.State.Paging(), pass, j.Assignment.Parts > 1)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ func adaptersJSON(def model.Definition) ([]byte, error) {
 	return model.AdapterConfig(def, "the same")
 }
 
-// Frozen are paths of frozen parameters, those that the definition's adapters stand on, and those of a teacher or a reference.
+// Frozen are paths of frozen parameters, those that the definition's adapters stand on, those that nobody trains, and those of a teacher or a reference.
 func Frozen(def model.Definition, paths []string) []string {
 	if def == nil {
 		return paths
@@ -27,7 +27,7 @@ func Frozen(def model.Definition, paths []string) []string {
 	own := model.AdapterParams(def)
 	frozen, not := slices.Clone(paths), setOf(slices.Concat(own, paths))
 	for _, p := range def.Params() {
-		if !not[p.Path] && (own != nil || model.Consulted(p.Path)) {
+		if !not[p.Path] && (own != nil || p.Fixed || model.Consulted(p.Path)) {
 			frozen = append(frozen, p.Path)
 		}
 	}

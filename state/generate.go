@@ -143,9 +143,10 @@ const (
 	inputTemperatures = "temperatures" // f32 [rows]
 )
 
-// Generation is the graph of a pass that goes on with texts, and what is wanted of it: the logits of the tokens that follow, or what is drawn of these.
-func Generation(def model.Definition, window int, p Paging, pass string) (*model.Built, *graph.Value, error) {
-	o, n := model.Options{Logits: true, Window: window}, 1
+// Generation is the graph of a pass that goes on with texts, on stages or not, and what is wanted of it: the logits of the tokens that follow, or what is
+// drawn of these.
+func Generation(def model.Definition, window int, p Paging, pass string, stages bool) (*model.Built, *graph.Value, error) {
+	o, n := model.Options{Logits: true, Window: window, CachesApart: stages}, 1
 	switch pass {
 	case prefillPass, eachPass:
 		n = prefillRows(window)
@@ -207,7 +208,7 @@ func (m *passes) generate(ctx context.Context, name string) (err error) {
 		}
 	}()
 	for _, name := range sharing {
-		built, wanted, err := Generation(m.def, m.window, m.paging, name)
+		built, wanted, err := Generation(m.def, m.window, m.paging, name, false)
 		if err != nil {
 			return err
 		}

@@ -90,6 +90,23 @@ func odd(r *rand.Rand, kind, rotation string) settings {
 			delete(c, "rope_local_base_freq")
 			c["attn_logit_softcapping"], c["final_logit_softcapping"] = pick(1, 50), pick(2, 30)
 		}
+	case "gemma4_text":
+		own, shared := [][]string{{"sliding_attention", "full_attention"}, {"sliding_attention", "sliding_attention", "full_attention"}}[r.IntN(2)], pick(0, 3)
+		types := own
+		for i := range shared {
+			types = append(slices.Clone(types), own[len(own)-2+(i+1)%2])
+		}
+		types[len(types)-1] = "full_attention"
+		delete(c, "rope_theta")
+		maps.Copy(c, settings{
+			"tie_word_embeddings": true, "num_hidden_layers": len(types), "layer_types": types, "num_kv_shared_layers": shared, "use_double_wide_mlp": r.IntN(2) == 0,
+			"sliding_window": pick(1, 7, 40), "global_head_dim": pick(8, 16, 64), "hidden_size_per_layer_input": pick(0, 6, 32), "attention_k_eq_v": shared == 0,
+			"num_global_key_value_heads": []any{nil, 1}[r.IntN(2)], "final_logit_softcapping": []any{nil, 5, 30}[r.IntN(3)],
+			"rope_parameters": settings{
+				"full_attention":    settings{"rope_type": "proportional", "rope_theta": pick(50, 10000), "partial_rotary_factor": []float64{0.25, 0.5, 1}[r.IntN(3)]},
+				"sliding_attention": settings{"rope_type": "default", "rope_theta": pick(50, 10000)},
+			},
+		})
 	case "phi3":
 		c["partial_rotary_factor"] = []float64{1, 0.5}[r.IntN(2)]
 		turned := int(float64(c["head_dim"].(int))*c["partial_rotary_factor"].(float64)) / 2 * 2
@@ -169,6 +186,7 @@ func TestLlamaCppShapes(t *testing.T) {
 		"granite": {"as is", "as is", "linear"}, "granitemoehybrid": {"as is"}, "ministral3": {"growing", "growing"}, "olmo3": {"as is", "yarn"},
 		"smollm3": {"as is", "yarn"}, "olmo2": {"as is", "linear"}, "gemma2": {"as is", "as is"}, "gemma3_text": {"as is", "linear"},
 		"phi3": {"as is", "longrope, short", "longrope, long"}, "gpt2": {"as is", "as is"}, "lfm2": {"as is", "as is"}, "qwen3_5_text": {"as is", "as is", "as is"},
+		"gemma4_text": {"as is", "as is", "as is", "as is", "as is"},
 	} {
 		if slices.Contains(model.Kinds(), kind) {
 			rules = append(rules, asProposed)

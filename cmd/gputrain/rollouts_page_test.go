@@ -44,7 +44,7 @@ func passTime(t *testing.T, on card, def model.Definition, pass string, storage 
 	dev := gpu.DryOf(a, a.Limits)
 	built, wanted, err := state.Generation(def, pageWindow, state.Paging{
 		Rows: pageRows, Size: blockOf, Entries: pageWindow / blockOf, Blocks: pageRows * pageWindow / blockOf, Fill: 64, Storage: storage,
-	}, pass)
+	}, pass, false)
 	require.NoError(t, err)
 	o := compile.Options{Label: pass, Targets: []compile.Target{{Name: "wanted", Value: wanted}}, Bind: map[string]gpu.Range{}}
 	layout, err := buffers.NewLayout(built.Graph.Parameters(), dev.Limits())

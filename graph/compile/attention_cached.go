@@ -169,7 +169,7 @@ func lowerCachedAttention(c *Compiler, n *graph.Node) {
 	} else {
 		c.check(positions, fmt.Sprintf("distinct of %d", a.t), func(src []int32) error { return distinct(src, a.t) })
 	}
-	if c.inputOf(cache) == nil || len(c.readers[cache]) != 1 {
+	if !c.changedInPlace(cache) {
 		c.fail("cache: want an Input that nothing else reads: it is changed in place")
 		return
 	}
@@ -231,6 +231,17 @@ func NewCache(d *gpu.Device, label string, g *graph.Graph, cache *graph.Value) (
 		}
 	}
 	return make(label, Bytes(cache.Type()))
+}
+
+// changedInPlace is whether a cache is an input that one attention after the other has, and nothing else.
+func (c *Compiler) changedInPlace(cache *graph.Value) bool {
+	if len(c.readers[cache]) != 1 {
+		return false
+	}
+	if _, after := cache.Node().Op.(graph.CachedAttention); after && cache.Index() == 1 {
+		return c.changedInPlace(cache.Node().Inputs[0])
+	}
+	return c.inputOf(cache) != nil
 }
 
 // distinct refuses a position that a sequence of t rows has twice.

@@ -156,6 +156,7 @@ func TestAttentionTiled(t *testing.T) {
 		{b: 2, t: 33, heads: 2, kvHeads: 2, headDim: 32, packed: true, causal: true},
 		{b: 1, t: 65, heads: 2, kvHeads: 1, headDim: 64, causal: true},
 		{b: 1, t: 17, heads: 2, kvHeads: 1, headDim: 256, causal: true},
+		{b: 1, t: 17, heads: 2, kvHeads: 1, headDim: 512, causal: true},
 		{b: 1, t: 35, heads: 2, kvHeads: 1, headDim: 80, causal: true},
 		{b: 2, t: 67, heads: 4, kvHeads: 2, headDim: 8, causal: true},
 		{b: 2, t: 7, heads: 3, kvHeads: 1, headDim: 96, packed: true},
@@ -263,6 +264,7 @@ func TestAttentionTile(t *testing.T) {
 		96:  {{8, 8, 16}, {16, 16, 32}, {16, 16, 32}},
 		128: {{8, 8, 16}, {16, 16, 32}, {16, 16, 32}},
 		256: {{16, 16, 32}, {32, 32, 64}, {32, 32, 64}},
+		512: {{32, 32, 64}, {64, 64, 64}, {64, 64, 64}},
 	} {
 		op := graph.Attention{Heads: 4, KVHeads: 2, HeadDim: headDim}
 		for i, make := range makes {
@@ -286,7 +288,9 @@ func TestAttentionTile(t *testing.T) {
 			}
 		}
 	}
-	wide := attentionKernel{op: graph.Attention{Heads: 1, KVHeads: 1, HeadDim: 257}}
-	require.False(t, wide.tiled())
+	wide := attentionKernel{op: graph.Attention{Heads: 1, KVHeads: 1, HeadDim: 512}, memory: 16 << 10}.kernelFor(1, 4)
+	require.False(t, wide.tiled(), "every device has so much")
+	wide.memory, wide.cpu = 32<<10, true
+	require.True(t, wide.tiled(), "unrolled code compiles slowly")
 	require.False(t, attentionKernel{op: graph.Attention{Heads: 1, KVHeads: 1, HeadDim: 64}, cpu: true}.tiled())
 }

@@ -12,7 +12,12 @@ import (
 // across columns others of a block each; of sums, depth quads of the head. Operands of scores are staged halves times four quads a step.
 type attentionTile struct{ across, down, columns, depth, halves int }
 
-const tileWidest = 256 // head width: beyond, no invocation has registers for the sums of four rows
+// Head widths: beyond the first, no invocation has registers for the sums of four rows; beyond the second a software adapter compiles the other kernels, whose
+// code is unrolled over a head, ten times as slowly.
+const (
+	tileWidest   = 512
+	unrollWidest = 256
+)
 
 // tileSums is how many sums an invocation of a tiled kernel may keep. The more of them, the more multiplications a load from workgroup memory; the rest of the
 // registers is for what it multiplies. These are the largest numbers at which the compilers of each budget spill at no width (make isa).
@@ -23,8 +28,13 @@ func tileSums(registers gpu.Registers) int {
 	return 64
 }
 
-// tiled is whether the tiled kernels run: on GPUs, but for heads too wide for their registers.
-func (a attentionKernel) tiled() bool { return !a.cpu && a.op.HeadDim <= tileWidest }
+// tiled is whether the tiled kernels run: on GPUs, and for wide heads everywhere, but for those too wide for registers or workgroup memory.
+func (a attentionKernel) tiled() bool {
+	if a.op.HeadDim > unrollWidest {
+		return a.op.HeadDim <= tileWidest && a.tile().bytes() <= a.memory
+	}
+	return !a.cpu
+}
 
 // products are those of scores and those of sums in a kernel: forward, dq, dkv by what their rows keep.
 func (a attentionKernel) products() (scores, sums int) {

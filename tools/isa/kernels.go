@@ -26,7 +26,7 @@ type use struct {
 }
 
 // models have the widths, heads and vocabularies of published ones: GPT-2 (but on bytes), Llama 3.2 1B and Phi-3 mini with Llama's 32,000 tokens,
-// Llama 2 7B with grouped heads, Qwen3 0.6B, Gemma 3 1B, Gemma 2 2B with as many tokens as that, and Phi-4-mini.
+// Llama 2 7B with grouped heads, Qwen3 0.6B, Gemma 3 1B, Gemma 2 2B with as many tokens as that, Gemma 4 E2B, and Phi-4-mini.
 var models = []use{
 	{name: "gpt2-64", model: gpt2(model.GPT2Config{Heads: 12, Width: 768, Vocab: 256})},
 	{name: "gpt2-dropout", model: gpt2(model.GPT2Config{Heads: 12, Width: 768, Vocab: 256, EmbeddingDropout: 0.1, ResidualDropout: 0.1})},
@@ -39,6 +39,8 @@ var models = []use{
 		"intermediate_size": 6912, "vocab_size": 262144, "sliding_window": 512`)},
 	{name: "gemma2-256", model: file(`"model_type": "gemma2", "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "hidden_size": 2304,
 		"intermediate_size": 9216, "vocab_size": 262144, "sliding_window": 512`)},
+	{name: "gemma4-512", model: file(`"model_type": "gemma4_text", "num_attention_heads": 8, "num_key_value_heads": 1, "head_dim": 256, "global_head_dim": 512, "hidden_size": 1536,
+		"intermediate_size": 6144, "vocab_size": 262144`)},
 	{name: "phi4-128", model: file(`"model_type": "phi3", "num_attention_heads": 24, "num_key_value_heads": 8, "hidden_size": 3072, "intermediate_size": 8192,
 		"vocab_size": 200064, "partial_rotary_factor": 0.75, "tie_word_embeddings": true`)},
 }
@@ -237,7 +239,7 @@ func (u use) kernels(ctx context.Context, a gpu.Adapter) ([]*gpu.Kernel, error) 
 			}
 			in := []*graph.Value{built.Logits, built.Graph.Input("uniforms", graph.F32(rows)), built.Graph.Input("temperatures", graph.F32(rows))}
 			targets := []compile.Target{{Name: "drawn", Value: built.Graph.Append(graph.Sample{}, in...).Outputs[0]}}
-			p, err := compile.New(ctx, dev, built.Graph, compile.Options{Params: f.Params, Targets: targets})
+			p, err := compile.New(ctx, dev, built.Graph, compile.Options{Params: f.Params, Beside: []*buffers.Tree{f.Frozen}, Targets: targets})
 			if err != nil {
 				return nil, err
 			}

@@ -26,9 +26,11 @@ type limit struct {
 var amdLimits = []limit{
 	// A workgroup's tile takes 27 to 32 KiB of workgroup memory. Of each position there are up to four numbers besides what is read 16 bytes at a time: lse,
 	// delta, and on packed documents where they begin and end. Shares differ by how many sums of a width an invocation keeps.
+	{kernel: `graph\.attention_dkv_tiled_512_.*`, waves: [2]int{4, 2}, narrow: 20, share: 59}, // four rows a workgroup
 	{kernel: `graph\.attention_(d\w+_)?tiled_.*`, waves: [2]int{2, 1}, narrow: 20, share: 84},
 	// The keys of 64 positions are read, not multiplied with much: what counts is waves.
 	// With pages, the block of a key is one number.
+	{kernel: `graph\.attention_cached_tiled_512.*`, waves: [2]int{7, 4}, narrow: 1}, // an invocation has two quads of a head
 	{kernel: `graph\.attention_cached_tiled_\d+_paged.*`, waves: [2]int{10, 5}, narrow: 1},
 	{kernel: `graph\.attention_cached_tiled_.*`, waves: [2]int{10, 5}},
 	// A quad of B is 8 bytes of bf16, or half a word of nf4 and the maximum of its block; the levels of nf4 are read once. The first step's loads

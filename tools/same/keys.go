@@ -40,6 +40,7 @@ var changes = []change{
 	{"model.base", "bf16", nil},
 	{"model.kind", "gemma2", nil},
 	{"model.kind", "gemma3_text", nil},
+	{"model.kind", "gemma4_text", nil},
 	{"model.kind", "granite", nil},
 	{"model.kind", "lfm2", nil},
 	{"model.kind", "llama", nil},

@@ -112,6 +112,7 @@ func loadModel(c *goldenCase, dir fs.FS) (*modelCase, error) {
 	if m.def, m.initial, err = readModel(dir, at, nil); err != nil {
 		return nil, err
 	}
+	m.fix()
 	if m.WeightDecayMask != nil {
 		mask := map[string]bool{}
 		for name, decays := range m.WeightDecayMask {
@@ -123,6 +124,14 @@ func loadModel(c *goldenCase, dir fs.FS) (*modelCase, error) {
 		return nil, err
 	}
 	return m, m.loadOptions(c)
+}
+
+// fix takes what is never trained out of what is.
+func (m *modelCase) fix() {
+	fixed := model.Fixed(m.def)
+	is := func(h buffers.Host) bool { return slices.Contains(fixed, h.Path) }
+	m.frozen = slices.DeleteFunc(slices.Clone(m.initial), func(h buffers.Host) bool { return !is(h) })
+	m.initial = slices.DeleteFunc(m.initial, is)
 }
 
 // loadOptions reads the options of the loss, and the metrics of each step.

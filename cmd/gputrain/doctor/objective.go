@@ -152,7 +152,9 @@ func (o *objectiveCase) open(c *goldenCase, dir fs.FS, whole steps) error {
 		return o.readAdapter(dir)
 	case "whole":
 		var err error
-		o.def, o.initial, err = readModel(dir, "base", o.head)
+		if o.def, o.initial, err = readModel(dir, "base", o.head); err == nil {
+			o.fix()
+		}
 		return err
 	}
 	return fmt.Errorf("case.json: trained: found %q, wanted adapter or whole", o.Trained)

@@ -92,6 +92,7 @@ func loadPairs(c *goldenCase, dir fs.FS) (*preferenceCase, error) {
 		if p.def, p.initial, err = readModel(dir, "base", nil); err != nil {
 			return nil, err
 		}
+		p.fix()
 		if err := p.readPairs(dir); err != nil {
 			return nil, err
 		}

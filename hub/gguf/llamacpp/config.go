@@ -84,10 +84,11 @@ func (c *config) network() (f family, keys []gguf.Key, factors []gguf.Tensor, er
 	windows, err := c.windows(f)
 	keys = slices.Concat(c.sizes(f), rotation, windows)
 	if f.keys != nil {
-		for _, own := range f.keys(c) {
-			keys = slices.DeleteFunc(keys, func(k gguf.Key) bool { return k.Name == f.arch+"."+own.name })
-			keys = append(keys, f.key(own.name, own.value))
+		var own []gguf.Key
+		for _, k := range f.keys(c) {
+			own = append(own, f.key(k.name, k.value))
 		}
+		keys = with(keys, own)
 	}
 	return f, keys, factors, err
 }
@@ -100,7 +101,7 @@ func (c *config) headDim() int {
 	switch c.text("model_type") {
 	case "qwen3":
 		return 128
-	case "gemma2", "gemma3_text", "qwen3_5_text":
+	case "gemma2", "gemma3_text", "gemma4_text", "qwen3_5_text":
 		return 256
 	}
 	return c.integer("hidden_size", "n_embd") / max(1, c.integer("num_attention_heads", "n_head"))
@@ -140,6 +141,9 @@ func (c *config) sizes(f family) []gguf.Key {
 
 // window is how many keys a layer with a window sees, as Hugging Face has it; 0: no layer has one.
 func (c *config) window() int {
+	if !c.has("sliding_window") && c.text("model_type") == "gemma4_text" {
+		return 512
+	}
 	if !c.has("sliding_window") && slices.Contains([]string{"mistral", "gemma2", "gemma3_text", "olmo3"}, c.text("model_type")) {
 		return 4096
 	}
@@ -166,6 +170,8 @@ func (c *config) slides(layer int) bool {
 		return (layer+1)%4 != 0
 	case "gemma2":
 		return layer%2 == 0
+	case "gemma4_text":
+		return (layer+1)%6 != 0 && layer != c.integer("num_hidden_layers")-1
 	case "gemma3_text":
 		pattern := c.number("sliding_window_pattern", c.number("_sliding_window_pattern", 6))
 		return (layer+1)%max(1, int(pattern)) != 0
@@ -179,7 +185,7 @@ func (c *config) sameWindows(f family) error {
 	window := c.window()
 	for i := range c.integer("num_hidden_layers", "n_layer") {
 		switch found, wanted := c.slides(i), f.full > 0 && (i+1)%f.full != 0; {
-		case found == wanted:
+		case found == wanted || f.listed:
 		case f.full > 0:
 			return fmt.Errorf("layer %d: found a window: %v, wanted %v: llama.cpp has full attention in every layer whose number, from 1, is a multiple of %d", i, found, wanted, f.full)
 		case window < c.context():

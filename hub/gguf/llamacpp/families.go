@@ -18,6 +18,7 @@ type family struct {
 	fused    bool   // queries, keys and values are one matrix, and gate and up
 	untied   bool   // the head must be there, if need be as a copy of the embedding
 	square   bool   // heads are together as wide as the model
+	listed   bool   // a list says which layers have a window, and how wide what differs by layer is
 	full     int    // every full-th layer sees all tokens, the others a window; 0: all layers do
 	check    func(c *config) error
 	told     string                 // a key that tells it from others of its architecture
@@ -47,6 +48,7 @@ var families = map[string]family{
 	"granitemoehybrid": {arch: "granite", permuted: true, check: graniteTurns, keys: graniteKeys},
 	"gemma2":           {arch: "gemma2", class: "Gemma2ForCausalLM", plusOne: true, full: 2, check: gemma},
 	"gemma3_text":      {arch: "gemma3", class: "Gemma3ForCausalLM", plusOne: true, full: 6, check: gemma},
+	"gemma4_text":      {arch: "gemma4", class: "Gemma4ForCausalLM", listed: true, check: gemma4, keys: gemma4Keys, read: readGemma4},
 	"phi3":             {arch: "phi3", class: "Phi3ForCausalLM", fused: true, square: true},
 	"lfm2":             {arch: "lfm2", class: "Lfm2ForCausalLM", square: true, check: lfm2, keys: lfm2Keys, read: readLFM2, names: lfm2Names},
 	"qwen3_5_text":     {arch: "qwen35", class: "Qwen3_5ForCausalLM", check: qwen35, keys: qwen35Keys, read: readQwen35, names: qwen35Names, bare: qwen35Bare},
@@ -90,7 +92,7 @@ func familyOf(c *config) (family, error) {
 // fixed refuses what llama.cpp computes in one way whatever a file says.
 func fixed(c *config) error {
 	kind := c.text("model_type")
-	wanted := map[string]string{"gpt2": "gelu_new", "gemma2": "gelu_pytorch_tanh", "gemma3_text": "gelu_pytorch_tanh"}[kind]
+	wanted := map[string]string{"gpt2": "gelu_new", "gemma2": "gelu_pytorch_tanh", "gemma3_text": "gelu_pytorch_tanh", "gemma4_text": "gelu_pytorch_tanh"}[kind]
 	keys := []string{"activation_function", "hidden_activation"}
 	if wanted == "" {
 		wanted, keys = "silu", []string{"hidden_act"}
@@ -102,7 +104,7 @@ func fixed(c *config) error {
 			return fmt.Errorf("%s: found %q, wanted %s: llama.cpp has no other in a %s", key, found, wanted, kind)
 		}
 	}
-	if part := c.share(); part != 1 && kind != "phi3" && kind != "qwen3_5_text" {
+	if part := c.share(); part != 1 && !slices.Contains([]string{"phi3", "gemma4_text", "qwen3_5_text"}, kind) {
 		return fmt.Errorf("partial_rotary_factor: found %g, wanted 1: others are not written as GGUF", part)
 	}
 	for _, key := range []string{"attention_bias", "mlp_bias"} {

@@ -65,7 +65,9 @@ func lfm2Keys(c *config) []fact {
 		}
 	}
 	return []fact{
-		{"shortconv.l_cache", uint32(c.number("conv_L_cache", 3))}, {keyHeads, each}, {"feed_forward_length", uint32(c.lfm2Width())},
+		{"shortconv.l_cache", uint32(c.number("conv_L_cache", 3))},
+		{keyHeads, each},
+		{"feed_forward_length", uint32(c.lfm2Width())},
 		{"attention.layer_norm_rms_epsilon", float32(c.number("norm_eps", 1e-5))},
 	}
 }
@@ -82,18 +84,4 @@ func readLFM2(d *Directory, c map[string]any) {
 		types = append(types, map[bool]string{true: "conv", false: "full_attention"}[n == 0])
 	}
 	c["layer_types"] = types
-}
-
-// list is a list of numbers, or nil.
-func (f facts) list(key string) (out []int) {
-	v, _ := f.file.Value(f.prefix + key)
-	signed, _ := v.([]int32)
-	unsigned, _ := v.([]uint32)
-	for _, n := range signed {
-		out = append(out, int(n))
-	}
-	for _, n := range unsigned {
-		out = append(out, int(n))
-	}
-	return out
 }

@@ -9,7 +9,9 @@ import (
 // outside are tensors outside of layers, by Hugging Face's names.
 var outside = map[string]string{
 	"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight", "lm_head.weight": "output.weight",
-	"wte.weight": "token_embd.weight", "wpe.weight": "position_embd.weight", "ln_f.weight": "output_norm.weight", "ln_f.bias": "output_norm.bias",
+	"model.embed_tokens_per_layer.weight": "per_layer_token_embd.weight", "model.per_layer_model_projection.weight": "per_layer_model_proj.weight",
+	"model.per_layer_projection_norm.weight": "per_layer_proj_norm.weight",
+	"wte.weight":                             "token_embd.weight", "wpe.weight": "position_embd.weight", "ln_f.weight": "output_norm.weight", "ln_f.bias": "output_norm.bias",
 }
 
 // inside are the tensors of a layer.
@@ -18,6 +20,7 @@ var inside = map[string]string{
 	"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
 	"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
 	"mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+	"per_layer_input_gate": "inp_gate", "per_layer_projection": "proj", "post_per_layer_input_norm": "post_norm", "layer_scalar": "layer_output_scale",
 	"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
 	"ln_1": "attn_norm", "ln_2": "ffn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down",
 }
@@ -44,7 +47,7 @@ var prefix = regexp.MustCompile(`^transformer\.`)
 
 // tensorName is what llama.cpp calls a tensor.
 func (f family) tensorName(name string) (string, error) {
-	name = prefix.ReplaceAllString(name, "")
+	name = ended(prefix.ReplaceAllString(name, ""))
 	if to, ok := outside[name]; ok {
 		return to, nil
 	}
@@ -62,7 +65,7 @@ func (f family) tensorName(name string) (string, error) {
 			return "blk." + m[1] + "." + f.names[m[2]] + "." + m[3], nil
 		}
 		to, ok := inside[m[2]]
-		if behind, is := normedBehind[m[2]]; is && (f.plusOne || f.arch == "olmo2") {
+		if behind, is := normedBehind[m[2]]; is && (f.plusOne || f.listed || f.arch == "olmo2") {
 			to, ok = behind, true
 		}
 		if ok && !slices.Contains(map[bool][]string{true: fusable, false: fused}[f.fused], m[2]) {

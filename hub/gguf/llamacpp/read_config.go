@@ -49,6 +49,9 @@ func (d *Directory) sizes() (map[string]any, error) {
 	var failed error
 	size := func(key string) int {
 		n, ok := d.stated.integer(key)
+		if each := d.stated.list(key); d.family.listed && len(each) > 0 {
+			n, ok = each[0], true
+		}
 		if (!ok || n < 1 || n > math.MaxInt32) && failed == nil {
 			v, _ := d.file.Value(d.stated.prefix + key)
 			failed = fmt.Errorf("key %s%s: found %.40s, wanted one number from 1: models whose layers differ are not read", d.stated.prefix, key, fmt.Sprint(v))
@@ -126,6 +129,9 @@ func (d *Directory) rotation(c map[string]any) error {
 	}
 	if d.kind == "phi3" {
 		return d.longRope(c)
+	}
+	if d.family.listed {
+		return nil
 	}
 	factors, err := d.factors(ropeFactors)
 	if factors == nil || err != nil {

@@ -22,7 +22,12 @@ func (c *config) rules() *config {
 		scaling = parameters
 		if full, ok := parameters["full_attention"].(map[string]any); ok {
 			scaling = full
+		} else if c.text("model_type") == "gemma4_text" {
+			scaling = nil
 		}
+	}
+	if scaling == nil && c.text("model_type") == "gemma4_text" {
+		scaling = map[string]any{"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}
 	}
 	return &config{scaling}
 }
@@ -61,7 +66,7 @@ func (c *config) reach() int {
 
 // theta is the base of frequencies.
 func (c *config) theta() float64 {
-	usual := map[string]float64{"smollm3": 2e6, "gemma3_text": 1e6, "olmo3": 5e5, "lfm2": 1e6, "qwen3_5_text": 1e7}[c.text("model_type")]
+	usual := map[string]float64{"smollm3": 2e6, "gemma3_text": 1e6, "gemma4_text": 1e6, "olmo3": 5e5, "lfm2": 1e6, "qwen3_5_text": 1e7}[c.text("model_type")]
 	if usual == 0 {
 		usual = 10000
 	}
@@ -84,6 +89,10 @@ func (c *config) rotation(f family) (keys []gguf.Key, tensors []gguf.Tensor, err
 	}
 	switch rule := c.rule(); rule {
 	case "", "default":
+		if f.arch == "gemma4" {
+			_, _, wide := c.gemma4Layers()
+			divide(ropeFactors, proportional(wide, 1))
+		}
 	case "linear":
 		scaled("linear")
 	case "llama3":
@@ -91,6 +100,12 @@ func (c *config) rotation(f family) (keys []gguf.Key, tensors []gguf.Tensor, err
 			return nil, nil, fmt.Errorf("rope_scaling: found llama3 in a %s, wanted it in a llama: llama.cpp reads its factors there", f.arch)
 		}
 		divide(ropeFactors, s.llama3(theta, c.headDim()))
+	case "proportional":
+		if f.arch != "gemma4" {
+			return nil, nil, fmt.Errorf("rope_scaling: found proportional in a %s, wanted it in a gemma4: llama.cpp reads its factors there", f.arch)
+		}
+		_, _, wide := c.gemma4Layers()
+		divide(ropeFactors, proportional(wide, s.number("partial_rotary_factor", 1)))
 	case "yarn":
 		if err := c.yarn(f); err != nil {
 			return nil, nil, err

@@ -104,7 +104,7 @@ func (f family) huggingFaceName(name string) (string, error) {
 					old := strings.HasPrefix(part, "ln_") || strings.HasPrefix(part, "attn.") || strings.HasPrefix(part, "mlp.c_")
 					candidate := begin + parts[1] + "." + part + "." + parts[3]
 					if to, err := f.tensorName(candidate); err == nil && to == name && old == gpt {
-						return candidate, nil
+						return unended(candidate), nil
 					}
 				}
 			}
