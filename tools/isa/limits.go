@@ -80,7 +80,7 @@ var intelLimits = []limit{
 	{kernel: `graph\.attention_dkv_tiled_256_.*_bf16`, width: 8, share: 57},
 	{kernel: `graph\.attention_dkv_tiled_256_.*`, width: 8, share: 60},
 	{kernel: `graph\.attention_(d\w+_)?tiled_64_.*`, width: 8, share: 65},
-	{kernel: `graph\.attention_(d\w+_)?tiled_512_.*`, width: 8, share: 60},
+	{kernel: `graph\.attention_(d\w+_)?tiled_512_.*`, width: 8, share: 59},
 	{kernel: `graph\.attention_(d\w+_)?tiled_.*`, width: 8, share: 61},
 	{kernel: `graph\.matmul_tiled_.._32.*`, width: 8, share: 60},
 	{kernel: `graph\.matmul_tiled_.*|kron\.product_.*`, width: 8, share: 71},
