@@ -75,7 +75,7 @@ func onDevice(t *testing.T, dev *gpu.Device, def Definition, built *Built, hosts
 	return named, grads
 }
 
-// close32 compares f32 with float64: sums of at most a few hundred products of numbers near 1.
+// close32 compares f32 with float64: sums of at most a few hundred products of numbers near 1. Those of Gemma 4's gains, whose scores are not scaled, lose most.
 func close32(t *testing.T, name string, got []float32, want *graph.Array) {
 	t.Helper()
 	require.Len(t, got, len(want.Data), name)
@@ -84,7 +84,7 @@ func close32(t *testing.T, name string, got []float32, want *graph.Array) {
 		largest = math.Max(largest, math.Abs(w))
 	}
 	for i, w := range want.Data {
-		if diff := math.Abs(float64(got[i]) - w); !(diff <= 1e-5*largest+1e-8) {
+		if diff := math.Abs(float64(got[i]) - w); !(diff <= 2.5e-5*largest+1e-8) {
 			assert.Failf(t, "differs", "%s[%d]: got %v, want %v", name, i, got[i], w)
 			return
 		}

@@ -688,7 +688,7 @@ func TestRowsOfHeadsRefused(t *testing.T) {
 func TestDeviceFollowsHeads(t *testing.T) {
 	const seq = 5
 	dev := gputest.Device(t)
-	for i, base := range transparent(t)[2:4] {
+	for i, base := range transparent(t)[3:5] {
 		for j, c := range headCases() {
 			def, err := WithHead(base, c.head)
 			require.NoError(t, err)
