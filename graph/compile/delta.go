@@ -220,5 +220,5 @@ func lowerCachedDelta(c *Compiler, n *graph.Node) {
 		"KEY_DIM": strconv.Itoa(op.KeyDim), "VALUE_DIM": strconv.Itoa(op.ValueDim),
 	}})
 	grid := gpu.Grid{X: tiles(op.ValueDim, 64), Y: uint32(op.Heads), Z: uint32(rows)}
-	c.Dispatch(k, grid, struct{ Heads, Group uint32 }{uint32(op.Heads), uint32(op.Heads / op.KeyHeads)}, slices.Concat([]Span{order}, operands, []Span{state, out})...)
+	c.Dispatch(k, grid, struct{ Heads, Group, KeyDim uint32 }{uint32(op.Heads), uint32(op.Heads / op.KeyHeads), uint32(op.KeyDim)}, slices.Concat([]Span{order}, operands, []Span{state, out})...)
 }
