@@ -72,7 +72,9 @@ func tapped(width, taps int) (v shaders.Variant, units int) {
 // loadTaps is the text that loads the taps of an item of channels: those of four channels are as many vec4s, channel by channel.
 func loadTaps(width, taps int) string {
 	var lines []string
-	line := func(format string, args ...any) { lines = append(lines, fmt.Sprintf("        let "+format+";", args...)) }
+	line := func(format string, args ...any) {
+		lines = append(lines, fmt.Sprintf("        let "+format+";", args...))
+	}
 	for j := range taps {
 		if width%4 != 0 {
 			line("tap_%d = w[channel * %du + %du]", j, taps, j)

@@ -65,7 +65,9 @@ func lfm2Keys(c *config) []fact {
 		}
 	}
 	return []fact{
-		{"shortconv.l_cache", uint32(c.number("conv_L_cache", 3))}, {keyHeads, each}, {"feed_forward_length", uint32(c.lfm2Width())},
+		{"shortconv.l_cache", uint32(c.number("conv_L_cache", 3))},
+		{keyHeads, each},
+		{"feed_forward_length", uint32(c.lfm2Width())},
 		{"attention.layer_norm_rms_epsilon", float32(c.number("norm_eps", 1e-5))},
 	}
 }

@@ -62,8 +62,13 @@ func qwen35Keys(c *config) []fact {
 		each[i] = max(third, int32(sections[i]))
 	}
 	return []fact{
-		{"full_attention_interval", uint32(c.interval())}, {"rope.dimension_sections", each}, {"ssm.conv_kernel", uint32(c.number("linear_conv_kernel_dim", 4))},
-		{"ssm.state_size", uint32(d.keyDim)}, {"ssm.group_count", uint32(d.keyHeads)}, {"ssm.time_step_rank", uint32(d.heads)}, {"ssm.inner_size", uint32(d.heads * d.valueDim)},
+		{"full_attention_interval", uint32(c.interval())},
+		{"rope.dimension_sections", each},
+		{"ssm.conv_kernel", uint32(c.number("linear_conv_kernel_dim", 4))},
+		{"ssm.state_size", uint32(d.keyDim)},
+		{"ssm.group_count", uint32(d.keyHeads)},
+		{"ssm.time_step_rank", uint32(d.heads)},
+		{"ssm.inner_size", uint32(d.heads * d.valueDim)},
 	}
 }
 
