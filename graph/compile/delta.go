@@ -198,8 +198,12 @@ func lowerGatedDeltaGrad(c *Compiler, n *graph.Node) {
 		d.dispatch(c, "delta_back", "", grid, d.variant(nil, constants), q, k, dout, work, dstates, dv)
 		values := quadsOf(op.ValueDim)
 		d.dispatch(c, "delta_pairs", "", d.heads(chunks), d.variant(nil, map[string]int{"ROWS": 8 * values, "TERMS": 8 * op.Chunk}), v, dout, work)
+		turn := 2 // quads of keys at a time
+		if values > 32 || op.KeyDim <= 4 {
+			turn = 1
+		}
 		keys := gpu.Grid{X: uint32(chunks), Y: uint32(d.b * op.KeyHeads), Z: 1}
-		d.dispatch(c, "delta_keys", "", keys, d.variant(nil, map[string]int{"STATE": 4 * values}), q, k, states, dstates, dout, work, dq, dk)
+		d.dispatch(c, "delta_keys", "", keys, d.variant(nil, map[string]int{"STATE": 4 * turn * values, "TURN": turn, "TILE": turn * op.Chunk}), q, k, states, dstates, dout, work, dq, dk)
 		gates := d.variant(nil, nil) // reads no vectors
 		delete(gates.Flags, "SCALAR")
 		delete(gates.Constants, "ELEMENT")
