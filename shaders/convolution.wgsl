@@ -8,13 +8,11 @@ struct Params {
 }
 @bind var<uniform> params: Params;
 @bind var<storage, read> x: array<{{T}}>;
-@bind var<storage, read> w: array<f32>; // [channels, TAPS]
+@bind var<storage, read> w: array<{{T}}>; // [channels, TAPS]
 #if DOCUMENTS
 @bind var<storage, read> positions: array<i32>;
 #endif
 @bind var<storage, read_write> y: array<{{T}}>;
-
-#import "shared/taps.wgsl"
 
 // before is how many rows a row sees before itself.
 fn before(row: u32) -> u32 {
@@ -31,6 +29,7 @@ fn before(row: u32) -> u32 {
     if (i < params.count) {
         let row = i / params.width;
         let channel = i % params.width;
+{{LOAD_TAPS}}
         var sum = {{T}}(0.0);
 #for J in 0..TAPS
         {
@@ -38,12 +37,12 @@ fn before(row: u32) -> u32 {
 #if BACK
             if (row % params.t + away < params.t) {
                 if (before(row + away) >= away) {
-                    sum += tap(channel, {{J}}u) * x[i + away * params.width];
+                    sum += tap_{{J}} * x[i + away * params.width];
                 }
             }
 #else
             if (before(row) >= away) {
-                sum += tap(channel, {{J}}u) * x[i - away * params.width];
+                sum += tap_{{J}} * x[i - away * params.width];
             }
 #endif
         }

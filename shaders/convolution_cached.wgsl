@@ -7,11 +7,9 @@ struct Params {
 @bind var<uniform> params: Params;
 @bind var<storage, read> order: array<u32>; // rows_in_order
 @bind var<storage, read> x: array<{{T}}>;
-@bind var<storage, read> w: array<f32>; // [channels, TAPS]
+@bind var<storage, read> w: array<{{T}}>; // [channels, TAPS]
 @bind var<storage, read_write> cache: array<{{T}}>; // [rows, TAPS - 1, channels]
 @bind var<storage, read_write> y: array<{{T}}>;
-
-#import "shared/taps.wgsl"
 
 #import "shared/main.wgsl" LANES=64
 {
@@ -19,6 +17,7 @@ struct Params {
     if (i < params.count) {
         let row = i / params.width;
         let channel = i % params.width;
+{{LOAD_TAPS}}
         let own = row * {{LAST}}u * params.width + channel;
 #for J in 0..LAST
         var seen_{{J}} = cache[own + {{J}}u * params.width];
@@ -31,9 +30,9 @@ struct Params {
 #end
             }
             let seen_{{LAST}} = x[token * params.width + channel];
-            var sum = tap(channel, {{LAST}}u) * seen_{{LAST}};
+            var sum = tap_{{LAST}} * seen_{{LAST}};
 #for J in 0..LAST
-            sum += tap(channel, {{J}}u) * seen_{{J}};
+            sum += tap_{{J}} * seen_{{J}};
 #end
             y[token * params.width + channel] = sum;
 {{SHIFT}}

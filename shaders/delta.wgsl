@@ -23,7 +23,6 @@
 #import "shared/delta_load.wgsl" FN=load_state FROM=states DIM=VALUE_DIM
 #else
 #import "shared/delta_load.wgsl" FN=load_q FROM=q DIM=KEY_DIM
-#import "shared/delta_number.wgsl" FN=key_number FROM=k
 #import "shared/delta_store.wgsl" FN=store_o TO=o DIM=VALUE_DIM
 #if STATES
 #import "shared/delta_store.wgsl" FN=store_state TO=states DIM=VALUE_DIM
@@ -123,13 +122,25 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (live && i < count) {
         store_o(token * p.heads + h, quad, out);
     }
+    workgroupBarrier();
+    u[i * Q + c] = number(base + B, i) * x;
+    workgroupBarrier();
     let whole = work[base + WHOLE].x;
-    for (var row = i; row < ROWS; row += C) {
-        var s = whole * state[row * Q + c];
+    for (var e = lane; e < KEY4 * Q; e += {{LANES}}u) { // four rows of the state
+        let at = 4u * (e % KEY4) * Q + e / KEY4;
+#for X in 0..4
+        var s_{{X}} = whole * state[at + {{X}}u * Q];
+#end
         for (var j = 0u; j < count; j++) {
-            s += (number(base + B, j) * key_number((start + j) * key_heads + h / p.group, row)) * u[j * Q + c];
+            let kd = load_k((start + j) * key_heads + h / p.group, e % KEY4);
+            let y = u[j * Q + e / KEY4];
+#for X in 0..4
+            s_{{X}} += kd[{{X}}] * y;
+#end
         }
-        state[row * Q + c] = s;
+#for X in 0..4
+        state[at + {{X}}u * Q] = s_{{X}};
+#end
     }
     }
 #endif

@@ -10,8 +10,7 @@
 @bind var<storage, read_write> dstates: array<{{ELEMENT}}>;
 @bind var<storage, read_write> dv: array<{{ELEMENT}}>;
 
-#import "shared/delta_number.wgsl" FN=key_number FROM=k
-#import "shared/delta_number.wgsl" FN=query_number FROM=q
+#import "shared/delta_load.wgsl" FN=load_q FROM=q DIM=KEY_DIM
 #import "shared/delta_load.wgsl" FN=load_k FROM=k DIM=KEY_DIM
 #import "shared/delta_load.wgsl" FN=load_dout FROM=dout DIM=VALUE_DIM
 #import "shared/delta_store.wgsl" FN=store_dv TO=dv DIM=VALUE_DIM
@@ -66,13 +65,26 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             du += number(base + P + j * C4, i) * w[j * Q + c];
         }
         workgroupBarrier();
+        let a = number(base + A, i);
+        let beta = number(base + BETA, i);
+        w[i * Q + c] = a * d_out;
+        workgroupBarrier();
         let whole = work[base + WHOLE].x;
-        for (var row = i; row < ROWS; row += C) {
-            var s = whole * state[row * Q + c];
+        for (var e = lane; e < KEY4 * Q; e += {{LANES}}u) { // four rows of the state
+            let at = 4u * (e % KEY4) * Q + e / KEY4;
+#for X in 0..4
+            var s_{{X}} = whole * state[at + {{X}}u * Q];
+#end
             for (var j = 0u; j < count; j++) {
-                s += (number(base + A, j) * query_number((start + j) * key_heads + h / p.group, row)) * w[j * Q + c];
+                let qd = load_q((start + j) * key_heads + h / p.group, e % KEY4);
+                let y = w[j * Q + e / KEY4];
+#for X in 0..4
+                s_{{X}} += qd[{{X}}] * y;
+#end
             }
-            state[row * Q + c] = s;
+#for X in 0..4
+            state[at + {{X}}u * Q] = s_{{X}};
+#end
         }
         workgroupBarrier();
         w[i * Q + c] = du;
@@ -82,20 +94,29 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             dr += number(base + T + j * C4, i) * w[j * Q + c];
         }
         workgroupBarrier();
-        w[i * Q + c] = dr;
+        w[i * Q + c] = (a * beta) * dr;
         if (live) {
             work[base + R + i * VALUE4 + quad] = dr;
             if (i < count) {
-                store_dv(token * p.heads + h, quad, number(base + BETA, i) * dr);
+                store_dv(token * p.heads + h, quad, beta * dr);
             }
         }
         workgroupBarrier();
-        for (var row = i; row < ROWS; row += C) {
-            var s = state[row * Q + c];
+        for (var e = lane; e < KEY4 * Q; e += {{LANES}}u) {
+            let at = 4u * (e % KEY4) * Q + e / KEY4;
+#for X in 0..4
+            var s_{{X}} = state[at + {{X}}u * Q];
+#end
             for (var j = 0u; j < count; j++) {
-                s -= (number(base + A, j) * number(base + BETA, j) * key_number((start + j) * key_heads + h / p.group, row)) * w[j * Q + c];
+                let kd = load_k((start + j) * key_heads + h / p.group, e % KEY4);
+                let y = w[j * Q + e / KEY4];
+#for X in 0..4
+                s_{{X}} -= kd[{{X}}] * y;
+#end
             }
-            state[row * Q + c] = s;
+#for X in 0..4
+            state[at + {{X}}u * Q] = s_{{X}};
+#end
         }
     }
 }

@@ -2,7 +2,8 @@
 // columns of a head of a row, an invocation a column. Twin: graph.CachedDelta.Eval.
 struct Params {
     heads: u32,
-    group: u32, // value heads that share a key head
+    group: u32,   // value heads that share a key head
+    key_dim: u32, // where loops end: what ends at a constant is unrolled, and spills
 }
 @bind var<uniform> p: Params;
 @bind var<storage, read> order: array<u32>; // rows_in_order
@@ -31,21 +32,21 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             var decay = exp(g[here]);
             if (token != order[at]) { // it begins the row anew
                 decay = 0.0;
-                for (var d = 0u; d < KEY_DIM; d++) {
+                for (var d = 0u; d < p.key_dim; d++) {
                     state[own + d * VALUE_DIM] = 0.0;
                 }
             }
             var ks = 0.0;
             var qs = 0.0;
             var qk = 0.0;
-            for (var d = 0u; d < KEY_DIM; d++) {
+            for (var d = 0u; d < p.key_dim; d++) {
                 let s = state[own + d * VALUE_DIM];
                 ks += k[key + d] * s;
                 qs += q[key + d] * s;
                 qk += q[key + d] * k[key + d];
             }
             let u = beta[here] * (v[here * VALUE_DIM + column] - decay * ks);
-            for (var d = 0u; d < KEY_DIM; d++) {
+            for (var d = 0u; d < p.key_dim; d++) {
                 state[own + d * VALUE_DIM] = decay * state[own + d * VALUE_DIM] + k[key + d] * u;
             }
             o[here * VALUE_DIM + column] = decay * qs + qk * u;

@@ -24,10 +24,10 @@
 #import "shared/delta_store.wgsl" FN=store_dq TO=dq DIM=KEY_DIM
 #import "shared/delta_store.wgsl" FN=store_dk TO=dk DIM=KEY_DIM
 
-var<workgroup> s: array<vec4<f32>, {{STATE}}>;  // [4, VALUE4], of S
+var<workgroup> s: array<vec4<f32>, {{STATE}}>;  // [4 TURN, VALUE4], of S
 var<workgroup> ds: array<vec4<f32>, {{STATE}}>; // likewise of dS
-var<workgroup> queries: array<vec4<f32>, {{CHUNK}}>;
-var<workgroup> keys: array<vec4<f32>, {{CHUNK}}>;
+var<workgroup> queries: array<vec4<f32>, {{TILE}}>; // [TURN, C]
+var<workgroup> keys: array<vec4<f32>, {{TILE}}>;
 var<workgroup> terms: array<f32, {{CHUNK}}>;
 
 fn put(at: u32, i: u32, x: f32) {
@@ -54,61 +54,83 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         var ky = 0.0;
         var kz = 0.0;
         var ss = 0.0;
-        for (var d = 0u; d < p.key4; d++) {
+        for (var begin = 0u; begin < p.key4; begin += {{TURN}}u) {
             workgroupBarrier();
-            for (var e = i; e < 4u * VALUE4; e += C) {
+            for (var e = i; e < 4u * {{TURN}}u * VALUE4; e += C) {
                 var x = vec4<f32>();
                 var y = vec4<f32>();
-                if (4u * d + e / VALUE4 < KEY_DIM) {
-                    x = load_state(kept + 4u * d + e / VALUE4, e % VALUE4);
-                    y = load_dstate(kept + 4u * d + e / VALUE4, e % VALUE4);
+                if (4u * begin + e / VALUE4 < KEY_DIM) {
+                    x = load_state(kept + 4u * begin + e / VALUE4, e % VALUE4);
+                    y = load_dstate(kept + 4u * begin + e / VALUE4, e % VALUE4);
                 }
                 s[e] = x;
                 ds[e] = y;
                 ss += dot(x, y);
             }
-            let query = load_q(own, d);
-            let key = load_k(own, d);
-            queries[i] = query;
-            keys[i] = key;
+#for D in 0..TURN
+            var query_{{D}} = vec4<f32>();
+            var key_{{D}} = vec4<f32>();
+            if (begin + {{D}}u < KEY4) {
+                query_{{D}} = load_q(own, begin + {{D}}u);
+                key_{{D}} = load_k(own, begin + {{D}}u);
+            }
+            queries[{{D}}u * C + i] = query_{{D}};
+            keys[{{D}}u * C + i] = key_{{D}};
+            var x_{{D}} = vec4<f32>();
+            var y_{{D}} = vec4<f32>();
+            var z_{{D}} = vec4<f32>();
+#end
             workgroupBarrier();
-            var x = vec4<f32>();
-            var y = vec4<f32>();
-            var z = vec4<f32>();
             for (var e = 0u; e < p.value4; e++) {
                 let d_out = load_dout(token * p.heads + h, e);
                 let dr = work[base + R + i * VALUE4 + e];
                 let u = work[base + U + i * VALUE4 + e];
-                let s0 = s[e];
-                let s1 = s[VALUE4 + e];
-                let s2 = s[2u * VALUE4 + e];
-                let s3 = s[3u * VALUE4 + e];
-                x += vec4<f32>(dot(d_out, s0), dot(d_out, s1), dot(d_out, s2), dot(d_out, s3));
-                y += vec4<f32>(dot(dr, s0), dot(dr, s1), dot(dr, s2), dot(dr, s3));
-                z += vec4<f32>(dot(u, ds[e]), dot(u, ds[VALUE4 + e]), dot(u, ds[2u * VALUE4 + e]), dot(u, ds[3u * VALUE4 + e]));
+#for D in 0..TURN
+                {
+                    let at = {{D}}u * 4u * VALUE4 + e;
+                    let s0 = s[at];
+                    let s1 = s[at + VALUE4];
+                    let s2 = s[at + 2u * VALUE4];
+                    let s3 = s[at + 3u * VALUE4];
+                    x_{{D}} += vec4<f32>(dot(d_out, s0), dot(d_out, s1), dot(d_out, s2), dot(d_out, s3));
+                    y_{{D}} += vec4<f32>(dot(dr, s0), dot(dr, s1), dot(dr, s2), dot(dr, s3));
+                    z_{{D}} += vec4<f32>(dot(u, ds[at]), dot(u, ds[at + VALUE4]), dot(u, ds[at + 2u * VALUE4]), dot(u, ds[at + 3u * VALUE4]));
+                }
+#end
             }
-            qx += dot(query, x);
-            ky += dot(key, y);
-            kz += dot(key, z);
-            var d_query = a * x;
-            var d_key = to_end * z - (a * rate) * y;
+#for D in 0..TURN
+            qx += dot(query_{{D}}, x_{{D}});
+            ky += dot(key_{{D}}, y_{{D}});
+            kz += dot(key_{{D}}, z_{{D}});
+            var d_query_{{D}} = a * x_{{D}};
+            var d_key_{{D}} = to_end * z_{{D}} - (a * rate) * y_{{D}};
+#end
             for (var j = 0u; j < p.c / 4u; j++) {
                 let dp = work[base + P + i * C4 + j];
                 let da = work[base + N + i * C4 + j];
 #for X in 0..4
-                d_query += dp[{{X}}] * keys[4u * j + {{X}}u];
-                d_key += (da[{{X}}] + number(base + N + (4u * j + {{X}}u) * C4, i)) * keys[4u * j + {{X}}u];
-                d_key += number(base + P + (4u * j + {{X}}u) * C4, i) * queries[4u * j + {{X}}u];
+                {
+                    let at = 4u * j + {{X}}u;
+                    let both = da[{{X}}] + number(base + N + at * C4, i);
+                    let across = number(base + P + at * C4, i);
+#for D in 0..TURN
+                    let key_at_{{D}} = keys[{{D}}u * C + at];
+                    d_query_{{D}} += dp[{{X}}] * key_at_{{D}};
+                    d_key_{{D}} += both * key_at_{{D}} + across * queries[{{D}}u * C + at];
+#end
+                }
 #end
             }
-            if (inside) {
+#for D in 0..TURN
+            if (inside && begin + {{D}}u < KEY4) {
                 if (member > 0u) {
-                    d_query += load_dq(own, d);
-                    d_key += load_dk(own, d);
+                    d_query_{{D}} += load_dq(own, begin + {{D}}u);
+                    d_key_{{D}} += load_dk(own, begin + {{D}}u);
                 }
-                store_dq(own, d, d_query);
-                store_dk(own, d, d_key);
+                store_dq(own, begin + {{D}}u, d_query_{{D}});
+                store_dk(own, begin + {{D}}u, d_key_{{D}});
             }
+#end
         }
         // The gradient of g is the sum of those of the sums that have it.
         workgroupBarrier();

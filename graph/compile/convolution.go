@@ -63,12 +63,37 @@ func checkedDocuments(b, t int) (positions []float64) {
 	return positions
 }
 
-// taps gives a variant what kernels of a convolution have in common.
+// tapped gives a variant what kernels of a convolution have in common.
 func tapped(width, taps int) (v shaders.Variant, units int) {
 	kind, units := rowElement(width)
-	return shaders.Variant{
-		Constants: map[string]string{"T": kind, "TAPS": strconv.Itoa(taps), "LAST": strconv.Itoa(taps - 1)}, Flags: map[string]bool{"SCALAR": kind == "f32"},
-	}, units
+	return shaders.Variant{Constants: map[string]string{"T": kind, "TAPS": strconv.Itoa(taps), "LAST": strconv.Itoa(taps - 1)}, Flags: map[string]bool{}}, units
+}
+
+// loadTaps is the text that loads the taps of an item of channels: those of four channels are as many vec4s, channel by channel.
+func loadTaps(width, taps int) string {
+	var lines []string
+	line := func(format string, args ...any) {
+		lines = append(lines, fmt.Sprintf("        let "+format+";", args...))
+	}
+	for j := range taps {
+		if width%4 != 0 {
+			line("tap_%d = w[channel * %du + %du]", j, taps, j)
+			continue
+		}
+		line("w_%d = w[channel * %du + %du]", j, taps, j)
+	}
+	for j := range taps {
+		if width%4 != 0 {
+			break
+		}
+		var parts []string
+		for c := range 4 {
+			at := c*taps + j
+			parts = append(parts, fmt.Sprintf("w_%d.%c", at/4, "xyzw"[at%4]))
+		}
+		line("tap_%d = vec4<f32>(%s)", j, strings.Join(parts, ", "))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // documents are the positions of an operation over documents, which are checked; none without.
@@ -96,7 +121,7 @@ func (c *Compiler) convolve(n *graph.Node, op graph.Convolution, back bool) {
 		return
 	}
 	v, units := tapped(shape[2], taps)
-	v.Flags["DOCUMENTS"], v.Flags["BACK"] = op.Documents, back
+	v.Flags["DOCUMENTS"], v.Flags["BACK"], v.Constants["LOAD_TAPS"] = op.Documents, back, loadTaps(shape[2], taps)
 	suffix := fmt.Sprintf("_%d", taps)
 	if back {
 		suffix += "_back"
@@ -124,7 +149,7 @@ func lowerConvolutionTapsGrad(c *Compiler, n *graph.Node) {
 		return
 	}
 	v, units := tapped(shape[2], op.Taps)
-	v.Flags["DOCUMENTS"] = op.Documents
+	v.Flags["DOCUMENTS"], v.Flags["SCALAR"] = op.Documents, shape[2]%4 != 0
 	k := c.kernel("convolution_taps", fmt.Sprintf("_%d", op.Taps), v)
 	runs := (shape[1] + tapsRun - 1) / tapsRun
 	partial := c.workspace("taps", shape[0], runs*shape[2]*op.Taps)
@@ -170,6 +195,8 @@ func lowerCachedConvolution(c *Compiler, n *graph.Node) {
 	for j := range taps - 1 {
 		shift = append(shift, fmt.Sprintf("            seen_%d = seen_%d;", j, j+1))
 	}
+	delete(v.Constants, "TAPS")
+	v.Constants["LOAD_TAPS"] = loadTaps(shape[2], taps)
 	v.Constants["SHIFT"] = strings.Join(shift, "\n")
 	c.zero(out) // of idle tokens
 	k := c.kernel("convolution_cached", fmt.Sprintf("_%d", taps), v)

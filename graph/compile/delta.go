@@ -198,8 +198,12 @@ func lowerGatedDeltaGrad(c *Compiler, n *graph.Node) {
 		d.dispatch(c, "delta_back", "", grid, d.variant(nil, constants), q, k, dout, work, dstates, dv)
 		values := quadsOf(op.ValueDim)
 		d.dispatch(c, "delta_pairs", "", d.heads(chunks), d.variant(nil, map[string]int{"ROWS": 8 * values, "TERMS": 8 * op.Chunk}), v, dout, work)
+		turn := 2 // quads of keys at a time
+		if values > 32 || op.KeyDim <= 4 {
+			turn = 1
+		}
 		keys := gpu.Grid{X: uint32(chunks), Y: uint32(d.b * op.KeyHeads), Z: 1}
-		d.dispatch(c, "delta_keys", "", keys, d.variant(nil, map[string]int{"STATE": 4 * values}), q, k, states, dstates, dout, work, dq, dk)
+		d.dispatch(c, "delta_keys", "", keys, d.variant(nil, map[string]int{"STATE": 4 * turn * values, "TURN": turn, "TILE": turn * op.Chunk}), q, k, states, dstates, dout, work, dq, dk)
 		gates := d.variant(nil, nil) // reads no vectors
 		delete(gates.Flags, "SCALAR")
 		delete(gates.Constants, "ELEMENT")
@@ -220,5 +224,5 @@ func lowerCachedDelta(c *Compiler, n *graph.Node) {
 		"KEY_DIM": strconv.Itoa(op.KeyDim), "VALUE_DIM": strconv.Itoa(op.ValueDim),
 	}})
 	grid := gpu.Grid{X: tiles(op.ValueDim, 64), Y: uint32(op.Heads), Z: uint32(rows)}
-	c.Dispatch(k, grid, struct{ Heads, Group uint32 }{uint32(op.Heads), uint32(op.Heads / op.KeyHeads)}, slices.Concat([]Span{order}, operands, []Span{state, out})...)
+	c.Dispatch(k, grid, struct{ Heads, Group, KeyDim uint32 }{uint32(op.Heads), uint32(op.Heads / op.KeyHeads), uint32(op.KeyDim)}, slices.Concat([]Span{order}, operands, []Span{state, out})...)
 }

@@ -26,7 +26,8 @@ type use struct {
 }
 
 // models have the widths, heads and vocabularies of published ones: GPT-2 (but on bytes), Llama 3.2 1B and Phi-3 mini with Llama's 32,000 tokens,
-// Llama 2 7B with grouped heads, Qwen3 0.6B, Gemma 3 1B, Gemma 2 2B with as many tokens as that, Gemma 4 E2B, and Phi-4-mini.
+// Llama 2 7B with grouped heads, Qwen3 0.6B, Gemma 3 1B, Gemma 2 2B with as many tokens as that, Gemma 4 E2B, Phi-4-mini, and a layer without attention of
+// Qwen3.5 0.8B.
 var models = []use{
 	{name: "gpt2-64", model: gpt2(model.GPT2Config{Heads: 12, Width: 768, Vocab: 256})},
 	{name: "gpt2-dropout", model: gpt2(model.GPT2Config{Heads: 12, Width: 768, Vocab: 256, EmbeddingDropout: 0.1, ResidualDropout: 0.1})},
@@ -43,6 +44,8 @@ var models = []use{
 		"intermediate_size": 6144, "vocab_size": 262144`)},
 	{name: "phi4-128", model: file(`"model_type": "phi3", "num_attention_heads": 24, "num_key_value_heads": 8, "hidden_size": 3072, "intermediate_size": 8192,
 		"vocab_size": 200064, "partial_rotary_factor": 0.75, "tie_word_embeddings": true`)},
+	{name: "qwen3.5-delta", model: file(`"model_type": "qwen3_5_text", "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256, "hidden_size": 1024,
+		"intermediate_size": 3584, "vocab_size": 248320, "linear_num_value_heads": 16, "tie_word_embeddings": true`)},
 }
 
 // file is a model as a config.json has it.

@@ -78,6 +78,9 @@ func transpose(x []float32, rows, columns int) []float32 {
 	return out
 }
 
+// blockTensor is a tensor of a layer in llama.cpp's names.
+var blockTensor = regexp.MustCompile(`^blk\.(\d+)\.(.+)\.(weight|bias)$`)
+
 // huggingFaceName is the inverse of tensorName.
 func (f family) huggingFaceName(name string) (string, error) {
 	gpt := f.arch == "gpt2"
@@ -97,7 +100,7 @@ func (f family) huggingFaceName(name string) (string, error) {
 			}
 		}
 	}
-	if parts := strings.Split(name, "."); len(parts) == 4 && parts[0] == "blk" {
+	if parts := blockTensor.FindStringSubmatch(name); parts != nil {
 		if n, err := strconv.Atoi(parts[1]); err == nil && n >= 0 && strconv.Itoa(n) == parts[1] {
 			for _, names := range []map[string]string{f.names, normedBehind, inside} {
 				for part := range names {
