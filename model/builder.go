@@ -85,7 +85,7 @@ func (b *Builder) original(path string) *graph.Value {
 		return b.master(path)
 	}
 	if b.quantized[path] == nil {
-		b.quantized[path] = b.Quantize(b.master(path), q.q.op())
+		b.quantized[path] = b.Quantize(b.master(path), q.ops[path])
 	}
 	return b.quantized[path]
 }
@@ -123,14 +123,17 @@ func (b *Builder) attend(a graph.Attention, operands ...*graph.Value) *graph.Val
 	if b.o.Window == 0 {
 		return b.Append(a, operands...).Outputs[0]
 	}
-	blocks, size, places := b.batch, b.o.Window, []*graph.Value{b.positions()}
+	blocks, size, storage, places := b.batch, b.o.Window, array.F32, []*graph.Value{b.positions()}
 	if p := b.o.Paging; p != (Paging{}) {
 		blocks, size = p.Blocks, p.Size
 		table := b.Input(InputTable, graph.Type{Shape: []int{p.Rows, p.entries(b.o.Window)}, DType: array.I32})
 		row := b.Input(InputRow, graph.Type{Shape: []int{b.batch, b.seq}, DType: array.I32})
 		places = []*graph.Value{table, row, places[0]}
+		if a.HeadDim%4 == 0 {
+			storage = p.Storage
+		}
 	}
-	cache := b.Input(fmt.Sprintf("cache.%d", len(b.caches)), graph.Type{Shape: []int{blocks, size, 2 * a.KVHeads * a.HeadDim}, DType: array.F32})
+	cache := b.Input(fmt.Sprintf("cache.%d", len(b.caches)), graph.Type{Shape: []int{blocks, size, 2 * a.KVHeads * a.HeadDim}, DType: storage})
 	b.caches = append(b.caches, cache)
 	return b.Append(graph.CachedAttention(a), slices.Concat([]*graph.Value{cache}, places, operands)...).Outputs[0]
 }

@@ -99,6 +99,8 @@ type Paging struct {
 	Rows   int // of the table
 	Blocks int // of all rows together
 	Size   int // positions of a block, a power of two
+	// Storage is array.F32, or array.BF16 for keys and values that are rounded to it, of heads of whole vec4s.
+	Storage array.DType
 }
 
 // entries is how many blocks a row has at most.

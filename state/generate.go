@@ -101,14 +101,14 @@ func (p Piece) Feed() Feed {
 	return Feed{
 		Batch: data.Batch{Rows: 1, Tokens: p.tokens, Positions: p.positions}, Rows: []int32{int32(p.row)},
 		Ints:   map[string][]int32{model.InputRow: p.places.Rows, model.InputTable: p.places.Table},
-		Floats: map[string][]float32{inputUniforms: p.places.Uniforms, inputTemperature: {p.places.Temperature}},
+		Floats: map[string][]float32{inputUniforms: p.places.Uniforms, inputTemperatures: p.places.Temperatures},
 	}
 }
 
 // Inputs of a graph that draws.
 const (
-	inputUniforms    = "uniforms"    // f32 [rows]
-	inputTemperature = "temperature" // f32 []
+	inputUniforms     = "uniforms"     // f32 [rows]
+	inputTemperatures = "temperatures" // f32 [rows]
 )
 
 // Generation is the graph of a pass that goes on with texts, and what is wanted of it: the logits of the tokens that follow, or what is drawn of these.
@@ -126,7 +126,7 @@ func Generation(def model.Definition, window int, p Paging, pass string) (*model
 		o.Rows = 1
 	}
 	if slices.Contains(continuing[1], pass) {
-		o.Paging = model.Paging{Rows: p.Rows, Blocks: p.Blocks, Size: p.Size}
+		o.Paging = model.Paging{Rows: p.Rows, Blocks: p.Blocks, Size: p.Size, Storage: p.Storage}
 	}
 	built, err := def.Build(1, n, o)
 	if err != nil {
@@ -136,7 +136,7 @@ func Generation(def model.Definition, window int, p Paging, pass string) (*model
 		return built, built.Logits, nil
 	}
 	g := built.Graph
-	drawn := g.Append(graph.Sample{}, built.Logits, g.Input(inputUniforms, graph.F32(n)), g.Input(inputTemperature, graph.F32())).Outputs[0]
+	drawn := g.Append(graph.Sample{}, built.Logits, g.Input(inputUniforms, graph.F32(n)), g.Input(inputTemperatures, graph.F32(n))).Outputs[0]
 	return built, drawn, g.Err()
 }
 
@@ -180,11 +180,11 @@ func (m *passes) generate(ctx context.Context, name string) (err error) {
 		for _, c := range built.Caches {
 			key := CacheName(name, c)
 			if g.caches[key] == nil {
-				if g.caches[key], err = m.device.NewBuffer("gputrain.state."+key, compile.Bytes(c.Type())); err != nil {
+				if g.caches[key], err = compile.NewCache(m.device, "gputrain.state."+key, built.Graph, c); err != nil {
 					return err
 				}
 			}
-			bind[CacheInput(c)] = g.caches[key].All()
+			bind[CacheInput(c)] = g.caches[key].Range(0, compile.Bytes(c.Type()))
 		}
 		if g.programs[name], err = m.compile(ctx, logitsTarget, 1, built.Graph, wanted, compile.Options{Label: name, Bind: bind}); err != nil {
 			return err

@@ -75,11 +75,9 @@ func LoadModel(dev *gpu.Device, dir string) (*Model, error) {
 // LoadStored is LoadModel of the weights of dir, which are open and stay so.
 func LoadStored(dev *gpu.Device, dir string, def model.Definition, weights *model.Stored) (_ *Model, err error) {
 	hosts, _ := weights.Params(0)
-	dtype := buffers.F32
-	if b := weights.Base(); b != nil {
-		if dtype, err = b.Kept(); err != nil {
-			return nil, loadError(dir, "%w", err)
-		}
+	dtype, err := keptAs(weights)
+	if err != nil {
+		return nil, loadError(dir, "%w", err)
 	}
 	m, err := newModelOn(dev, def, hosts, weights.LeftOut(), dtype)
 	if err != nil {
@@ -106,11 +104,14 @@ func (m *Model) Narrow(window int) error {
 }
 
 // Widen makes the model continue so many texts at once, before it has continued several, and once its window is known: see Paging.
-func (m *Model) Widen(rows int) error {
+func (m *Model) Widen(rows int) error { return m.WidenAs(rows, buffers.F32) }
+
+// WidenAs is Widen with keys and values in F32 or BF16: a run's model draws as the run does with its storage.
+func (m *Model) WidenAs(rows int, storage buffers.DType) error {
 	if rows < 1 || m.paging.Rows > 0 {
 		return fmt.Errorf("state: widen: found %d rows after %d, wanted 1 or more once", rows, m.paging.Rows)
 	}
-	m.paging = paging(rows, 0, m.window)
+	m.paging = paging(rows, 0, m.window, storage)
 	m.passes.paging = m.paging
 	return nil
 }

@@ -165,7 +165,7 @@ func (u usable) Losses(ctx context.Context, e *data.Evaluation, yield func(Batch
 	if err := u.usable(); err != nil {
 		return err
 	}
-	return u.passes.Losses(ctx, u.aheadOfEvaluation(ctx, e), yield)
+	return u.passes.Losses(ctx, u.aheadOfEvaluation().lay(ctx, e), yield)
 }
 
 func (u usable) Look(ctx context.Context, feeds []Feed) ([][]float32, error) {

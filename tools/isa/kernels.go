@@ -63,7 +63,7 @@ func llama(c model.LlamaConfig) func() (model.Definition, error) {
 const longest = 1024 // tokens a sequence
 
 // uses are every model with AdamW, with one and with several batches an update, with evaluation and sampling, those of
-// wide heads also on packed documents, four with activations in bf16, two on each base that is not f32. For what the
+// wide heads also on packed documents, four with activations in bf16, two on each base that is not f32, one as GGUF files hold it. For what the
 // update itself takes, the smallest model and one with a large vocabulary have every optimizer, those with blocks also
 // blocks of 256, and those that can keep it in eight bits such a state.
 func uses(units bool) []use {
@@ -93,6 +93,19 @@ func uses(units bool) []use {
 			m.config = state.Config{Optimizer: optimizer("adamw", "{}"), Batch: 2, Sampling: true}
 			all = append(all, m)
 		}
+	}
+	for _, mode := range []string{"q8_0", "q4_0", "f16"} { // GPT-2's along columns, but for the embedding
+		m := models[0]
+		m.name += "-" + mode
+		m.model = func() (model.Definition, error) {
+			def, err := models[0].model()
+			if err != nil {
+				return nil, err
+			}
+			return model.WithQuantization(def, model.Quantization{Mode: mode})
+		}
+		m.config = state.Config{Optimizer: optimizer("adamw", "{}"), Batch: 2}
+		all = append(all, m)
 	}
 	for _, m := range []use{models[0], models[5]} {
 		add := func(name string, o optim.Config) {
@@ -213,12 +226,16 @@ func (u use) kernels(ctx context.Context, a gpu.Adapter) ([]*gpu.Kernel, error) 
 	}
 	defer s.Release()
 	if u.config.Sampling && u.base == buffers.F32 {
-		for _, rows := range []int{64, 2} { // drawn at once, on the device; the keys of two are parted
-			built, err := def.Build(1, rows, model.Options{Logits: true, Window: longest, Paging: model.Paging{Rows: rows, Blocks: 2 * rows, Size: 16}})
+		for i, rows := range []int{64, 2, 2} { // drawn at once, on the device; the keys of two are parted, and then in bf16
+			paging := model.Paging{Rows: rows, Blocks: 2 * rows, Size: 16}
+			if i == 2 {
+				paging.Storage = buffers.BF16
+			}
+			built, err := def.Build(1, rows, model.Options{Logits: true, Window: longest, Paging: paging})
 			if err != nil {
 				return nil, err
 			}
-			in := []*graph.Value{built.Logits, built.Graph.Input("uniforms", graph.F32(rows)), built.Graph.Input("temperature", graph.F32())}
+			in := []*graph.Value{built.Logits, built.Graph.Input("uniforms", graph.F32(rows)), built.Graph.Input("temperatures", graph.F32(rows))}
 			targets := []compile.Target{{Name: "drawn", Value: built.Graph.Append(graph.Sample{}, in...).Outputs[0]}}
 			p, err := compile.New(ctx, dev, built.Graph, compile.Options{Params: f.Params, Targets: targets})
 			if err != nil {
