@@ -24,6 +24,7 @@ type Family struct {
 	// Embeddings are the paths of the tables that are looked up by token, the first, and by position. Head is that of the logits; without such
 	// a parameter the head is the first table, of which files may have a copy as Head. Optimizers that treat matrices alone leave them out.
 	Embeddings []string
+	Positions  string // that of positions among them; "": none
 	Head       string
 	// Class is what transformers calls its networks, without what it calls their heads: "Qwen3". "": the kind, with a capital letter.
 	Class string

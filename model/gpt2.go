@@ -37,7 +37,7 @@ func init() {
 			}
 			return NewGPT2(GPT2Config{Layers: k.Layers, Heads: k.Heads, Width: k.Width, Vocab: k.Vocab, Context: k.Context, Intermediate: k.Intermediate})
 		},
-		Embeddings: []string{"wte.weight", "wpe.weight"}, Head: "lm_head.weight", Class: "GPT2", Prefix: "transformer.", // on the hub there is none
+		Embeddings: []string{"wte.weight", "wpe.weight"}, Positions: "wpe.weight", Head: "lm_head.weight", Class: "GPT2", Prefix: "transformer.", // on the hub there is none
 		usual:     proportions{HeadWidth: 64, AttentionShare: 1, Group: 1, Intermediate: 4, Aspect: 64, Tied: true},
 		Constants: regexp.MustCompile(`^(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)$`), // causal masks
 	})

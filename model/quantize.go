@@ -96,8 +96,7 @@ func WithQuantization(def Definition, q Quantization) (Definition, error) {
 
 // inFiles tells whether a GGUF file has a parameter in a type of its own: a matrix, but not the table of positions.
 func inFiles(def Definition, p Param) bool {
-	embeddings := families[def.Kind()].Embeddings
-	return len(p.Shape) == 2 && slices.Index(embeddings, p.Path) < 1
+	return len(p.Shape) == 2 && p.Path != families[def.Kind()].Positions
 }
 
 // opOf is how the network reads a parameter. In blocks of GGUF files it is as they have it, f16 where the inputs are no whole blocks.

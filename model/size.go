@@ -103,18 +103,19 @@ func (s *sizing) try(width int) error {
 
 // deepen chooses the layers with which a network has about so many parameters, and tells how many it then has.
 func (k *Keys) deepen(kind string, parameters float64) (found float64, err error) {
-	var sizes [2]int64
+	const turn = 12 // layers in which layers of any kind come round
+	var sizes [2]float64
 	for i := range sizes {
-		k.Layers = i + 1
+		k.Layers = (i + 1) * turn
 		def, err := New(kind, *k)
 		if err != nil {
 			return 0, err
 		}
-		sizes[i] = Parameters(def)
+		sizes[i] = float64(Parameters(def))
 	}
-	layer := sizes[1] - sizes[0]
-	k.Layers = int(math.Round((parameters - float64(sizes[0]-layer)) / float64(layer)))
-	return float64(sizes[0] + int64(k.Layers-1)*layer), nil
+	layer := (sizes[1] - sizes[0]) / turn
+	k.Layers = int(math.Round((parameters-sizes[0])/layer)) + turn
+	return sizes[0] + float64(k.Layers-turn)*layer, nil
 }
 
 // stepOf is what widths are multiples of: 64, and 128 from 1024 on.
