@@ -40,6 +40,7 @@ type decoderLayer struct {
 	rotation *rotation // nil: no positions
 	queries  *rotation // of queries; nil: as of keys
 	window   int       // keys that a position sees, itself the last of them; 0: all before it
+	experts  *experts  // nil: one gated part
 }
 
 // mlpNames are the names of the matrices of a gated feed-forward part.
@@ -134,7 +135,13 @@ func (m decoder) Params() []Param {
 			norm(l, "self_attn.k_norm", m.kvHeads*m.headDim)
 		}
 		qkv, o, gateUp, down := m.projections(i)
-		for _, p := range append(append(qkv, gateUp...), o, down) {
+		all := append(qkv, o)
+		if e := m.layers[i].experts; e != nil {
+			params = append(params, e.params(l, m.width, m.initStd)...)
+		} else {
+			all = append(append(all, gateUp...), down)
+		}
+		for _, p := range all {
 			params = append(params, Param{Path: p.path + ".weight", Shape: []int{p.out, p.in}, Std: m.initStd})
 			if p.bias {
 				params = append(params, Param{Path: p.path + ".bias", Shape: []int{p.out}})
@@ -217,6 +224,9 @@ func (m decoder) attention(b *Builder, n *graph.Value, layer int) *graph.Value {
 }
 
 func (m decoder) feedForward(b *Builder, n *graph.Value, layer int) *graph.Value {
+	if e := m.layers[layer].experts; e != nil {
+		return e.build(b, n, fmt.Sprintf("model.layers.%d.", layer), m.activation)
+	}
 	_, _, gateUp, down := m.projections(layer)
 	read := m.reader(b, n, gateUp, []int{m.intermediate, m.intermediate})
 	gate := b.Apply(m.activation, read(0))

@@ -1,0 +1,242 @@
+package model
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"gputrain/buffers/array"
+	"gputrain/buffers/safetensors"
+	"gputrain/graph"
+)
+
+// experts is a feed-forward part of count gated ones, of which a router chooses some for each token.
+type experts struct {
+	count, chosen, width int
+	all                  bool // weights are the softmax over all experts, not over the chosen
+	router               string
+	pieces               bool // files may have the matrices of experts one by one
+}
+
+// expertsOf are the paths of the matrices of all experts, below a layer: gate and up of each [2 width, inputs], and down.
+const (
+	expertsGateUp = "mlp.experts.gate_up_proj"
+	expertsDown   = "mlp.experts.down_proj"
+)
+
+// params are those of a layer.
+func (e *experts) params(layer string, width int, std float64) []Param {
+	gateUp := Param{Path: layer + expertsGateUp, Shape: []int{e.count, 2 * e.width, width}, Std: std}
+	down := Param{Path: layer + expertsDown, Shape: []int{e.count, width, e.width}, Std: std}
+	if e.pieces {
+		for i := range e.count {
+			one := fmt.Sprintf("%smlp.experts.%d.", layer, i)
+			gateUp.pieces = append(gateUp.pieces, piece{one + "gate_proj.weight", gateShape(e.width, width)}, piece{one + "up_proj.weight", gateShape(e.width, width)})
+			down.pieces = append(down.pieces, piece{one + "down_proj.weight", gateShape(width, e.width)})
+		}
+	}
+	return []Param{{Path: layer + e.router + ".weight", Shape: []int{e.count, width}, Std: std}, gateUp, down}
+}
+
+func gateShape(out, in int) []int { return []int{out, in} }
+
+// build is what the chosen experts of each row of n give, weighted and added up.
+func (e *experts) build(b *Builder, n *graph.Value, layer, activation string) *graph.Value {
+	logits := b.Linear(n, layer+e.router+".weight")
+	b.KeepF32(logits) // near ties of the choice
+	route := b.Append(graph.Route{K: e.chosen, All: e.all}, logits)
+	choices := b.batch * b.seq * e.chosen
+	tile := graph.RaggedTile(choices, e.count)
+	group := b.Append(graph.Group{Experts: e.count, Tile: tile}, route.Outputs[1])
+	rows, slots, offsets := group.Outputs[0], group.Outputs[1], group.Outputs[2]
+	multiply := func(x *graph.Value, path string) *graph.Value {
+		return b.Append(graph.RaggedMatMul{TransW: true, Tile: tile, Rows: choices}, x, b.Read(layer+path), offsets).Outputs[0]
+	}
+	gateUp := multiply(b.Append(graph.Spread{}, n, rows, slots).Outputs[0], expertsGateUp)
+	hidden := b.Mul(b.Apply(activation, b.Slice(gateUp, 1, 0, e.width)), b.Slice(gateUp, 1, e.width, e.width))
+	return b.Append(graph.Combine{}, multiply(hidden, expertsDown), rows, slots, route.Outputs[0]).Outputs[0]
+}
+
+// readQwen3MoE: Qwen3 with experts in place of the feed-forward part, in some layers or all.
+func readQwen3MoE(c *ConfigReader) (Definition, error) {
+	m := c.decoder("qwen3_moe", 10000, 1e-6, false, true)
+	m.headNorms, m.activation = true, c.act("hidden_act", "silu")
+	m.qkvBias = c.Flag("attention_bias", false)
+	m.oBias = m.qkvBias
+	window := c.optionalSize("sliding_window", 0)
+	if !c.Flag("use_sliding_window", false) {
+		window = 0
+	}
+	c.windows(&m, window, func(int) bool { return window > 0 })
+	e := c.experts("num_experts", "num_local_experts")
+	e.router, e.pieces, e.all = "mlp.gate", true, !c.Flag("norm_topk_prob", false)
+	e.width = c.Size("moe_intermediate_size")
+	step, dense := c.optionalSize("decoder_sparse_step", 1), []int(nil)
+	if c.has("mlp_only_layers") {
+		if err := json.Unmarshal(c.fields["mlp_only_layers"], &dense); err != nil {
+			c.wrong("mlp_only_layers", "a list of layers")
+		}
+	}
+	for i := range m.layers {
+		if !slices.Contains(dense, i) && (i+1)%step == 0 {
+			m.layers[i].experts = e
+		}
+	}
+	return c.finished(m, "max_window_layers")
+}
+
+// experts reads how many there are, by one of keys, and how many a token takes.
+func (c *ConfigReader) experts(keys ...string) *experts {
+	e := &experts{count: c.Size(keys...), chosen: c.Size("num_experts_per_tok", "experts_per_token")}
+	if e.chosen > e.count {
+		c.wrong("num_experts_per_tok", fmt.Sprintf("at most the %d experts that there are", e.count))
+	}
+	for _, key := range append(keys, "num_experts_per_tok", "experts_per_token") { // those that say the same again
+		if want := map[bool]int{true: e.count, false: e.chosen}[slices.Contains(keys, key)]; c.has(key) && c.optionalSize(key, 0) != want {
+			c.wrong(key, fmt.Sprintf("%d, as another key says", want))
+		}
+	}
+	if c.Flag("output_router_logits", false) {
+		c.wrong("output_router_logits", "false: the loss that balances experts is not supported")
+	}
+	c.Number("router_aux_loss_coef", 0, true)
+	return e
+}
+
+// Active is the number of elements of the parameters that a token is multiplied by: all but those of the experts that it does not take.
+func Active(def Definition) int64 {
+	idle := int64(0)
+	if m, ok := Student(def).(decoder); ok {
+		for _, l := range m.layers {
+			if e := l.experts; e != nil {
+				for _, p := range e.params("", m.width, 0) {
+					if len(p.Shape) == 3 {
+						idle += elements(p.Shape) / int64(e.count) * int64(e.count-e.chosen)
+					}
+				}
+			}
+		}
+	}
+	return Parameters(def) - idle
+}
+
+// piece is a tensor of a file that is a part of a parameter.
+type piece struct {
+	path  string
+	shape []int
+}
+
+// join puts tensors that are pieces of a parameter together, where files have no such tensor in one: in w, and by path in stored. What stands in the way is
+// in the lines that it returns.
+func (w weights) join(params []Param, stored map[string]string) (wrong []string) {
+	for _, p := range params {
+		var parts []array.Tensor
+		var lacking []string
+		for _, piece := range p.pieces {
+			name, ok := stored[piece.path]
+			if !ok {
+				lacking = append(lacking, fmt.Sprintf("%q is missing", piece.path))
+				continue
+			}
+			t := w[name]
+			if parts = append(parts, t); !slices.Equal(t.Shape, piece.shape) && encoders[t.DType] != nil {
+				wrong = append(wrong, fmt.Sprintf("%q: shape %v, want %v", name, t.Shape, piece.shape))
+			}
+			if encoders[t.DType] == nil {
+				wrong = append(wrong, fmt.Sprintf("%q: dtype %s, want F32, BF16 or F16", name, t.DType))
+			}
+			if _, whole := stored[p.Path]; !whole {
+				delete(stored, piece.path)
+			}
+		}
+		if _, whole := stored[p.Path]; len(parts) == 0 || whole {
+			continue
+		}
+		if wrong = append(wrong, lacking...); len(wrong) > 0 {
+			stored[p.Path] = "" // is told of
+			continue
+		}
+		joined := array.Tensor{DType: parts[0].DType, Host: array.Host{Path: p.Path, Shape: p.Shape, Read: readPieces(parts)}}
+		w[p.Path], stored[p.Path] = joined, p.Path
+	}
+	return wrong
+}
+
+// readPieces reads tensors that lie one behind the other.
+func readPieces(parts []array.Tensor) func(dst []float32, first int) error {
+	return func(dst []float32, first int) error {
+		var errs []error
+		for _, t := range parts {
+			n := int(elements(t.Shape))
+			if first < n && len(dst) > 0 {
+				size := min(len(dst), n-first)
+				errs = append(errs, t.Copy(dst[:size], first))
+				dst, first = dst[size:], n
+			}
+			first -= n
+		}
+		return errors.Join(errs...)
+	}
+}
+
+// inPieces are the tensors of def as files have them that have the matrices of experts one by one; like, if not nil, are files, which may have them in one.
+func inPieces(def Definition, tensors []safetensors.Tensor, like *Stored, read func(path string) ([]float32, error)) []safetensors.Tensor {
+	var out []safetensors.Tensor
+	params := def.Params()
+	for i, t := range tensors {
+		if i >= len(params) || len(params[i].pieces) == 0 || like != nil && !like.inPieces(params[i]) {
+			out = append(out, t)
+			continue
+		}
+		p, first, whole := params[i], 0, []float32(nil)
+		for j, piece := range p.pieces {
+			at, n := first, int(elements(piece.shape))
+			first += n
+			out = append(out, safetensors.Tensor{Name: families[def.Kind()].nameIn(def, piece.path), DType: t.DType, Shape: piece.shape, Data: func(w io.Writer) (err error) {
+				if whole == nil {
+					if whole, err = read(p.Path); err != nil {
+						return err
+					}
+				}
+				data := whole[at : at+n]
+				if j == len(p.pieces)-1 {
+					whole = nil // they are written in this order
+				}
+				return WriteFloats(w, t.DType, data)
+			}})
+		}
+	}
+	return out
+}
+
+// inPieces tells whether the files have a parameter in pieces.
+func (s *Stored) inPieces(p Param) bool { return s.joined[p.Path] }
+
+// Joined are arrays by the names of tensors in files, as parameters of def: pieces are put together.
+func Joined(def Definition, hosts []array.Host) []array.Host {
+	at := map[string]int{}
+	for i, h := range hosts {
+		at[h.Path] = i
+	}
+	used := map[int]bool{}
+	var out []array.Host
+	for _, p := range def.Params() {
+		whole := array.Host{Path: p.Path, Shape: p.Shape}
+		for _, piece := range p.pieces {
+			if i, ok := at[piece.path]; ok {
+				whole.Data, used[i] = append(whole.Data, hosts[i].Data...), true
+			}
+		}
+		if len(whole.Data) > 0 {
+			out = append(out, whole)
+		}
+	}
+	for i, h := range hosts {
+		if !used[i] {
+			out = append(out, h)
+		}
+	}
+	return out
+}
