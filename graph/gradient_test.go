@@ -242,6 +242,10 @@ var gradientCases = map[string]func(p *problem) *Value{
 	"rope inverse": func(p *problem) *Value {
 		return p.one(Rope{HeadDim: 4, Theta: 10000, Inverse: true}, p.x(1, 5, 8))
 	},
+	"attention with sinks": func(p *problem) *Value {
+		op := Attention{Heads: 4, KVHeads: 2, HeadDim: 2, Causal: true, Sinks: true}
+		return p.one(op, p.x(2, 3, 8), p.x(2, 3, 4), p.x(2, 3, 4), p.x(4))
+	},
 	"route":           func(p *problem) *Value { return p.one(Route{K: 3}, p.x(5, 7)) },
 	"route all":       func(p *problem) *Value { return p.one(Route{K: 3, All: true}, p.x(5, 7)) },
 	"experts":         func(p *problem) *Value { return p.experts(false) },

@@ -10,5 +10,5 @@ import (
 )
 
 func TestExpertsAreTheirTwins(t *testing.T) {
-	gputest.Checks(t, slices.DeleteFunc(Checks(), func(c gpu.Check) bool { return !strings.HasPrefix(c.Name, "graph experts") }))
+	gputest.Checks(t, slices.DeleteFunc(Checks(), func(c gpu.Check) bool { return !strings.HasPrefix(c.Name, "graph experts") && !strings.HasSuffix(c.Name, " sinks") }))
 }
