@@ -113,15 +113,19 @@ func (b *Builder) positions() *graph.Value {
 	return b.Input(InputPositions, graph.Type{Shape: []int{b.batch, b.seq}, DType: array.I32})
 }
 
-// attend is the causal attention of the operands of a, which goes on with a cache of its own where sequences do.
+// attend is the causal attention of the operands of a, its sinks last where it has some, which goes on with a cache of its own where sequences do.
 func (b *Builder) attend(a graph.Attention, operands ...*graph.Value) *graph.Value {
 	a.Causal = true
+	var sinks []*graph.Value
+	if a.Sinks {
+		operands, sinks = operands[:len(operands)-1], operands[len(operands)-1:]
+	}
 	if b.o.Documents {
 		a.Documents = true
 		operands = append(operands, b.positions())
 	}
 	if b.o.Window == 0 {
-		return b.Append(a, operands...).Outputs[0]
+		return b.Append(a, append(operands, sinks...)...).Outputs[0]
 	}
 	blocks, size, places := b.batch, b.o.Window, []*graph.Value{b.positions()}
 	if p := b.o.Paging; p != (Paging{}) {
@@ -132,7 +136,7 @@ func (b *Builder) attend(a graph.Attention, operands ...*graph.Value) *graph.Val
 	}
 	cache := b.Input(fmt.Sprintf("cache.%d", len(b.caches)), graph.Type{Shape: []int{blocks, size, 2 * a.KVHeads * a.HeadDim}, DType: array.F32})
 	b.caches = append(b.caches, cache)
-	return b.Append(graph.CachedAttention(a), slices.Concat([]*graph.Value{cache}, places, operands)...).Outputs[0]
+	return b.Append(graph.CachedAttention(a), slices.Concat([]*graph.Value{cache}, places, operands, sinks)...).Outputs[0]
 }
 
 // turn is the rotary embedding of x [batch, seq, heads*headDim] by r, x itself where that is nil.

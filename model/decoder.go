@@ -23,6 +23,7 @@ type decoder struct {
 	headNorms, wholeNorms    bool // q and k are normed before they are turned: each head by itself, or all heads as one
 	qkvBias, oBias, mlpBias  bool
 	fusedQKV                 bool // q, k and v are one matrix
+	sinks                    bool // each head has one more score, of no key
 	mlp                      mlpNames
 	activation               string  // of the gate
 	scale, cap               float64 // of scores, see graph.Attention
@@ -134,6 +135,9 @@ func (m decoder) Params() []Param {
 			norm(l, "self_attn.q_norm", m.heads*m.headDim)
 			norm(l, "self_attn.k_norm", m.kvHeads*m.headDim)
 		}
+		if m.sinks {
+			params = append(params, Param{Path: l + "self_attn.sinks", Shape: []int{m.heads}, Std: m.initStd})
+		}
 		qkv, o, gateUp, down := m.projections(i)
 		all := append(qkv, o)
 		if e := m.layers[i].experts; e != nil {
@@ -219,8 +223,12 @@ func (m decoder) attention(b *Builder, n *graph.Value, layer int) *graph.Value {
 	at := m.layers[layer]
 	query, key := turned(0, q, "q_norm", cmp.Or(at.queries, at.rotation)), turned(1, kv, "k_norm", at.rotation)
 	value := b.sequences(read(2), kv)
-	a := graph.Attention{Heads: m.heads, KVHeads: m.kvHeads, HeadDim: m.headDim, Scale: m.scale, Cap: m.cap, Window: at.window}
-	return b.project(b.flat(b.attend(a, query, key, value), q), o)
+	a := graph.Attention{Heads: m.heads, KVHeads: m.kvHeads, HeadDim: m.headDim, Scale: m.scale, Cap: m.cap, Window: at.window, Sinks: m.sinks}
+	operands := []*graph.Value{query, key, value}
+	if m.sinks {
+		operands = append(operands, b.Read(l+"sinks"))
+	}
+	return b.project(b.flat(b.attend(a, operands...), q), o)
 }
 
 func (m decoder) feedForward(b *Builder, n *graph.Value, layer int) *graph.Value {

@@ -17,10 +17,14 @@ type experts struct {
 	count, chosen, width int
 	all                  bool // weights are the softmax over all experts, not over the chosen
 	router               string
-	pieces               bool // files may have the matrices of experts one by one
+	pieces               bool   // files may have the matrices of experts one by one
+	clamped              *clamp // nil: the gate is the decoder's activation; else matrices are [E, inputs, outputs], with biases, and gate and up are columns in turn
 }
 
-// expertsOf are the paths of the matrices of all experts, below a layer: gate and up of each [2 width, inputs], and down.
+// clamp is gpt-oss's gate: of g, at most limit, and u, from -limit to limit, it is (u + 1) g sigmoid(alpha g).
+type clamp struct{ limit, alpha float64 }
+
+// Paths of the matrices of all experts, below a layer: gate and up of each [E, 2 width, inputs], and down.
 const (
 	expertsGateUp = "mlp.experts.gate_up_proj"
 	expertsDown   = "mlp.experts.down_proj"
@@ -28,35 +32,71 @@ const (
 
 // params are those of a layer.
 func (e *experts) params(layer string, width int, std float64) []Param {
+	router := Param{Path: layer + e.router + ".weight", Shape: []int{e.count, width}, Std: std}
 	gateUp := Param{Path: layer + expertsGateUp, Shape: []int{e.count, 2 * e.width, width}, Std: std}
 	down := Param{Path: layer + expertsDown, Shape: []int{e.count, width, e.width}, Std: std}
-	if e.pieces {
-		for i := range e.count {
-			one := fmt.Sprintf("%smlp.experts.%d.", layer, i)
-			gateUp.pieces = append(gateUp.pieces, piece{one + "gate_proj.weight", gateShape(e.width, width)}, piece{one + "up_proj.weight", gateShape(e.width, width)})
-			down.pieces = append(down.pieces, piece{one + "down_proj.weight", gateShape(width, e.width)})
+	if e.clamped != nil {
+		gateUp.Shape, down.Shape = []int{e.count, width, 2 * e.width}, []int{e.count, e.width, width}
+		return []Param{
+			router, gateUp, down, {Path: layer + e.router + ".bias", Shape: []int{e.count}},
+			{Path: gateUp.Path + "_bias", Shape: []int{e.count, 2 * e.width}}, {Path: down.Path + "_bias", Shape: []int{e.count, width}},
 		}
 	}
-	return []Param{{Path: layer + e.router + ".weight", Shape: []int{e.count, width}, Std: std}, gateUp, down}
+	for i := range e.count {
+		if !e.pieces {
+			break
+		}
+		one := fmt.Sprintf("%smlp.experts.%d.", layer, i)
+		gateUp.pieces = append(gateUp.pieces, piece{one + "gate_proj.weight", []int{e.width, width}}, piece{one + "up_proj.weight", []int{e.width, width}})
+		down.pieces = append(down.pieces, piece{one + "down_proj.weight", []int{width, e.width}})
+	}
+	return []Param{router, gateUp, down}
 }
-
-func gateShape(out, in int) []int { return []int{out, in} }
 
 // build is what the chosen experts of each row of n give, weighted and added up.
 func (e *experts) build(b *Builder, n *graph.Value, layer, activation string) *graph.Value {
-	logits := b.Linear(n, layer+e.router+".weight")
-	b.KeepF32(logits) // near ties of the choice
+	logits := b.project(n, linear{path: layer + e.router, bias: e.clamped != nil})
 	route := b.Append(graph.Route{K: e.chosen, All: e.all}, logits)
+	b.KeepF32(logits, route.Outputs[0]) // a choice hangs on them
 	choices := b.batch * b.seq * e.chosen
 	tile := graph.RaggedTile(choices, e.count)
 	group := b.Append(graph.Group{Experts: e.count, Tile: tile}, route.Outputs[1])
 	rows, slots, offsets := group.Outputs[0], group.Outputs[1], group.Outputs[2]
+	ragged := graph.RaggedMatMul{TransW: e.clamped == nil, Tile: tile, Rows: choices}
 	multiply := func(x *graph.Value, path string) *graph.Value {
-		return b.Append(graph.RaggedMatMul{TransW: true, Tile: tile, Rows: choices}, x, b.Read(layer+path), offsets).Outputs[0]
+		y := b.Append(ragged, x, b.Read(layer+path), offsets).Outputs[0]
+		if e.clamped == nil {
+			return y
+		}
+		bias, shape := b.Read(layer+path+"_bias"), y.Shape() // the product of a column of ones with it, as of matrices of one input
+		if len(shape) != 2 {
+			return y // the graph tells
+		}
+		ones := b.BroadcastTo(b.Constant(1), shape[0], 1)
+		return b.Add(y, b.Append(ragged, ones, b.Reshape(bias, e.count, 1, shape[1]), offsets).Outputs[0])
 	}
 	gateUp := multiply(b.Append(graph.Spread{}, n, rows, slots).Outputs[0], expertsGateUp)
-	hidden := b.Mul(b.Apply(activation, b.Slice(gateUp, 1, 0, e.width)), b.Slice(gateUp, 1, e.width, e.width))
+	var hidden *graph.Value
+	if e.clamped != nil {
+		hidden = e.clamped.build(b, gateUp, e.width)
+	} else {
+		hidden = b.Mul(b.Apply(activation, b.Slice(gateUp, 1, 0, e.width)), b.Slice(gateUp, 1, e.width, e.width))
+	}
 	return b.Append(graph.Combine{}, multiply(hidden, expertsDown), rows, slots, route.Outputs[0]).Outputs[0]
+}
+
+// build is the gate of rows whose columns are gate and up in turn.
+func (c *clamp) build(b *Builder, gateUp *graph.Value, width int) *graph.Value {
+	if len(gateUp.Shape()) != 2 {
+		return gateUp // the graph tells
+	}
+	rows := gateUp.Shape()[0]
+	pairs := b.Reshape(gateUp, rows*width, 2)
+	column := func(i int) *graph.Value { return b.Reshape(b.Slice(pairs, 1, i, 1), rows, width) }
+	least := func(x *graph.Value) *graph.Value { return b.Apply("max", x, b.Constant(-c.limit)) }
+	most := func(x *graph.Value) *graph.Value { return b.Apply("neg", least(b.Apply("neg", x))) }
+	gate, up := most(column(0)), least(most(column(1)))
+	return b.Mul(b.AddConst(up, 1), b.Mul(gate, b.Apply("sigmoid", b.Scale(gate, c.alpha))))
 }
 
 // readQwen3MoE: Qwen3 with experts in place of the feed-forward part, in some layers or all.
@@ -85,6 +125,30 @@ func readQwen3MoE(c *ConfigReader) (Definition, error) {
 		}
 	}
 	return c.finished(m, "max_window_layers")
+}
+
+// readGPTOSS: experts in every layer, with biases and a clamped gate; a sink in each head; a window in every other layer, from the first on.
+func readGPTOSS(c *ConfigReader) (Definition, error) {
+	c.absent("head_dim", "64")
+	if !c.has("rope_parameters") {
+		c.absent("rope_scaling", `{"rope_type": "yarn", "factor": 32, "original_max_position_embeddings": 4096, "truncate": false}`)
+	}
+	if !c.has("experts_per_token") {
+		c.absent("num_experts_per_tok", "4")
+	}
+	m := c.decoder("gpt_oss", 150000, 1e-5, false, false)
+	m.sinks, m.activation = true, c.act("hidden_act", "silu")
+	m.qkvBias = c.Flag("attention_bias", true)
+	m.oBias = m.qkvBias
+	window := c.window(128)
+	c.windows(&m, window, func(layer int) bool { return window > 0 && layer%2 == 0 })
+	e := c.experts("num_local_experts", "num_experts")
+	e.width, e.router = m.intermediate, "mlp.router"
+	e.clamped = &clamp{limit: c.Number("swiglu_limit", 7, false), alpha: c.Number("swiglu_alpha", 1.702, false)}
+	for i := range m.layers {
+		m.layers[i].experts = e
+	}
+	return c.finished(m, "initial_context_length")
 }
 
 // experts reads how many there are, by one of keys, and how many a token takes.

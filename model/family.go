@@ -110,7 +110,6 @@ var missing = []struct{ part, what string }{
 	{"moe", "mixtures of experts"},
 	{"mixtral", "mixtures of experts"},
 	{"deepseek", "mixtures of experts"},
-	{"gpt_oss", "mixtures of experts"},
 	{"llama4", "mixtures of experts"},
 	{"dbrx", "mixtures of experts"},
 	{"jamba", "mixtures of experts"},

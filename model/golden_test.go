@@ -24,7 +24,7 @@ var goldenNames = []string{"gpt2_tied", "llama_mha", "llama_gqa"}
 // familyNames are those of one model of each family, or of what a family may have.
 var familyNames = []string{
 	"gemma2_small", "gemma3_small", "llama_rope_llama3", "mistral_window", "olmo2_postnorm", "phi3_fused", "qwen2_bias", "qwen2_yarn", "qwen3_qknorm",
-	"smollm3_nope", "granite_dense", "granite_micro", "ministral3_small", "olmo3_small", "qwen3_moe_small",
+	"smollm3_nope", "granite_dense", "granite_micro", "ministral3_small", "olmo3_small", "qwen3_moe_small", "gpt_oss_small",
 }
 
 type golden struct {
