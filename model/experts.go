@@ -39,7 +39,7 @@ func (e *experts) params(layer string, width int, std float64) []Param {
 		gateUp.Shape, down.Shape = []int{e.count, width, 2 * e.width}, []int{e.count, e.width, width}
 		return []Param{
 			router, gateUp, down, {Path: layer + e.router + ".bias", Shape: []int{e.count}},
-			{Path: gateUp.Path + "_bias", Shape: []int{e.count, 2 * e.width}}, {Path: down.Path + "_bias", Shape: []int{e.count, width}},
+			{Path: gateUp.Path + "_bias", Shape: []int{e.count, 2 * e.width}, InOut: true}, {Path: down.Path + "_bias", Shape: []int{e.count, width}, InOut: true},
 		}
 	}
 	for i := range e.count {
@@ -169,8 +169,8 @@ func (c *ConfigReader) experts(keys ...string) *experts {
 	return e
 }
 
-// Active is the number of elements of the parameters that a token is multiplied by: all but those of the experts that it does not take.
-func Active(def Definition) int64 {
+// ForToken says how many of the parameters a token takes, where that is not all: those of the experts that it takes, and all others; else it is "".
+func ForToken(def Definition) string {
 	idle := int64(0)
 	if m, ok := Student(def).(decoder); ok {
 		for _, l := range m.layers {
@@ -183,7 +183,10 @@ func Active(def Definition) int64 {
 			}
 		}
 	}
-	return Parameters(def) - idle
+	if idle == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d for a token)", Parameters(def)-idle)
 }
 
 // piece is a tensor of a file that is a part of a parameter.

@@ -19,7 +19,7 @@ func init() {
 		"gemma2": {readGemma2, &newGemma2, "Gemma2"}, "gemma3_text": {readGemma3, &newGemma3, "Gemma3Text"}, "smollm3": {readSmolLM3, &newSmolLM3, "SmolLM3"},
 		"olmo2": {readOLMo2, &newOLMo2, "Olmo2"}, "phi3": {readPhi3, &newPhi3, "Phi3"}, "gemma3": {read: readGemma3Images},
 		"olmo3": {readOLMo3, &newOLMo3, "Olmo3"}, "granite": {readGranite, &newGranite, "Granite"}, "granitemoehybrid": {readGraniteHybrid, nil, "GraniteMoeHybrid"},
-		"qwen3_moe": {readQwen3MoE, nil, "Qwen3Moe"}, "gpt_oss": {readGPTOSS, nil, "GptOss"}, "ministral3": {readMinistral3, &newMinistral3, "Ministral3"}, "mistral3": {read: readMistralImages},
+		"qwen3_moe": {readQwen3MoE, &newQwen3MoE, "Qwen3Moe"}, "gpt_oss": {readGPTOSS, &newGPTOSS, "GptOss"}, "ministral3": {readMinistral3, &newMinistral3, "Ministral3"}, "mistral3": {read: readMistralImages},
 	} {
 		f := Family{
 			Kind: kind, Read: row.read, Embeddings: []string{"model.embed_tokens.weight"}, Head: "lm_head.weight", Class: row.class, Root: "model.", Constants: rotaryConstants,
