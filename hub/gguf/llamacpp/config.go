@@ -99,6 +99,8 @@ func (c *config) headDim() int {
 	switch c.text("model_type") {
 	case "qwen3":
 		return 128
+	case "gpt_oss":
+		return 64
 	case "gemma2", "gemma3_text":
 		return 256
 	}
@@ -130,7 +132,7 @@ func (c *config) sizes(f family) []gguf.Key {
 		return append(keys, real("attention.layer_norm_epsilon", c.number("layer_norm_epsilon", 1e-5)))
 	}
 	eps := 1e-6
-	if slices.Contains([]string{"olmo2", "phi3", "mistral3"}, f.arch) {
+	if slices.Contains([]string{"olmo2", "phi3", "mistral3", "gpt-oss"}, f.arch) {
 		eps = 1e-5
 	}
 	return append(keys, real("attention.layer_norm_rms_epsilon", c.number("rms_norm_eps", eps)),
@@ -141,6 +143,9 @@ func (c *config) sizes(f family) []gguf.Key {
 func (c *config) window() int {
 	if !c.has("sliding_window") && slices.Contains([]string{"mistral", "gemma2", "gemma3_text", "olmo3"}, c.text("model_type")) {
 		return 4096
+	}
+	if !c.has("sliding_window") && c.text("model_type") == "gpt_oss" {
+		return 128
 	}
 	return c.integer("sliding_window")
 }
@@ -163,7 +168,9 @@ func (c *config) slides(layer int) bool {
 		return uses && !c.rotates(layer)
 	case "olmo3":
 		return (layer+1)%4 != 0
-	case "gemma2":
+	case "qwen3_moe":
+		return uses
+	case "gemma2", "gpt_oss":
 		return layer%2 == 0
 	case "gemma3_text":
 		pattern := c.number("sliding_window_pattern", c.number("_sliding_window_pattern", 6))

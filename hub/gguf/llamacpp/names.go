@@ -18,6 +18,7 @@ var inside = map[string]string{
 	"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
 	"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
 	"mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+	"mlp.gate": "ffn_gate_inp", "mlp.router": "ffn_gate_inp", expertsGate: "ffn_gate_exps", expertsUp: "ffn_up_exps", expertsDown: "ffn_down_exps", "self_attn.sinks": "attn_sinks",
 	"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
 	"ln_1": "attn_norm", "ln_2": "ffn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down",
 }
@@ -47,6 +48,12 @@ func (f family) tensorName(name string) (string, error) {
 	}
 	if m := layer.FindStringSubmatch(name); m != nil {
 		to, ok := inside[m[2]]
+		if other := map[bool]string{true: "mlp.gate", false: "mlp.router"}[f.arch == "gpt-oss"]; m[2] == other {
+			ok = false
+		}
+		if m[2] == "post_attention_layernorm" && f.arch == "gpt-oss" {
+			to = "post_attention_norm"
+		}
 		if behind, is := normedBehind[m[2]]; is && (f.plusOne || f.arch == "olmo2") {
 			to, ok = behind, true
 		}
