@@ -14,7 +14,8 @@ import (
 // Inputs: q [B,T,Heads HeadDim], k and v [B,T,KVHeads HeadDim], or Packed one [B,T,(Heads+2 KVHeads) HeadDim] of q, k, v in
 // this order. Causal: position t sees positions 0 to t. With a Window it sees at most so many, itself the last of them. With Documents there is
 // one more input, positions i32 [B,T]: each row is made of documents, and positions[b,t] counts t from the first token of its own, which is the first
-// that it sees. With a Cap a score s is Cap tanh(s/Cap). Outputs: o [B,T,Heads HeadDim] and lse [B,Heads,T], the logarithm of
+// that it sees. With a Cap a score s is Cap tanh(s/Cap). With Sinks the last input is one more score of each query head [Heads], of no key, nor value, which is
+// neither scaled nor capped: weights add up to less than 1, and lse has it too. Outputs: o [B,T,Heads HeadDim] and lse [B,Heads,T], the logarithm of
 // the sum of the exponentials of the scores, for the backward pass. F16: what its products and those of its gradient read is rounded to f16 (see
 // RoundProducts): q, k, v, do, the weights exp(s - max s), and in the gradient the weights exp(s - lse) and the gradients of scores, before Scale. Sums,
 // exponentials, lse and o stay as they are, and so does sum(do o), but that it is of the rounded do.
@@ -29,6 +30,7 @@ type Attention struct {
 	Window    int     `json:"window,omitempty"`
 	Documents bool    `json:"documents,omitempty"`
 	F16       bool    `json:"f16,omitempty"`
+	Sinks     bool    `json:"sinks,omitempty"`
 }
 
 func (Attention) Kind() string { return "attention" }
@@ -49,10 +51,15 @@ func (o Attention) Operands() int {
 
 // inputs is the number of inputs, and which of them are integers: the positions behind the operands.
 func (o Attention) inputs() (count int, integer []int) {
+	count = o.Operands()
 	if o.Documents {
-		return o.Operands() + 1, []int{o.Operands()}
+		integer = []int{count}
+		count++
 	}
-	return o.Operands(), nil
+	if o.Sinks {
+		count++
+	}
+	return count, integer
 }
 
 // ScoreScale is what products of queries and keys are multiplied by.
@@ -98,6 +105,12 @@ func (o Attention) outputs(in []*Value) ([]Type, error) {
 	if o.Documents {
 		at := in[o.Operands()]
 		if err := cmp.Or(wantDType("positions", at, array.I32), wantShape("positions", at, b, t)); err != nil {
+			return nil, err
+		}
+	}
+	if o.Sinks {
+		count, _ := o.inputs()
+		if err := wantShape("sinks", in[count-1], o.Heads); err != nil {
 			return nil, err
 		}
 	}
@@ -165,9 +178,31 @@ func (o Attention) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 	if !g.onlyFirst(n, dy) {
 		return make([]*Value, len(n.Inputs))
 	}
-	in := append(slices.Clone(n.Inputs), n.Outputs[0], n.Outputs[1], dy[0])
-	grads := g.Append(AttentionGrad(o), in...).Outputs[:o.Operands()]
-	return append(slices.Clone(grads), make([]*Value, len(n.Inputs)-len(grads))...) // positions have none
+	plain, in := o, slices.Clone(n.Inputs)
+	if o.Sinks { // o and lse have all of them that q, k and v need to know
+		plain.Sinks, in = false, in[:len(in)-1]
+	}
+	in = append(in, n.Outputs[0], n.Outputs[1], dy[0])
+	grads := g.Append(AttentionGrad(plain), in...).Outputs[:o.Operands()]
+	all := append(slices.Clone(grads), make([]*Value, len(n.Inputs)-len(grads))...) // positions have none
+	if last := len(all) - 1; o.Sinks && g.wants(n.Inputs[last]) {
+		all[last] = o.sinkGrad(g, n, dy[0])
+	}
+	return all
+}
+
+// sinkGrad is that of the sinks s: -sum(exp(s - lse) do.o) over the positions of each head.
+func (o Attention) sinkGrad(g *Graph, n *Node, do *Value) *Value {
+	b, t := n.Outputs[0].Shape()[0], n.Outputs[0].Shape()[1]
+	dots := g.Sum(g.Reshape(g.Mul(do, n.Outputs[0]), b, t, o.Heads, o.HeadDim), 3)
+	weights := g.Apply("exp", g.Sub(n.Inputs[len(n.Inputs)-1], g.Transpose(n.Outputs[1], 0, 2, 1)))
+	return g.Apply("neg", g.Sum(g.Mul(weights, dots), 0, 1))
+}
+
+// sunk is what the weights of a row are multiplied by for a sink, and its lse with it.
+func sunk(lse, sink float64) (share, with float64) {
+	with = logSumExp([]float64{lse, sink})
+	return math.Exp(lse - with), with
 }
 
 // heads is one of q, k, v: the rows of HeadDim numbers of its heads lie in data, width apart in time, from offset on.
@@ -261,13 +296,17 @@ func (o Attention) Eval(n *Node, in []*Array, e *Env) []*Array {
 			scores[s], _ = o.score(dot(q.row(batch, time, head), k.row(batch, first+s, kvHead)))
 		}
 		l := logSumExp(scores)
-		lse.Data[(batch*o.Heads+head)*t+time] = l
+		share, with := 1.0, l
+		if o.Sinks {
+			share, with = sunk(l, in[len(in)-1].Data[head])
+		}
+		lse.Data[(batch*o.Heads+head)*t+time] = with
 		largest := 0.0 // of the weights, by which they are divided where they are rounded
 		if o.F16 {
 			largest = slices.Max(scores) - l
 		}
 		for s, score := range scores {
-			weight := math.Exp(largest) * o.rounded(math.Exp(score-l-largest))
+			weight := share * math.Exp(largest) * o.rounded(math.Exp(score-l-largest))
 			addScaled(result.row(batch, time, head), weight, v.row(batch, first+s, kvHead))
 		}
 	})

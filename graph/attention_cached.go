@@ -13,7 +13,7 @@ import (
 // those are in a cache. Inputs: cache [B,W,2 KVHeads HeadDim], in each row the keys of all heads, then their values; positions i32 [B,T], each
 // from 0 to W-1 and no two of a sequence the same; then the operands of Attention. Outputs: o [B,T,Heads HeadDim], and the cache in which
 // row positions[b,t] has the key and value of token t. That is done first, so token t sees rows 0 to positions[b,t], itself among them, or with a
-// Window the last ones of these. A cache has no Documents. On a device
+// Window the last ones of these. Sinks come last. A cache has no Documents. On a device
 // the cache is changed in place: it is an Input that nothing else reads, or that of another of these, which has put the same keys and values there. In BF16 it
 // has the keys and values rounded, and so has what is read of it.
 //
@@ -26,7 +26,10 @@ type CachedAttention Attention
 func (CachedAttention) Kind() string { return "cached_attention" }
 
 // Paged is whether a node has a table of blocks.
-func (o CachedAttention) Paged(inputs int) bool { return inputs == 4+Attention(o).Operands() }
+func (o CachedAttention) Paged(inputs int) bool {
+	count, _ := Attention(o).inputs()
+	return inputs == 4+count
+}
 
 // places are the inputs that say where tokens are: positions, or table, row and positions.
 func (o CachedAttention) places(inputs int) int {
@@ -38,7 +41,8 @@ func (o CachedAttention) places(inputs int) int {
 
 func (o CachedAttention) Infer(in []*Value) ([]Type, error) {
 	a, integer := Attention(o), []int{1, 2, 3}[:o.places(len(in))]
-	if err := arity(in, 1+len(integer)+a.Operands(), integer...); err != nil {
+	operands, _ := a.inputs()
+	if err := arity(in, 1+len(integer)+operands, integer...); err != nil {
 		return nil, err
 	}
 	if !o.Causal || o.Documents || o.F16 {
@@ -156,6 +160,9 @@ func (o CachedAttention) Eval(n *Node, in []*Array, e *Env) []*Array {
 			scores[s], _ = a.score(dot(q.row(batch, time, head), keys.row(0, place(i, first+s), kvHead)))
 		}
 		l := logSumExp(scores)
+		if a.Sinks {
+			_, l = sunk(l, in[len(in)-1].Data[head])
+		}
 		for s, score := range scores {
 			addScaled(result.row(batch, time, head), math.Exp(score-l), values.row(0, place(i, first+s), kvHead))
 		}

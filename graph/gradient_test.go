@@ -77,6 +77,18 @@ func (p *problem) weighted(y *Value) *Value {
 	return p.Sum(p.Mul(y, p.fixed(p.random.NormFloat64, y.Shape()...)))
 }
 
+// experts is a mixture of 4, of which the last has no rows, with matrices as they lie.
+func (p *problem) experts(inOut bool) *Value {
+	group := p.Append(Group{Experts: 4, Tile: 3}, p.integers([]int{3, 2}, 1, 0, 2, 1, 1, 2))
+	rows, slots, offsets := group.Outputs[0], group.Outputs[1], group.Outputs[2]
+	shape := []int{4, 5, 2}
+	if inOut {
+		shape = []int{4, 2, 5}
+	}
+	y := p.one(RaggedMatMul{TransW: !inOut, Tile: 3, Rows: 6}, p.one(Spread{}, p.x(3, 2), rows, slots), p.x(shape...), offsets)
+	return p.one(Combine{}, y, rows, slots, p.x(3, 2))
+}
+
 // gradientCases hold every operation and form; each builds something that is summed with random weights, unless it is a scalar.
 var gradientCases = map[string]func(p *problem) *Value{
 	"matmul nn":          func(p *problem) *Value { return p.MatMul(p.x(3, 4), p.x(4, 5), false, false) },
@@ -241,7 +253,15 @@ var gradientCases = map[string]func(p *problem) *Value{
 	"rope inverse": func(p *problem) *Value {
 		return p.one(Rope{HeadDim: 4, Theta: 10000, Inverse: true}, p.x(1, 5, 8))
 	},
-	"embedding": func(p *problem) *Value { return p.Embedding(p.x(5, 3), p.integers([]int{2, 3}, 4, 1, 4, 0, 4, 1)) },
+	"attention with sinks": func(p *problem) *Value {
+		op := Attention{Heads: 4, KVHeads: 2, HeadDim: 2, Causal: true, Sinks: true}
+		return p.one(op, p.x(2, 3, 8), p.x(2, 3, 4), p.x(2, 3, 4), p.x(4))
+	},
+	"route":           func(p *problem) *Value { return p.one(Route{K: 3}, p.x(5, 7)) },
+	"route all":       func(p *problem) *Value { return p.one(Route{K: 3, All: true}, p.x(5, 7)) },
+	"experts":         func(p *problem) *Value { return p.experts(false) },
+	"experts, in out": func(p *problem) *Value { return p.experts(true) },
+	"embedding":       func(p *problem) *Value { return p.Embedding(p.x(5, 3), p.integers([]int{2, 3}, 4, 1, 4, 0, 4, 1)) },
 	"embedding fixed": func(p *problem) *Value {
 		return p.Add(p.x(3), p.Embedding(p.fixed(p.random.NormFloat64, 5, 3), p.integers([]int{2}, 1, 1)))
 	},

@@ -62,6 +62,7 @@ func TestGGUFIsItsDirectory(t *testing.T) {
 		"linear":      `"model_type": "llama", "tie_word_embeddings": false, "rope_scaling": {"rope_type": "linear", "factor": 4}`,
 		"qwen2":       `"model_type": "qwen2", "tie_word_embeddings": false, "rope_theta": 1000000`,
 		"qwen3":       `"model_type": "qwen3", "tie_word_embeddings": true`,
+		"qwen3_moe":   `"model_type": "qwen3_moe", "tie_word_embeddings": false, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 40, "norm_topk_prob": true`,
 		"smollm3":     `"model_type": "smollm3", "tie_word_embeddings": true`,
 		"olmo2":       `"model_type": "olmo2", "tie_word_embeddings": false`,
 		"gemma2":      `"model_type": "gemma2", "query_pre_attn_scalar": 32, "sliding_window": 16`,
@@ -120,6 +121,10 @@ func TestGGUFIsItsDirectory(t *testing.T) {
 func checkTrainedFor(t *testing.T, config string, kind gguf.Type) {
 	path, def, params := writeGGUF(t, []byte("{"+config+"}"), kind)
 	def, err := WithQuantization(def, Quantization{Mode: kind.String()})
+	if strings.Contains(config, "_moe") {
+		assert.ErrorContains(t, err, "found experts, wanted a network without")
+		return
+	}
 	require.NoError(t, err)
 	f, err := gguf.Open(path)
 	require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 	"gputrain/buffers/safetensors"
 	"gputrain/hub/bitsandbytes"
 	"gputrain/hub/gguf/llamacpp"
+	"gputrain/hub/mxfp4"
 	"gputrain/model"
 )
 
@@ -77,6 +78,23 @@ func TensorsOf(files ...*safetensors.File) (tensors []array.Tensor, err error) {
 			}
 			in[t.Path], all[t.Path] = f, t
 		}
+	}
+	experts := map[string]bool{}
+	for name := range in {
+		if of := mxfp4.Of(name, func(tensor string) bool { return in[tensor] != nil }); of != "" {
+			experts[of] = true
+			delete(all, name)
+		}
+	}
+	for name := range experts {
+		m, err := mxfp4.Open(func(tensor string) *safetensors.File { return in[tensor] }, name)
+		if err != nil {
+			return nil, err
+		}
+		if in[name] != nil {
+			return nil, fmt.Errorf("tensor %q: found it whole and in mxfp4, wanted one of them", name)
+		}
+		all[name] = array.Tensor{Host: array.Host{Path: name, Shape: m.Shape, Read: m.Read}, DType: "BF16"} // which holds each number
 	}
 	for name := range in {
 		if of := bitsandbytes.Of(name); in[of] != nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // quantizedWeights reads how weights are stored quantized, whoever did it: nf4 of bitsandbytes is read, and forgotten, as
-// all that is written is whole. Everything else is refused.
+// all that is written is whole; so are the experts of a gpt_oss in mxfp4. Everything else is refused.
 func (c *ConfigReader) quantizedWeights() {
 	for _, key := range []string{"quantization_config", "compression_config"} {
 		if !c.has(key) || string(c.fields[key]) == "{}" {
@@ -16,6 +16,10 @@ func (c *ConfigReader) quantizedWeights() {
 		by := q.text("quant_method", "")
 		if by == "" {
 			by = "some method"
+		}
+		if kind := c.text("model_type", ""); by == "mxfp4" && kind == "gpt_oss" {
+			delete(c.fields, key)
+			continue
 		}
 		if by == "bitsandbytes" || by == "some method" && q.Flag("load_in_4bit", false) {
 			if by = q.bitsandbytes(); by == "" {

@@ -114,7 +114,7 @@ func (b *Builder) positions() *graph.Value {
 	return b.Input(InputPositions, graph.Type{Shape: []int{b.batch, b.seq}, DType: array.I32})
 }
 
-// attend is the causal attention of the operands of a, which goes on with a cache of its own where sequences do.
+// attend is the causal attention of the operands of a, its sinks last where it has some, which goes on with a cache of its own where sequences do.
 func (b *Builder) attend(a graph.Attention, operands ...*graph.Value) *graph.Value {
 	o, _ := b.attendIn(nil, a, operands...)
 	return o
@@ -123,12 +123,16 @@ func (b *Builder) attend(a graph.Attention, operands ...*graph.Value) *graph.Val
 // attendIn is attend with a cache that another attention has put these keys and values into, nil for one of its own, and the cache after it.
 func (b *Builder) attendIn(cache *graph.Value, a graph.Attention, operands ...*graph.Value) (o, after *graph.Value) {
 	a.Causal = true
+	var sinks []*graph.Value
+	if a.Sinks {
+		operands, sinks = operands[:len(operands)-1], operands[len(operands)-1:]
+	}
 	if b.o.Documents {
 		a.Documents = true
 		operands = append(operands, b.positions())
 	}
 	if b.o.Window == 0 {
-		return b.Append(a, operands...).Outputs[0], nil
+		return b.Append(a, append(operands, sinks...)...).Outputs[0], nil
 	}
 	blocks, size, storage, places := b.batch, b.o.Window, array.F32, []*graph.Value{b.positions()}
 	if p := b.o.Paging; p != (Paging{}) {
@@ -144,7 +148,7 @@ func (b *Builder) attendIn(cache *graph.Value, a graph.Attention, operands ...*g
 		cache = b.Input(fmt.Sprintf("cache.%d", len(b.caches)), graph.Type{Shape: []int{blocks, size, 2 * a.KVHeads * a.HeadDim}, DType: storage})
 		b.caches = append(b.caches, cache)
 	}
-	made := b.Append(graph.CachedAttention(a), slices.Concat([]*graph.Value{cache}, places, operands)...)
+	made := b.Append(graph.CachedAttention(a), slices.Concat([]*graph.Value{cache}, places, operands, sinks)...)
 	return made.Outputs[0], made.Outputs[1]
 }
 

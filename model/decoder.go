@@ -27,6 +27,7 @@ type decoder struct {
 	gated                    bool // q_proj has a gate behind the query of each head, whose sigmoid attention is multiplied by
 	qkvBias, oBias, mlpBias  bool
 	fusedQKV                 bool // q, k and v are one matrix
+	sinks                    bool // each head has one more score, of no key
 	mlp                      mlpNames
 	activation               string  // of the gate
 	scale, cap               float64 // of scores, see graph.Attention
@@ -48,8 +49,9 @@ type decoderLayer struct {
 	window   int       // keys that a position sees, itself the last of them; 0: all before it
 	mixer    mixer     // what the layer has in place of attention; nil: attention
 	sizes    *layerSizes
-	borrows  int  // how many layers before it the one is whose keys and values it reads; 0: it has its own
-	kAsV     bool // values are the keys before these are normed and turned
+	borrows  int      // how many layers before it the one is whose keys and values it reads; 0: it has its own
+	kAsV     bool     // values are the keys before these are normed and turned
+	experts  *experts // nil: one gated part
 }
 
 // layerSizes are those of a layer.
@@ -174,8 +176,14 @@ func (m decoder) Params() []Param {
 			norm(l, n.before, m.width)
 			norm(l, n.behind, m.width)
 		}
+		if m.sinks {
+			params = append(params, Param{Path: l + "self_attn.sinks", Shape: []int{m.heads}, Std: m.initStd})
+		}
 		qkv, o, gateUp, down := m.projections(i)
 		matrices := append(gateUp, down)
+		if e := m.layers[i].experts; e != nil {
+			matrices, params = nil, append(params, e.params(l, m.width, m.initStd)...)
+		}
 		switch mixer := m.layers[i].mixer; {
 		case mixer != nil:
 			params = append(params, mixer.params(m, l)...)
@@ -298,8 +306,12 @@ func (m decoder) attention(b *Builder, n *graph.Value, layer int) *graph.Value {
 		}
 		has.value = b.sequences(k, kv)
 	}
-	a := graph.Attention{Heads: of.heads, KVHeads: of.kvHeads, HeadDim: of.headDim, Scale: m.scale, Cap: m.cap, Window: at.window}
-	y, has.cache = b.attendIn(has.cache, a, query, has.key, has.value)
+	a := graph.Attention{Heads: of.heads, KVHeads: of.kvHeads, HeadDim: of.headDim, Scale: m.scale, Cap: m.cap, Window: at.window, Sinks: m.sinks}
+	operands := []*graph.Value{query, has.key, has.value}
+	if m.sinks {
+		operands = append(operands, b.Read(l+"self_attn.sinks"))
+	}
+	y, has.cache = b.attendIn(has.cache, a, operands...)
 	b.kept[layer-at.borrows] = has
 	if y = b.flat(y, q); gate != nil {
 		y = b.Mul(y, gate)
@@ -308,6 +320,9 @@ func (m decoder) attention(b *Builder, n *graph.Value, layer int) *graph.Value {
 }
 
 func (m decoder) feedForward(b *Builder, n *graph.Value, layer int) *graph.Value {
+	if e := m.layers[layer].experts; e != nil {
+		return e.build(b, n, fmt.Sprintf("model.layers.%d.", layer), m.activation)
+	}
 	_, _, gateUp, down := m.projections(layer)
 	width := m.at(layer).intermediate
 	read := m.reader(b, n, gateUp, []int{width, width})

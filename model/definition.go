@@ -57,6 +57,7 @@ type Param struct {
 	from    string  // the path of the parameter that it begins as a copy of; "" for none
 	lengths bool    // it begins as the lengths of that one's rows, one for each output
 	conv    bool    // the outputs of that one are its columns
+	pieces  []piece // what files may have in its place, one behind the other; nil: nothing
 }
 
 // Options says what a graph computes. Loss or Logits is needed; both may be.

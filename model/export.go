@@ -68,6 +68,7 @@ func export(dir string, def Definition, read func(path string) ([]float32, error
 	if o.Like != nil {
 		tensors = o.Like.dress(def, tensors, o.DType == "", read)
 	}
+	tensors = inPieces(def, tensors, o.Like, read)
 	config, err := ConfigEnding(def, cmp.Or(o.DType, o.Like.DType()), o.Ends)
 	if err != nil {
 		return err

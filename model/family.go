@@ -113,7 +113,6 @@ var missing = []struct{ part, what string }{
 	{"moe", "mixtures of experts"},
 	{"mixtral", "mixtures of experts"},
 	{"deepseek", "mixtures of experts"},
-	{"gpt_oss", "mixtures of experts"},
 	{"llama4", "mixtures of experts"},
 	{"dbrx", "mixtures of experts"},
 	{"jamba", "mixtures of experts"},
@@ -247,8 +246,8 @@ type Keys struct {
 	KVHeads      int     `yaml:"kv_heads" range:"0.." doc:"all but gpt2: key and value heads, a divisor of heads; 0: as many as heads"`
 	HeadDim      int     `yaml:"head_dim" range:"0.." doc:"all but gpt2: width of a head, even; 0: width / heads"`
 	Width        int     `yaml:"width" default:"128" range:"1.." doc:"embedding width, a multiple of heads if head_dim is 0"`
-	Intermediate int     `yaml:"intermediate" range:"0.." doc:"width of the feed-forward layer; 0: 4 x width (gpt2), or 8/3 x width rounded up to a multiple of 16 (all others)"`
-	Window       int     `yaml:"window" range:"0.." doc:"gemma2, gemma3_text, gemma4_text, ministral3, mistral, olmo3, phi3, qwen2, qwen3, smollm3: tokens that a token sees in layers with a window; 0: 4096 (gemma2, olmo3), 512 (gemma3_text, gemma4_text) or no window"`
+	Intermediate int     `yaml:"intermediate" range:"0.." doc:"width of the feed-forward layer; of each expert (gpt_oss, qwen3_moe) half of it; 0: 4 x width (gpt2), or 8/3 x width rounded up to a multiple of 16 (all others)"`
+	Window       int     `yaml:"window" range:"0.." doc:"gemma2, gemma3_text, gemma4_text, gpt_oss, ministral3, mistral, olmo3, phi3, qwen2, qwen3, qwen3_moe, smollm3: tokens that a token sees in layers with a window; 0: 4096 (gemma2, olmo3), 512 (gemma3_text, gemma4_text), 128 (gpt_oss) or no window"`
 	Context      int     `yaml:"context" default:"128" range:"1.." doc:"tokens in a sequence; with model.from at most that model's"`
 	Vocab        int     `yaml:"vocab" range:"0.." doc:"size of the vocabulary; 0: as the data needs (256 for bytes, 65536 for bare u16, with a tokenizer the number of its tokens, rounded up to a multiple of 64)"`
 	Dropout      float64 `yaml:"dropout" range:"0..0.999" doc:"gpt2: probability of dropping an activation in training. It also overrides the dropout of model.from"`

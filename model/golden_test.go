@@ -26,7 +26,7 @@ var goldenNames = []string{"gpt2_tied", "llama_mha", "llama_gqa"}
 var familyNames = []string{
 	"gemma2_small", "gemma3_small", "llama_rope_llama3", "mistral_window", "olmo2_postnorm", "phi3_fused", "qwen2_bias", "qwen2_yarn", "qwen3_qknorm",
 	"smollm3_nope", "granite_dense", "granite_micro", "ministral3_small", "olmo3_small", "gemma4_small", "lfm2_small", "qwen3_5_small",
-	"qwen3_5_wrapped",
+	"qwen3_5_wrapped", "qwen3_moe_small", "gpt_oss_small",
 }
 
 type golden struct {
@@ -86,6 +86,27 @@ func arrayOf[T int32 | float32 | uint32](shape []int, data []T) *graph.Array {
 	return a
 }
 
+// expected is a tensor by the path of a parameter, or those of its pieces.
+func (g golden) expected(t *testing.T, prefix string, p Param) (want []float32) {
+	t.Helper()
+	named := map[string]string{} // what the file calls them
+	for _, name := range g.tensors.Names() {
+		if rest, ok := strings.CutPrefix(name, prefix); ok {
+			named[PathOf(g.def, rest)] = name
+		}
+	}
+	pieces := p.pieces
+	if named[p.Path] != "" || len(pieces) == 0 {
+		pieces = []piece{{p.Path, p.Shape}}
+	}
+	for _, part := range pieces {
+		data, err := g.tensors.Float32(named[part.path])
+		require.NoError(t, err)
+		want = append(want, data...)
+	}
+	return want
+}
+
 func (g golden) feeds(t *testing.T, scale float32) map[string]*graph.Array {
 	tokens, labels := g.batch(t)
 	feeds := map[string]*graph.Array{
@@ -139,18 +160,11 @@ func TestGoldenLossLogitsAndGradients(t *testing.T) {
 			logits, err := g.tensors.Float32("expect/0/logits")
 			require.NoError(t, err)
 			near(t, "logits", logits, results[2])
-			named := map[string]string{} // what the file calls gradients
-			for _, name := range g.tensors.Names() {
-				if rest, ok := strings.CutPrefix(name, "expect/0/grads/"); ok {
-					named[PathOf(g.def, rest)] = name
-				}
-			}
 			for i, p := range g.def.Params() {
 				if p.Fixed {
 					continue
 				}
-				want, err := g.tensors.Float32(named[p.Path])
-				require.NoError(t, err)
+				want := g.expected(t, "expect/0/grads/", p)
 				near(t, p.Path, want, results[3+i])
 			}
 		})

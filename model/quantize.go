@@ -65,6 +65,9 @@ func WithQuantization(def Definition, q Quantization) (Definition, error) {
 	for _, p := range def.Params() {
 		usual := array.Spec{Path: p.Path, Shape: p.Shape}.MatrixOfLayer()
 		if op.Format().OfGGUF() {
+			if len(p.Shape) == 3 && p.pieces != nil {
+				return nil, fmt.Errorf("model: quantize: mode %s: found experts, wanted a network without: one is not trained for a type of its GGUF file", q.Mode)
+			}
 			usual = inFiles(def, p)
 		}
 		m.ops[p.Path] = q.opOf(p)

@@ -19,6 +19,9 @@ type beginning struct {
 // gated is the usual width of a gated feed-forward part: 8/3 of the width, rounded up to a multiple of 16.
 func gated(width int) int { return (8*width + 47) / 48 * 16 }
 
+// expertWidth is that of an expert of a new network, whose tokens take two: half of the usual width, or of what is asked for.
+func expertWidth(k Keys) int { return max(1, cmp.Or(k.Intermediate, gated(k.Width))/2) }
+
 func errWindow(kind string, window int) error {
 	return fmt.Errorf("model: %s: window: %d, want 0: no layer of it has one", kind, window)
 }
@@ -160,6 +163,28 @@ var (
 			}
 		},
 		usual: proportions{HeadWidth: 64, AttentionShare: 1, Group: 4, Intermediate: 4, Aspect: 51, RopeTheta: 10000, Tied: true},
+	}
+	newQwen3MoE = beginning{
+		architecture: "Qwen3MoeForCausalLM", eps: 1e-6, windowed: true,
+		own: func(k Keys) map[string]any {
+			keys := qwenKeys(k)
+			maps.Copy(keys, map[string]any{
+				"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": expertWidth(k), "norm_topk_prob": true, "decoder_sparse_step": 1,
+				"mlp_only_layers": []int{}, "output_router_logits": false, "router_aux_loss_coef": 0.001,
+			})
+			return keys
+		},
+		usual: proportions{HeadWidth: 128, AttentionShare: 2, Group: 4, Intermediate: 3, Aspect: 43, RopeTheta: 1e6},
+	}
+	newGPTOSS = beginning{
+		architecture: "GptOssForCausalLM", eps: 1e-5, windowed: true,
+		own: func(k Keys) map[string]any {
+			return map[string]any{
+				"attention_bias": true, "num_local_experts": 8, "num_experts_per_tok": 2, "intermediate_size": expertWidth(k), "sliding_window": cmp.Or(k.Window, 128),
+				"swiglu_limit": 7.0, "output_router_logits": false, "router_aux_loss_coef": 0.9,
+			}
+		},
+		usual: proportions{HeadWidth: 64, AttentionShare: 1.4, Group: 8, Intermediate: 2, Aspect: 40, RopeTheta: 150000},
 	}
 	newMinistral3 = beginning{
 		architecture: "Ministral3ForCausalLM", eps: 1e-5, windowed: true,

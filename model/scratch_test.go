@@ -26,6 +26,8 @@ func TestNewOfEveryFamily(t *testing.T) {
 		"phi3":         {map[string]any{"original_max_position_embeddings": 20., "pad_token_id": nil}, []int{5, 5, 5, 5, 5, 5, 5}},
 		"olmo2":        {map[string]any{"rope_theta": 5000.}, nil},
 		"olmo3":        {map[string]any{"sliding_window": 5.}, []int{5, 5, 5, 0, 5, 5, 5}},
+		"qwen3_moe":    {map[string]any{"num_experts": 8., "num_experts_per_tok": 2.}, []int{5, 5, 5, 5, 5, 5, 5}},
+		"gpt_oss":      {map[string]any{"swiglu_limit": 7.}, []int{5, 0, 5, 0, 5, 0, 5}},
 		"granite":      {map[string]any{"attention_multiplier": 1.0 / 6, "logits_scaling": 8.}, nil},
 		"ministral3":   {map[string]any{"sliding_window": 5.}, []int{5, 5, 5, 5, 5, 5, 5}},
 		"lfm2":         {map[string]any{"norm_eps": 1e-5}, nil},

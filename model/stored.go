@@ -13,9 +13,10 @@ type Stored struct {
 	params []Param
 	names  map[string]string // in the files, by path
 	in     weights
-	base   *Stored // has those that are not in the files; nil: there are none
-	from   *Base   // what base is
-	upon   *Base   // what adapters without a BaseFile were trained upon; nil: that is not known
+	joined map[string]bool // paths whose parameters the files have in pieces
+	base   *Stored         // has those that are not in the files; nil: there are none
+	from   *Base           // what base is
+	upon   *Base           // what adapters without a BaseFile were trained upon; nil: that is not known
 
 	tiedCopy string // what the files call a copy of a tied head; "" for none
 
@@ -28,7 +29,7 @@ type Stored struct {
 // constants and, with a tied head, a copy of the embedding. Of a network with adapters the tensors are these alone:
 // StandOn or TakeFrom give the rest.
 func Bind(def Definition, from string, tensors []array.Tensor, missing ...*regexp.Regexp) (_ *Stored, err error) {
-	s := &Stored{params: laidOut(def), in: weights{}, dir: from}
+	s := &Stored{params: laidOut(def), in: weights{}, joined: map[string]bool{}, dir: from}
 	for _, t := range tensors {
 		s.in[t.Path] = t
 	}
@@ -38,6 +39,9 @@ func Bind(def Definition, from string, tensors []array.Tensor, missing ...*regex
 	}
 	if s.names, err = s.in.match(def, missing); err != nil {
 		return nil, fmt.Errorf("model: weights: %w", err)
+	}
+	for path, name := range s.names {
+		s.joined[path] = !slices.ContainsFunc(tensors, func(t array.Tensor) bool { return t.Path == name })
 	}
 	if family := families[def.Kind()]; family.tied(def) {
 		for name := range s.in {

@@ -16,7 +16,7 @@ func (w weights) match(def Definition, allowed []*regexp.Regexp) (map[string]str
 		return nil, err
 	}
 	params := def.Params()
-	var wrong []string
+	wrong := w.join(params, stored)
 	for _, p := range params {
 		name, ok := stored[p.Path]
 		if !ok {
@@ -26,6 +26,7 @@ func (w weights) match(def Definition, allowed []*regexp.Regexp) (map[string]str
 			continue
 		}
 		switch t := w[name]; {
+		case name == "":
 		case !slices.Equal(t.Shape, p.Shape) && encoders[t.DType] != nil:
 			wrong = append(wrong, fmt.Sprintf("%q: shape %v, want %v", name, t.Shape, p.Shape))
 		case encoders[t.DType] == nil:

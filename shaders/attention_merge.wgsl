@@ -9,6 +9,9 @@ struct Params {
 @bind var<uniform> p: Params;
 @bind var<storage, read> sums: array<vec4<f32>>;
 @bind var<storage, read> stats: array<vec2<f32>>;
+#if SINKS
+@bind var<storage, read> sinks: array<f32>; // one more score of each head, which no value has
+#endif
 @bind var<storage, read_write> o: array<f32>;
 
 #import "shared/main.wgsl" LANES=64
@@ -22,6 +25,11 @@ struct Params {
             m = max(m, stats[head * p.parts + s].x);
         }
         var l = 0.0;
+#if SINKS
+        let sink = sinks[head % {{HEADS}}u];
+        m = max(m, sink);
+        l = exp(sink - m);
+#endif
         var sum = vec4<f32>();
         for (var s = 0u; s < p.parts; s++) {
             let at = head * p.parts + s;

@@ -68,6 +68,18 @@ func odd(r *rand.Rand, kind, rotation string) settings {
 		}
 		c["shared_intermediate_size"], c["num_local_experts"], c["position_embedding_type"] = c["intermediate_size"], 0, "rope"
 		c["layer_types"] = slices.Repeat([]string{"attention"}, c["num_hidden_layers"].(int))
+	case "qwen3_moe", "gpt_oss":
+		experts := pick(3, 8)
+		maps.Copy(c, settings{"num_experts": experts, "num_experts_per_tok": pick(1, 2, 3), "moe_intermediate_size": pick(32, 96), "norm_topk_prob": true})
+		if kind == "gpt_oss" {
+			c["num_local_experts"], c["intermediate_size"], c["sliding_window"] = experts, c["moe_intermediate_size"], pick(1, 7, 40)
+			delete(c, "num_experts")
+			delete(c, "moe_intermediate_size")
+			delete(c, "norm_topk_prob")
+			if rotation == "as is" {
+				c["rope_scaling"] = nil
+			}
+		}
 	case "olmo3":
 		c["num_hidden_layers"], c["sliding_window"] = pick(2, 5), pick(1, 7, 40)
 	case "lfm2":
@@ -184,6 +196,7 @@ func TestLlamaCppShapes(t *testing.T) {
 	for kind, rules := range map[string][]string{
 		"llama": {"as is", "as is", "linear", "llama3", "yarn", "yarn by 0.8"}, "mistral": {"as is"}, "qwen2": {"as is", "linear", "yarn"}, "qwen3": {"as is", "as is", "yarn by 0.8"},
 		"granite": {"as is", "as is", "linear"}, "granitemoehybrid": {"as is"}, "ministral3": {"growing", "growing"}, "olmo3": {"as is", "yarn"},
+		"qwen3_moe": {"as is", "yarn", "linear"}, "gpt_oss": {"as is", "yarn"},
 		"smollm3": {"as is", "yarn"}, "olmo2": {"as is", "linear"}, "gemma2": {"as is", "as is"}, "gemma3_text": {"as is", "linear"},
 		"phi3": {"as is", "longrope, short", "longrope, long"}, "gpt2": {"as is", "as is"}, "lfm2": {"as is", "as is"}, "qwen3_5_text": {"as is", "as is", "as is"},
 		"gemma4_text": {"as is", "as is", "as is", "as is", "as is"},

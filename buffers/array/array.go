@@ -2,7 +2,10 @@
 // what describes a model needs no more.
 package array
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+)
 
 // Spec names an array and gives its shape: row-major, any rank, zero dimensions allowed.
 type Spec struct {
@@ -42,7 +45,14 @@ type Packed interface {
 var ofLayer = regexp.MustCompile(`(^|\.)[0-9]+\.`)
 
 // MatrixOfLayer tells whether an array is a matrix of a layer: neither a vector, nor an embedding or an output head.
-func (s Spec) MatrixOfLayer() bool { return len(s.Shape) == 2 && ofLayer.MatchString(s.Path) }
+func (s Spec) MatrixOfLayer() bool {
+	return len(s.Shape) == 2 && ofLayer.MatchString(s.Path) && !strings.HasSuffix(s.Path, "_bias")
+}
+
+// MatricesOfLayer tells whether an array is the stacked matrices of a layer's experts.
+func (s Spec) MatricesOfLayer() bool {
+	return len(s.Shape) == 3 && s.Shape[1] > 1 && ofLayer.MatchString(s.Path)
+}
 
 // Spec is the array without its elements.
 func (h Host) Spec() Spec { return Spec{Path: h.Path, Shape: h.Shape, OutIn: h.OutIn} }

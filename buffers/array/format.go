@@ -114,7 +114,9 @@ func (d DType) Format() *Format { return &formats[d] }
 func (d DType) Packed() bool { return d.Format().Levels != nil }
 
 // Keeps tells whether a tree of type d keeps an array in it, not in BF16.
-func (d DType) Keeps(s Spec) bool { return !d.Packed() || s.MatrixOfLayer() }
+func (d DType) Keeps(s Spec) bool {
+	return !d.Packed() || s.MatrixOfLayer() || s.MatricesOfLayer()
+}
 
 // Bits is the size of one element in bits, without scales.
 func (d DType) Bits() int { return d.Format().Bits }

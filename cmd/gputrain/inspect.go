@@ -222,7 +222,7 @@ func (c *inspectCmd) describe(b *hub.Bundle, base *model.Base) error {
 	if err != nil {
 		return &setup.ModelError{Err: c.advised(err)}
 	}
-	fmt.Printf("%s\n%s, %d parameters, context %d, vocabulary %d\n", dir, def.Kind(), model.Parameters(def), def.Context(), def.Vocab())
+	fmt.Printf("%s\n%s, %d parameters%s, context %d, vocabulary %d\n", dir, def.Kind(), model.Parameters(def), model.ForToken(def), def.Context(), def.Vocab())
 	if text := model.DescribeLoRA(def); text != "" {
 		fmt.Printf("adapters: %s\n", terminal.Text(text))
 		if err := c.doubt(b, def); err != nil {

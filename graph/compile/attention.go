@@ -27,6 +27,9 @@ var attentionChecks = []Check{
 	{Name: "attention capped, in a window", Tolerance: 256, Build: func(g *graph.Graph) []*graph.Value {
 		return checkedAttention(g, graph.Attention{Heads: 4, KVHeads: 2, HeadDim: 8, Causal: true, Scale: 0.7, Cap: 2, Window: 9}, 2, 41)
 	}},
+	{Name: "attention with sinks", Tolerance: 256, Build: func(g *graph.Graph) []*graph.Value {
+		return checkedAttention(g, graph.Attention{Heads: 4, KVHeads: 2, HeadDim: 8, Causal: true, Window: 9, Sinks: true}, 2, 41)
+	}},
 	{Name: "attention, heads of 64", Tolerance: 256, Build: func(g *graph.Graph) []*graph.Value {
 		return checkedAttention(g, graph.Attention{Heads: 2, KVHeads: 2, HeadDim: 64, Packed: true, Causal: true}, 1, 70)
 	}},
@@ -277,12 +280,27 @@ func lowerAttention(c *Compiler, n *graph.Node) {
 	if n.Outputs[0].Type().Elements() == 0 {
 		return
 	}
-	operands := slices.Concat(c.rowOperands("operand", n.Inputs[:op.Operands()]...), c.rowOperands("result", n.Outputs...), c.seen(op, n))
+	results := c.rowOperands("result", n.Outputs...)
+	if op.Sinks {
+		results = []rowOperand{{tensor: c.workspace("o", n.Outputs[0].Shape()...), name: "o"}, {tensor: c.workspace("lse", n.Outputs[1].Shape()...), name: "lse"}}
+	}
+	operands := slices.Concat(c.rowOperands("operand", n.Inputs[:op.Operands()]...), results, c.seen(op, n))
 	c.rowwise(operands, func(share func(int) int, spans []Span) {
 		a := attentionKernel{op: op, batch: share(shape[0]), t: shape[1], cpu: c.limits.Software, registers: c.limits.Registers, memory: c.limits.WorkgroupBytes}
 		c.attend("attention", a.kernelFor(op.Heads, 2), arrays(op.Packed), spans...)
 	})
+	if !op.Sinks {
+		return
+	}
+	kind, units := rowElement(op.HeadDim)
+	p := sinkParams{Count: uint32(graph.Elements(shape[:2]) * op.Heads * units), Head: uint32(units), Heads: uint32(op.Heads), T: uint32(shape[1])}
+	k := c.kernel("attention_sinks", "", shaders.Variant{Constants: map[string]string{"ELEMENT": kind}})
+	out := c.spans(n.Outputs)
+	c.Dispatch(k, c.Linear(int(p.Count)), p, c.One(results[0].tensor, "o"), c.One(results[1].tensor, "lse"), c.spans(n.Inputs[len(n.Inputs)-1:])[0], out[0], out[1])
 }
+
+// sinkParams is Params of attention_sinks.wgsl.
+type sinkParams struct{ Count, Head, Heads, T uint32 }
 
 func lowerAttentionGrad(c *Compiler, n *graph.Node) {
 	op := graph.Attention(n.Op.(graph.AttentionGrad))
@@ -327,6 +345,15 @@ func checkedAttention(g *graph.Graph, op graph.Attention, batch, t int) []*graph
 	}
 	if op.Documents {
 		in = append(in, checkedInts(g, "positions", batch, t))
+	}
+	if op.Sinks {
+		sinks := g.Input("sinks", graph.F32(op.Heads))
+		n := g.Append(op, append(in, sinks)...)
+		grads, err := graph.Gradients(g, g.Sum(g.Mul(n.Outputs[0], g.Input("do", graph.F32(batch, t, q)))), append(in[:op.Operands():op.Operands()], sinks))
+		if err != nil {
+			return nil // the graph tells
+		}
+		return append(grads, n.Outputs...)
 	}
 	n := g.Append(op, in...)
 	grad := g.Append(graph.AttentionGrad(op), append(in, n.Outputs[0], n.Outputs[1], g.Input("do", graph.F32(batch, t, q)))...)

@@ -47,6 +47,14 @@ var cachedAttentionChecks = []Check{
 		parted := one("parted", graph.Attention{Heads: 4, KVHeads: 2, HeadDim: 8}, 3, 1030)
 		return append(parted, one("odd", graph.Attention{Heads: 3, KVHeads: 3, HeadDim: 6, Packed: true}, 100, 1030)...)
 	}},
+	{Name: "attention with a cache and sinks", Tolerance: 256, Below: 1030, Build: func(g *graph.Graph) []*graph.Value {
+		op := graph.Attention{Heads: 4, KVHeads: 2, HeadDim: 8, Causal: true, Sinks: true}
+		q, k, v := checkedInput(g, "q", 3, 1, 32), checkedInput(g, "k", 3, 1, 16), checkedInput(g, "v", 3, 1, 16)
+		positions, sinks := checkedInts(g, "positions", 3, 1), checkedInput(g, "sinks", 4)
+		parted := g.Append(graph.CachedAttention(op), checkedInput(g, "parted", 3, 1030, 32), positions, q, k, v, sinks).Outputs
+		op.Window = 9
+		return append(parted, g.Append(graph.CachedAttention(op), checkedInput(g, "cache", 3, 1030, 32), positions, q, k, v, sinks).Outputs...)
+	}},
 	// Two rows of one prompt, whose last token is taken in beside their first own ones, a row of another length, and an idle token between. Blocks
 	// are in no order. Of 1040 positions, keys are parted. The last cache is in bf16.
 	{Name: "attention with pages", Tolerance: 256, Given: checkedPages, Build: func(g *graph.Graph) (outputs []*graph.Value) {
@@ -155,7 +163,7 @@ func lowerCachedAttention(c *Compiler, n *graph.Node) {
 	if paged {
 		places = n.Inputs[1:4]
 	}
-	positions, operands := places[len(places)-1], n.Inputs[1+len(places):]
+	positions, operands := places[len(places)-1], n.Inputs[1+len(places):1+len(places)+op.Operands()]
 	shape := positions.Shape()
 	a := cachedKernel{
 		attentionKernel: attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.limits.Software, registers: c.limits.Registers, memory: c.limits.WorkgroupBytes},
@@ -184,7 +192,7 @@ func lowerCachedAttention(c *Compiler, n *graph.Node) {
 	c.appendToCache(a, at, read, pages, in)
 
 	limited := a.local() < a.window || op.Cap > 0
-	flags := map[string]bool{"SCALAR": a.scalar(), "PARTS": a.parts() > 1, "LIMITED": limited, "CAPPED": op.Cap > 0, "PAGED": paged}
+	flags := map[string]bool{"SCALAR": a.scalar(), "PARTS": a.parts() > 1 || op.Sinks, "LIMITED": limited, "CAPPED": op.Cap > 0, "PAGED": paged}
 	quads := a.quads()
 	constants := map[string]string{"ELEMENT": a.element(), "HEAD_DIM": strconv.Itoa(op.HeadDim), "QUADS": strconv.Itoa(quads)}
 	bind, suffix := append([]Span{at, read[0], in}, pages...), fmt.Sprintf("_%d", op.HeadDim)
@@ -206,7 +214,7 @@ func lowerCachedAttention(c *Compiler, n *graph.Node) {
 		params = limitedCachedParams{plain, uint32(a.local()), float32(op.Cap)}
 	}
 	out := c.One(c.Out(n.Outputs[0]), "o")
-	if a.parts() == 1 {
+	if !flags["PARTS"] {
 		k := c.kernel(name, suffix, shaders.Variant{Flags: flags, Constants: constants})
 		c.Dispatch(k, grid, params, append(bind, out)...)
 		return
@@ -217,8 +225,12 @@ func lowerCachedAttention(c *Compiler, n *graph.Node) {
 	sums := c.One(c.workspace("sums", joined, a.parts(), 4*quads), "sums")
 	stats := c.One(c.workspace("stats", joined, a.parts(), 2), "stats")
 	c.Dispatch(k, grid, params, append(bind, sums, stats)...)
-	k = c.kernel("attention_merge", "", shaders.Variant{})
-	c.Dispatch(k, c.Linear(joined*quads), mergeParams{uint32(joined * quads), uint32(quads), uint32(a.parts()), uint32(op.HeadDim)}, sums, stats, out)
+	merge, merged := mergeParams{uint32(joined * quads), uint32(quads), uint32(a.parts()), uint32(op.HeadDim)}, []Span{sums, stats}
+	if suffix = ""; op.Sinks {
+		suffix, merged = "_sinks", append(merged, c.spans(n.Inputs[len(n.Inputs)-1:])...)
+	}
+	k = c.kernel("attention_merge", suffix, shaders.Variant{Flags: map[string]bool{"SINKS": op.Sinks}, Constants: map[string]string{"HEADS": strconv.Itoa(op.Heads)}})
+	c.Dispatch(k, c.Linear(joined*quads), merge, append(merged, out)...)
 }
 
 // NewCache makes the memory of an input of a graph that is a cache: where the device reads texels and its kernels move whole vec4s of f32, it is of these, so that

@@ -68,8 +68,8 @@ func (c *Compiler) input(name string, v *graph.Value) *programInput {
 	kind := inputStorage
 	if _, ok := c.bound[name]; ok {
 		kind = boundStorage
-		if wide(v.DType()) != buffers.F32 {
-			c.fail("bound input %q: %v, want %v or %v", name, v.DType(), buffers.F32, buffers.BF16)
+		if wide(v.DType()) != buffers.F32 && v.DType() != buffers.I32 {
+			c.fail("bound input %q: %v, want %v, %v or %v", name, v.DType(), buffers.F32, buffers.BF16, buffers.I32)
 		}
 	}
 	t, st := c.newTensor(kind, name, v)

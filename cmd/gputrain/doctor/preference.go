@@ -200,7 +200,7 @@ func (p *preferenceCase) readPairs(dir fs.FS) error {
 			p.SeqLen = max(p.SeqLen, len(row)-1)
 		}
 	}
-	if p.Steps < 1 || p.Batch < 1 || len(p.pairs) != p.Steps*p.Batch || len(p.Metrics) != p.Steps || len(p.Losses) != p.Steps || len(p.Params) != len(p.initial) {
+	if p.Steps < 1 || p.Batch < 1 || len(p.pairs) != p.Steps*p.Batch || len(p.Metrics) != p.Steps || len(p.Losses) != p.Steps || p.counted() != len(p.initial) {
 		return fmt.Errorf("case.json: %d steps of batch %d, %d rows, %d metrics, %d losses, %d params: want a row for each of a batch, a metric and a loss a step, and the adapter's %d params",
 			p.Steps, p.Batch, len(p.pairs), len(p.Metrics), len(p.Losses), len(p.Params), len(p.initial))
 	}

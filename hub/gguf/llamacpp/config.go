@@ -101,6 +101,8 @@ func (c *config) headDim() int {
 	switch c.text("model_type") {
 	case "qwen3":
 		return 128
+	case "gpt_oss":
+		return 64
 	case "gemma2", "gemma3_text", "gemma4_text", "qwen3_5_text":
 		return 256
 	}
@@ -132,7 +134,7 @@ func (c *config) sizes(f family) []gguf.Key {
 		return append(keys, real("attention.layer_norm_epsilon", c.number("layer_norm_epsilon", 1e-5)))
 	}
 	eps := 1e-6
-	if slices.Contains([]string{"olmo2", "phi3", "mistral3"}, f.arch) {
+	if slices.Contains([]string{"olmo2", "phi3", "mistral3", "gpt-oss"}, f.arch) {
 		eps = 1e-5
 	}
 	return append(keys, real("attention.layer_norm_rms_epsilon", c.number("rms_norm_eps", eps)),
@@ -146,6 +148,9 @@ func (c *config) window() int {
 	}
 	if !c.has("sliding_window") && slices.Contains([]string{"mistral", "gemma2", "gemma3_text", "olmo3"}, c.text("model_type")) {
 		return 4096
+	}
+	if !c.has("sliding_window") && c.text("model_type") == "gpt_oss" {
+		return 128
 	}
 	return c.integer("sliding_window")
 }
@@ -168,7 +173,9 @@ func (c *config) slides(layer int) bool {
 		return uses && !c.rotates(layer)
 	case "olmo3":
 		return (layer+1)%4 != 0
-	case "gemma2":
+	case "qwen3_moe":
+		return uses
+	case "gemma2", "gpt_oss":
 		return layer%2 == 0
 	case "gemma4_text":
 		return (layer+1)%6 != 0 && layer != c.integer("num_hidden_layers")-1

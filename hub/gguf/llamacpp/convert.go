@@ -62,7 +62,7 @@ func convert(m Model, as gguf.Type, fileType uint32) (keys []gguf.Key, tensors [
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, t := range likeLlama(m.Tensors) {
+	for _, t := range f.apart(likeLlama(m.Tensors)) {
 		name, err := f.tensorName(t.Name)
 		if err != nil {
 			return nil, nil, err
@@ -91,7 +91,8 @@ func (f family) tensor(c *config, t Tensor, name string, as gguf.Type) gguf.Tens
 		shape = []int{shape[0], shape[2]}
 	}
 	kind := as
-	if len(shape) == 1 || taps.MatchString(t.Name) || strings.HasSuffix(name, "norm.weight") || !strings.HasSuffix(name, ".weight") || name == "position_embd.weight" {
+	if len(shape) == 1 || taps.MatchString(t.Name) || strings.HasSuffix(name, "norm.weight") || !strings.HasSuffix(name, ".weight") || name == "position_embd.weight" ||
+		strings.HasSuffix(name, "ffn_gate_inp.weight") {
 		kind = gguf.F32
 	} else if _, err := as.RowBytes(shape[len(shape)-1]); err != nil {
 		kind = gguf.F16

@@ -84,7 +84,7 @@ func (d *Directory) open() error {
 		if err != nil {
 			return fmt.Errorf("tensor %q: %w", info.Name, err)
 		}
-		d.tensors = append(d.tensors, p)
+		d.tensors = append(d.tensors, oneByOne(p)...)
 	}
 	return nil
 }

@@ -39,6 +39,8 @@ var families = map[string]family{
 	"mistral":    {arch: "llama", permuted: true},
 	"qwen2":      {arch: "qwen2", class: "Qwen2ForCausalLM", square: true},
 	"qwen3":      {arch: "qwen3", class: "Qwen3ForCausalLM"},
+	"qwen3_moe":  {arch: "qwen3moe", class: "Qwen3MoeForCausalLM", check: qwen3MoE, keys: expertKeys, read: readQwen3MoE},
+	"gpt_oss":    {arch: "gpt-oss", untied: true, full: 2, check: gptOSS, keys: expertKeys},
 	"smollm3":    {arch: "smollm3", class: "SmolLM3ForCausalLM", permuted: true, check: everyFourth},
 	"olmo2":      {arch: "olmo2", class: "Olmo2ForCausalLM", untied: true, square: true},
 	"olmo3":      {arch: "olmo2", class: "Olmo3ForCausalLM", untied: true, square: true, full: 4, told: slidingWindow, check: olmo3, keys: olmo3Keys, read: readOLMo3},
@@ -108,7 +110,7 @@ func fixed(c *config) error {
 		return fmt.Errorf("partial_rotary_factor: found %g, wanted 1: others are not written as GGUF", part)
 	}
 	for _, key := range []string{"attention_bias", "mlp_bias"} {
-		if has, _ := c.fields[key].(bool); has && !slices.Contains([]string{"llama", "granite"}, families[kind].arch) {
+		if has, _ := c.fields[key].(bool); has && !slices.Contains([]string{"llama", "granite", "gpt-oss"}, families[kind].arch) {
 			return fmt.Errorf("%s: found true, wanted false: llama.cpp has none in a %s", key, kind)
 		}
 	}

@@ -21,6 +21,7 @@ var inside = map[string]string{
 	"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
 	"mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
 	"per_layer_input_gate": "inp_gate", "per_layer_projection": "proj", "post_per_layer_input_norm": "post_norm", "layer_scalar": "layer_output_scale",
+	"mlp.gate": "ffn_gate_inp", "mlp.router": "ffn_gate_inp", expertsGate: "ffn_gate_exps", expertsUp: "ffn_up_exps", expertsDown: "ffn_down_exps", "self_attn.sinks": "attn_sinks",
 	"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
 	"ln_1": "attn_norm", "ln_2": "ffn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down",
 }
@@ -65,6 +66,12 @@ func (f family) tensorName(name string) (string, error) {
 			return "blk." + m[1] + "." + f.names[m[2]] + "." + m[3], nil
 		}
 		to, ok := inside[m[2]]
+		if other := map[bool]string{true: "mlp.gate", false: "mlp.router"}[f.arch == "gpt-oss"]; m[2] == other {
+			ok = false
+		}
+		if m[2] == "post_attention_layernorm" && f.arch == "gpt-oss" {
+			to = "post_attention_norm"
+		}
 		if behind, is := normedBehind[m[2]]; is && (f.plusOne || f.listed || f.arch == "olmo2") {
 			to, ok = behind, true
 		}

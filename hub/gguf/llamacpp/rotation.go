@@ -66,7 +66,7 @@ func (c *config) reach() int {
 
 // theta is the base of frequencies.
 func (c *config) theta() float64 {
-	usual := map[string]float64{"smollm3": 2e6, "gemma3_text": 1e6, "gemma4_text": 1e6, "olmo3": 5e5, "lfm2": 1e6, "qwen3_5_text": 1e7}[c.text("model_type")]
+	usual := map[string]float64{"smollm3": 2e6, "gemma3_text": 1e6, "gemma4_text": 1e6, "olmo3": 5e5, "lfm2": 1e6, "gpt_oss": 150000, "qwen3_5_text": 1e7}[c.text("model_type")]
 	if usual == 0 {
 		usual = 10000
 	}

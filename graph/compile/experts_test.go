@@ -1,0 +1,117 @@
+package compile
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/graph"
+	"gputrain/internal/gputest"
+)
+
+// The same bits every run, on kernels for GPUs too.
+func TestExpertsTwiceTheSame(t *testing.T) {
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
+		var before [][]byte
+		for range 3 {
+			g := graph.New()
+			values := checkedExperts(g, 70, 6, 3, 20, 36, false)
+			var targets []Target
+			for i, v := range values {
+				targets = append(targets, Target{Name: fmt.Sprint(i), Value: v})
+			}
+			p, err := New(t.Context(), d, g, Options{Label: "twice", Targets: targets})
+			require.NoError(t, err)
+			defer p.Release()
+			feeds := Check{}.feeds(g)
+			for name, typ := range p.Inputs() {
+				require.NoError(t, p.writeArray(name, typ.DType, feeds[name]))
+			}
+			rec := d.Record("twice")
+			p.Record(rec)
+			require.NoError(t, rec.Submit(t.Context()))
+			var now [][]byte
+			for i := range values {
+				at := p.Output(fmt.Sprint(i))
+				raw := make([]byte, at.Bytes)
+				require.NoError(t, d.Read(t.Context(), raw, at))
+				now = append(now, raw)
+			}
+			if before != nil {
+				require.Equal(t, before, now)
+			}
+			before = now
+		}
+	})
+}
+
+// Equal scores go to the first experts, in order.
+func TestTiesGoByIndex(t *testing.T) {
+	g := graph.New()
+	route := g.Append(graph.Route{K: 3}, g.Input("logits", graph.F32(1, 5)))
+	got, err := graph.Eval(g, map[string]*graph.Array{"logits": {Shape: []int{1, 5}, Data: []float64{1, 2, 1, 2, 1}}}, route.Outputs[1])
+	require.NoError(t, err)
+	require.Equal(t, []float64{1, 3, 0}, got[0].Data)
+	check := Check{Name: "ties", Tolerance: 8, Given: map[string][]float64{"logits": {1, 2, 1, 2, 1}}, Build: func(g *graph.Graph) []*graph.Value {
+		route := g.Append(graph.Route{K: 3}, checkedInput(g, "logits", 1, 5))
+		group := g.Append(graph.Group{Experts: 5, Tile: 4}, route.Outputs[1])
+		x := g.Append(graph.Spread{}, checkedInput(g, "x", 1, 4), group.Outputs[0], group.Outputs[1]).Outputs[0]
+		y := g.Append(graph.RaggedMatMul{Tile: 4, Rows: 3}, x, checkedInput(g, "w", 5, 4, 4), group.Outputs[2]).Outputs[0]
+		return []*graph.Value{y} // as laid out: the experts in order
+	}}
+	gputest.Checks(t, []gpu.Check{{Name: check.Name, Run: check.run}})
+}
+
+func TestExpertsAreTheirTwins(t *testing.T) {
+	gputest.Checks(t, slices.DeleteFunc(Checks(), func(c gpu.Check) bool {
+		return !strings.HasPrefix(c.Name, "graph experts") && !strings.HasSuffix(c.Name, " sinks")
+	}))
+}
+
+// Kernels for GPUs, gradients that are added to a tree's, and bits that are the same twice.
+func TestExpertsOfATree(t *testing.T) {
+	d := gputest.Device(t)
+	for _, inOut := range []bool{false, true} {
+		g := graph.New()
+		shape := []int{6, 36, 20}
+		if inOut {
+			shape = []int{6, 20, 36}
+		}
+		w, router, x := g.Param("h.0.experts", shape...), g.Param("h.0.router", 6, 20), checkedInput(g, "x", 70, 20)
+		route := g.Append(graph.Route{K: 3, All: inOut}, g.MatMul(x, router, false, true))
+		group := g.Append(graph.Group{Experts: 6, Tile: 16}, route.Outputs[1])
+		laid := g.Append(graph.Spread{}, x, group.Outputs[0], group.Outputs[1]).Outputs[0]
+		y := g.Append(graph.RaggedMatMul{TransW: !inOut, Tile: 16, Rows: 210}, laid, w, group.Outputs[2]).Outputs[0]
+		sum := g.Append(graph.Combine{}, y, group.Outputs[0], group.Outputs[1], route.Outputs[0]).Outputs[0]
+		loss := g.Sum(g.Mul(sum, checkedInput(g, "dy", 70, 36)))
+		grads, err := graph.Gradients(g, loss, []*graph.Value{w, router})
+		require.NoError(t, err)
+		twin := &twin{graph: g, values: []*graph.Value{sum}, leaves: map[string]*graph.Value{"h.0.experts": grads[0], "h.0.router": grads[1]}, hardware: true, accumulate: inOut}
+		twin.feed(rand.New(rand.NewPCG(41, 42)))
+		twin.checkTwice(t, d, 1e-4)
+	}
+}
+
+func TestSinksByKernelsOfGPUs(t *testing.T) {
+	d := gputest.Device(t)
+	for _, headDim := range []int{8, 6} {
+		w := &twin{graph: graph.New(), hardware: true}
+		w.values = checkedAttention(w.graph, graph.Attention{Heads: 4, KVHeads: 2, HeadDim: headDim, Causal: true, Window: 30, Sinks: true}, 2, 70)
+		w.feed(rand.New(rand.NewPCG(43, 44)))
+		w.checkTwice(t, d, 1e-4)
+	}
+	cached := &twin{graph: graph.New(), hardware: true, feeds: map[string]*graph.Array{}}
+	for i, check := range cachedAttentionChecks {
+		if strings.HasSuffix(check.Name, "sinks") {
+			cached.values = cachedAttentionChecks[i].Build(cached.graph)
+		}
+	}
+	cached.feeds["positions"] = &graph.Array{Shape: []int{3, 1}, Data: []float64{1029, 3, 500}}
+	cached.feed(rand.New(rand.NewPCG(45, 46)))
+	cached.check(t, d, 1e-4)
+}
