@@ -118,7 +118,8 @@ func (b *Builder) attend(a graph.Attention, operands ...*graph.Value) *graph.Val
 	a.Causal = true
 	var sinks []*graph.Value
 	if a.Sinks {
-		operands, sinks = operands[:len(operands)-1], operands[len(operands)-1:]
+		last := len(operands) - 1
+		operands, sinks = operands[:last:last], operands[last:]
 	}
 	if b.o.Documents {
 		a.Documents = true
