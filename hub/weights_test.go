@@ -219,7 +219,11 @@ func TestExportInShards(t *testing.T) {
 			assert.Equal(t, Metadata(), f.Metadata())
 			require.NoError(t, f.Close())
 		}
-		assert.Equal(t, len(hosts), tensors)
+		if def.Kind() == "qwen3_moe" { // of each host of experts a tensor for each
+			assert.Greater(t, tensors, len(hosts))
+		} else {
+			assert.Equal(t, len(hosts), tensors)
+		}
 		assert.Len(t, index, tensors)
 		assert.NoFileExists(t, filepath.Join(several, "model.safetensors"))
 	}

@@ -105,6 +105,9 @@ func (b *Builder) adaptHead(x, head *graph.Value) (*graph.Value, *graph.Value) {
 
 // paramOf is the path of the parameter that v is, quantized or not.
 func paramOf(v *graph.Value) string {
+	if v.Node() == nil {
+		return "" // the graph tells
+	}
 	switch op := v.Node().Op.(type) {
 	case graph.Param:
 		return op.Path

@@ -125,7 +125,8 @@ func (b *Builder) attendIn(cache *graph.Value, a graph.Attention, operands ...*g
 	a.Causal = true
 	var sinks []*graph.Value
 	if a.Sinks {
-		operands, sinks = operands[:len(operands)-1], operands[len(operands)-1:]
+		last := len(operands) - 1
+		operands, sinks = operands[:last:last], operands[last:]
 	}
 	if b.o.Documents {
 		a.Documents = true

@@ -11,6 +11,7 @@ import (
 
 	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
+	"gputrain/graph"
 )
 
 // whole are the tensors of a model whose files have the matrices of experts one by one, as files have them in one.
@@ -105,4 +106,24 @@ func TestLayersWithoutExperts(t *testing.T) {
 	assert.Equal(t, []bool{false, true, false, false}, with)
 	_, err = def.Build(1, 4, Options{Logits: true})
 	assert.NoError(t, err)
+}
+
+// Documents one behind the other have the logits that each has alone, sinks and experts included.
+func TestDocumentsOfExperts(t *testing.T) {
+	for _, name := range []string{"qwen3_moe_small", "gpt_oss_small"} {
+		g := readGolden(t, name)
+		tokens, _ := g.batch(t)
+		logits := func(tokens []int32, o Options, positions []int32) []float64 {
+			built, err := g.def.Build(1, len(tokens), o)
+			require.NoError(t, err)
+			feeds := g.feeds(t, 1)
+			feeds[InputTokens], feeds[InputPositions] = arrayOf([]int{1, len(tokens)}, tokens), arrayOf([]int{1, len(tokens)}, positions)
+			got, err := graph.Eval(built.Graph, feeds, built.Logits)
+			require.NoError(t, err)
+			return got[0].Data
+		}
+		both := logits(tokens[:16], Options{Logits: true, Documents: true}, []int32{0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10})
+		alone := append(logits(tokens[:5], Options{Logits: true}, make([]int32, 5)), logits(tokens[5:16], Options{Logits: true}, make([]int32, 11))...)
+		assert.InDeltaSlice(t, alone, both, 1e-9, name)
+	}
 }
