@@ -75,10 +75,18 @@ func gemma4Keys(c *config) []fact {
 	}
 	theta, _ := c.local()
 	facts := []fact{
-		{"attention.shared_kv_layers", uint32(layers - own)}, {"embedding_length_per_layer_input", uint32(c.number("hidden_size_per_layer_input", 256))},
-		{slidingWindow, uint32(c.window())}, {"attention.sliding_window_pattern", slides}, {"attention.head_count_kv", heads},
-		{"attention.key_length", uint32(wide)}, {"attention.value_length", uint32(wide)}, {"attention.key_length_swa", uint32(narrow)}, {"attention.value_length_swa", uint32(narrow)},
-		{"rope.dimension_count", uint32(wide)}, {"rope.dimension_count_swa", uint32(narrow)}, {"rope.freq_base_swa", float32(theta)},
+		{"attention.shared_kv_layers", uint32(layers - own)},
+		{"embedding_length_per_layer_input", uint32(c.number("hidden_size_per_layer_input", 256))},
+		{slidingWindow, uint32(c.window())},
+		{"attention.sliding_window_pattern", slides},
+		{"attention.head_count_kv", heads},
+		{"attention.key_length", uint32(wide)},
+		{"attention.value_length", uint32(wide)},
+		{"attention.key_length_swa", uint32(narrow)},
+		{"attention.value_length_swa", uint32(narrow)},
+		{"rope.dimension_count", uint32(wide)},
+		{"rope.dimension_count_swa", uint32(narrow)},
+		{"rope.freq_base_swa", float32(theta)},
 		{"final_logit_softcapping", float32(c.number("final_logit_softcapping", 0))},
 	}
 	if double {
@@ -121,8 +129,8 @@ func readGemma4(d *Directory, c map[string]any) {
 	c["global_head_dim"], c["head_dim"], c["sliding_window"] = wide, narrow, window
 	c["num_kv_shared_layers"], c["hidden_size_per_layer_input"], c["vocab_size_per_layer_input"] = shared, per, c["vocab_size"]
 	c["hidden_activation"] = "gelu_pytorch_tanh"
-	if cap := d.stated.or("final_logit_softcapping", 0); cap > 0 {
-		c["final_logit_softcapping"] = cap
+	if limit := d.stated.or("final_logit_softcapping", 0); limit > 0 {
+		c["final_logit_softcapping"] = limit
 	}
 	if widths := d.stated.list("feed_forward_length"); len(widths) > 0 {
 		c["use_double_wide_mlp"] = slices.Max(widths) > widths[0]
