@@ -5,7 +5,7 @@ BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
 SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' -o -path './cmd/*' -type f | grep -v '^./tools/') go.mod go.sum
 
-.PHONY: build dist dist-darwin-arm64 dist-again test-windows test-arm64 window licenses train test test-page test-window check sizes corpus sums mixed netns slurm same isa isa-shims matrix-units llama pages fmt fuzz soak matrix bench adapter clean
+.PHONY: build dist dist-darwin-arm64 dist-again test-windows test-arm64 window licenses train test test-page test-window check sizes corpus sums mixed netns slurm same isa isa-shims matrix-units llama openai-client pages fmt fuzz soak matrix bench adapter clean
 
 build: $(BIN)
 
@@ -165,6 +165,12 @@ matrix-units:
 llama: adapter
 	tools/llama/install.sh bin/llama
 	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_LLAMA='$(CURDIR)/bin/llama' $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestLlamaCpp' ./tests
+
+# openai-client installs OpenAI's client and a chat page (deep-chat) from npm, and lets them ask an endpoint as their users do. It needs Node.js and npm, and
+# for the page Chromium.
+openai-client: adapter
+	tools/openai/install.sh bin/openai
+	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_OPENAI='$(CURDIR)/bin/openai' $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestOpenAIClient$$' ./tests
 
 fmt:
 	$(TOOL) gofumpt -w $$(git ls-files -co --exclude-standard '*.go')

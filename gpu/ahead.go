@@ -137,14 +137,14 @@ func (d *Device) runEmpty(k *Kernel, blank *blanks) error {
 }
 
 // blanks are what kernels bind that run with no workgroups, by what they do with it.
-type blanks [Texels + 1]*Buffer
+type blanks [WrittenTexels + 1]*Buffer
 
 func (bs *blanks) bind(d *Device, a Access) (Range, error) {
 	if bs[a] == nil {
 		b := &Buffer{device: d, bytes: aheadBytes, usage: usageStorage}
 		var err error
 		switch a {
-		case Texels:
+		case Texels, WrittenTexels:
 			b.usage, b.bytes = usageTexels, texelSize(1)
 			b.texels, err = d.native.makeTexels("gputrain.gpu.blank", b.bytes)
 		case Uniform: // the driver writes params into the code where that makes it much shorter, as it does with zeros

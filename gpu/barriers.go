@@ -39,7 +39,7 @@ func (c *command) waits(last map[*Buffer]use) (waits bool) {
 		for i, r := range c.bind {
 			if bindings[i].Access != Uniform && !seen[r.Buffer] { // one dispatch uses a buffer in one way
 				seen[r.Buffer] = true
-				uses(r.Buffer, map[bool]use{true: usedWrite, false: usedRead}[bindings[i].Access == ReadWrite])
+				uses(r.Buffer, map[bool]use{true: usedWrite, false: usedRead}[bindings[i].Access.writes()])
 			}
 		}
 		return waits

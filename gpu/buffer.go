@@ -89,6 +89,17 @@ func (r Range) check(d *Device) error {
 	return nil
 }
 
+// checkMoved is check for what the library copies or fills, and kernels do not.
+func (r Range) checkMoved(d *Device) error {
+	if err := r.check(d); err != nil {
+		return err
+	}
+	if r.Buffer.usage == usageTexels {
+		return fmt.Errorf("%s: is of texels, which kernels alone read and write", r)
+	}
+	return nil
+}
+
 // NewBuffer makes a zero-filled storage buffer, its size rounded up to a multiple of 4 (zero bytes become 4).
 // Errors: LimitError, ErrOutOfMemory (with label, bytes, live bytes and limit), ErrDeviceLost.
 func (d *Device) NewBuffer(label string, bytes uint64) (*Buffer, error) {

@@ -1,6 +1,9 @@
 package gpu
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // What the driver would abort on, or refuse with less to say, is found here when a command is recorded.
 
@@ -27,7 +30,7 @@ func (r *Recording) checkDispatch(c *command) error {
 	if err := r.device.CheckBindings(bindings, c.bind...); err != nil {
 		return err
 	}
-	return checkAliases(bindings, c.bind)
+	return cmp.Or(checkAliases(bindings, c.bind), r.device.formOf(c).err)
 }
 
 func (d *Device) checkBinding(b Binding, g Range) error {
@@ -50,6 +53,8 @@ func (d *Device) checkBinding(b Binding, g Range) error {
 	switch {
 	case isUniform:
 		return fmt.Errorf("%s: is a uniform buffer, want storage", g)
+	case g.Buffer.usage == usageTexels && g.Offset > 0:
+		return fmt.Errorf("%s: is of texels, want it from its start on", g)
 	case g.Offset%lim.StorageAlign != 0:
 		return fmt.Errorf("%s: offset %d is not a multiple of StorageAlign %d", g, g.Offset, lim.StorageAlign)
 	case g.Bytes > lim.BindingBytes:
@@ -80,10 +85,10 @@ func checkAliases(bindings []Binding, bind []Range) error {
 }
 
 func (r *Recording) checkCopy(dst, src Range) error {
-	if err := dst.check(r.device); err != nil {
+	if err := dst.checkMoved(r.device); err != nil {
 		return fmt.Errorf("destination: %w", err)
 	}
-	if err := src.check(r.device); err != nil {
+	if err := src.checkMoved(r.device); err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
 	switch {

@@ -20,6 +20,7 @@
 // read of a storage texture to straight vector loads. shaders.Texels rewrites a kernel's source at the binding and its reads, so there is one source
 // for each kernel, and adapters without texels get it byte for byte as written. Which kernels use them follows from a measured ratio of the two
 // loads (texelprobe.go), from Kernel.Reuse and from sizes. Only loads change, so a run need not record the choice.
+// What kernels alone read and write, as the keys and values of texts that go on, may be of texels from the start (NewTexels): no pass copies it.
 //
 // A kernel with matrix units is WGSL like any other. It calls the functions of shaders/shared/matrix.wgsl, whose bodies do by plain code what a unit
 // does, so the kernel runs and is tested on every adapter. Where units are on, matrix_module.go puts instructions in place of the calls as the

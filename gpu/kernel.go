@@ -15,13 +15,18 @@ import (
 type Access int
 
 const (
-	Uniform   Access = iota // var<uniform>
-	Read                    // var<storage, read>
-	ReadWrite               // var<storage, read_write>
-	Texels                  // texture_storage_2d<rgba32float, read>, see texels.go
+	Uniform       Access = iota // var<uniform>
+	Read                        // var<storage, read>
+	ReadWrite                   // var<storage, read_write>
+	Texels                      // texture_storage_2d<rgba32float, read>, see texels.go
+	WrittenTexels               // texture_storage_2d<rgba32float, write>
 )
 
-func (a Access) String() string { return [...]string{"uniform", "read", "read_write", "texels"}[a] }
+func (a Access) String() string {
+	return [...]string{"uniform", "read", "read_write", "texels", "written texels"}[a]
+}
+
+func (a Access) writes() bool { return a == ReadWrite || a == WrittenTexels }
 
 // Binding is one @group(0) @binding(i) of a kernel.
 type Binding struct {

@@ -196,8 +196,8 @@ int gt_pipeline_make(gt_device *d, char const *label, char const *wgsl, size_t n
     for (size_t i = 0; i < n; i++) {
         entries[i].binding = (uint32_t)i;
         entries[i].visibility = WGPUShaderStage_Compute;
-        if (types[i] == GT_TEXELS) {
-            entries[i].storageTexture.access = WGPUStorageTextureAccess_ReadOnly;
+        if (types[i] == GT_TEXELS || types[i] == GT_WRITTEN_TEXELS) {
+            entries[i].storageTexture.access = types[i] == GT_TEXELS ? WGPUStorageTextureAccess_ReadOnly : WGPUStorageTextureAccess_WriteOnly;
             entries[i].storageTexture.format = WGPUTextureFormat_RGBA32Float;
             entries[i].storageTexture.viewDimension = WGPUTextureViewDimension_2D;
         } else {

@@ -148,6 +148,8 @@ func (n *nativeDevice) pipeline(k *Kernel, units bool) (nativePipeline, error) {
 			types[i] = C.WGPUBufferBindingType_ReadOnlyStorage
 		case Texels:
 			types[i] = C.GT_TEXELS
+		case WrittenTexels:
+			types[i] = C.GT_WRITTEN_TEXELS
 		default:
 			types[i] = C.WGPUBufferBindingType_Storage
 		}

@@ -43,7 +43,7 @@ typedef struct gt_binding {
     WGPUTextureView view;
 } gt_binding;
 
-enum { GT_TEXELS = 0x100 }; // the type of a binding of texels, beside the library's types of buffers
+enum { GT_TEXELS = 0x100, GT_WRITTEN_TEXELS }; // the types of bindings of texels, beside the library's types of buffers
 
 // One command of a program, made once and encoded at every submit.
 typedef struct gt_command {

@@ -62,6 +62,7 @@ enum {
     WGPUTextureFormat_RGBA32Float = 0x23,
     WGPUTextureUsage_CopyDst = 0x2,
     WGPUTextureUsage_StorageBinding = 0x8,
+    WGPUStorageTextureAccess_WriteOnly = 1,
     WGPUStorageTextureAccess_ReadOnly = 2,
 
     WGPUMapMode_Read = 1,

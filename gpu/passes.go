@@ -37,7 +37,7 @@ func (k *Kernel) countPasses() []int {
 	out := make([]int, len(k.Bindings))
 	for i, b := range k.Bindings {
 		switch b.Access {
-		case Read, Texels:
+		case Read, Texels, WrittenTexels:
 			out[i] = 1
 		case ReadWrite:
 			out[i] = shaders.Passes(source, b.Name)

@@ -92,13 +92,13 @@ func (r *Recording) Zero(dst Range) {
 	if dst.Bytes == 0 {
 		return
 	}
-	r.add(command{kind: kindZero, label: "zero", dst: dst}, dst.check(r.device))
+	r.add(command{kind: kindZero, label: "zero", dst: dst}, dst.checkMoved(r.device))
 }
 
 // ReadBack copies src into the next free staging buffer of the ring, at each submit.
 func (r *Recording) ReadBack(rb *Readback, src Range) {
 	c := command{kind: kindReadBack, label: "readback", readback: rb, src: src}
-	err := src.check(r.device)
+	err := src.checkMoved(r.device)
 	switch {
 	case rb == nil:
 		err = fmt.Errorf("no readback")

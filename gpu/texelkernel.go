@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -65,12 +66,28 @@ func (u TexelUse) pays(c *command) bool {
 	return u == TexelsAll && invocations >= allInvocations
 }
 
-// formOf is the kernel of a dispatch as this device runs it.
+// formOf is the kernel of a dispatch as this device runs it: what is bound to texels is rewritten in any case.
 func (d *Device) formOf(c *command) *Kernel {
-	if !d.hasTexels() || !d.limits.Texels.pays(c) {
+	if !d.hasTexels() {
 		return c.kernel
 	}
-	return c.kernel.texelForm(d.limits.TexelBindings)
+	var f texelForm
+	for i, r := range c.bind {
+		if r.Buffer.usage == usageTexels {
+			f.bound |= 1 << (len(c.kernel.Bindings) - len(c.bind) + i)
+		}
+	}
+	if d.limits.Texels.pays(c) {
+		f.most = d.limits.TexelBindings - bits.OnesCount(f.bound)
+	}
+	if f == (texelForm{}) {
+		return c.kernel
+	}
+	form, known := c.kernel.forms.Load(f)
+	if !known {
+		form, _ = c.kernel.forms.LoadOrStore(f, withTexels(c.kernel, f))
+	}
+	return form.(*Kernel)
 }
 
 // Kernels are those that a program of the recording runs on its device.
@@ -86,29 +103,39 @@ func (r *Recording) Kernels() []*Kernel {
 	return out
 }
 
-// texelForm is k with up to most of its operands as texels, made once a process.
-func (k *Kernel) texelForm(most int) *Kernel {
-	if known, ok := k.forms.Load(most); ok {
-		return known.(*Kernel)
-	}
-	form, _ := k.forms.LoadOrStore(most, withTexels(k, most))
-	return form.(*Kernel)
+// texelForm says what a kernel reads and writes as texels: the bindings of a set of bits, and up to most of its other operands.
+type texelForm struct {
+	bound uint
+	most  int
 }
 
-// withTexels is k with up to most of its operands as texels, k itself where there are none.
-func withTexels(k *Kernel, most int) *Kernel {
+// withTexels is k in a form, made once a process, or k itself where it reads none.
+func withTexels(k *Kernel, f texelForm) *Kernel {
 	form := *k
 	form.Bindings = slices.Clone(k.Bindings)
 	for i, b := range k.Bindings {
-		if b.Access != Read || most == 0 {
+		bound := f.bound>>i&1 == 1
+		if !bound && (b.Access != Read || f.most <= 0) {
 			continue
 		}
-		source, ok := shaders.Texels(form.Source, i)
+		rewrite, access := shaders.Texels, Texels
+		if b.Access == ReadWrite {
+			rewrite, access = shaders.WrittenTexels, WrittenTexels
+		}
+		source, ok := rewrite(form.Source, i)
 		if !ok {
+			if bound && form.err == nil {
+				form.err = fmt.Errorf("binding %q: bound to texels, want an array that the kernel only reads, or one of vec4<f32> that it only writes", b.Name)
+			}
 			continue
 		}
-		form.Source, form.Bindings[i].Access = source, Texels
-		most--
+		form.Source, form.Bindings[i].Access = source, access
+		if !bound {
+			f.most--
+		}
+	}
+	if form.err != nil {
+		return &form
 	}
 	if form.Source == k.Source {
 		return k

@@ -111,7 +111,7 @@ func (p *Program) findTexelReads() []*texelRead {
 		c.kernel, c.bind = p.device.formOf(c), slices.Clone(c.bind)
 		bindings := c.kernel.Bindings[len(c.kernel.Bindings)-len(c.bind):]
 		for b, binding := range bindings {
-			if binding.Access != Texels {
+			if binding.Access != Texels || c.bind[b].Buffer.usage == usageTexels {
 				continue
 			}
 			from := c.bind[b]
@@ -127,7 +127,7 @@ func (p *Program) findTexelReads() []*texelRead {
 			read.uses = append(read.uses, texelUse{i, b})
 		}
 		for b, binding := range bindings {
-			if binding.Access == ReadWrite {
+			if binding.Access.writes() {
 				written(c.bind[b])
 			}
 		}
@@ -188,7 +188,7 @@ func (t *texelPool) take(d *Device, sizes []uint64) (out []*pooledTexels, err er
 	at := 0
 	for _, size := range sizes {
 		if at == len(t.live) || t.live[at].buffer.bytes < size {
-			b, err := d.newTexels(size)
+			b, err := d.newTexels(fmt.Sprintf("gputrain.gpu.texels %d", size), size)
 			if err != nil {
 				t.release(out)
 				return nil, err
@@ -229,9 +229,23 @@ func (d *Device) TexelBytes() uint64 {
 	return bytes
 }
 
-// newTexels makes a texture of that many bytes, a texelSize; only a refresh writes it, only bindings of Texels read it.
-func (d *Device) newTexels(bytes uint64) (*Buffer, error) {
-	label := fmt.Sprintf("gputrain.gpu.texels %d", bytes)
+// NewTexels is NewBuffer for what kernels alone read and write, from its start on: where the device has texels it is a texture of its own, and
+// no program refreshes what it reads of it. Such a kernel may only read it, or write it in whole vec4s of f32. It may be larger than asked for.
+func (d *Device) NewTexels(label string, bytes uint64) (*Buffer, error) {
+	if !d.hasTexels() {
+		return d.NewBuffer(label, bytes)
+	}
+	if bytes > d.limits.BindingBytes {
+		return nil, fmt.Errorf("gpu: new texels: %w", &LimitError{fmt.Sprintf("%q", label), bytes, d.limits.BindingBytes, "BindingBytes"})
+	}
+	return d.newTexels(label, texelSize(bytes))
+}
+
+// newTexels makes a zero-filled texture of that many bytes, a texelSize; refreshes or kernels write it, kernels alone read it.
+func (d *Device) newTexels(label string, bytes uint64) (*Buffer, error) {
+	if err := d.Err(); err != nil {
+		return nil, fmt.Errorf("gpu: new texels %q: %w", label, err)
+	}
 	if err := d.account.take(label, bytes); err != nil {
 		return nil, fmt.Errorf("gpu: new texels: %w", err)
 	}

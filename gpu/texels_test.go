@@ -164,6 +164,81 @@ func TestTexelsAreSharedAndAccounted(t *testing.T) {
 	require.Equal(t, buffers, d.Counters().LiveBytes)
 }
 
+// moveKernel writes out[i + p] = in[i] for whole vec4s.
+var moveKernel = gpu.KernelOf("gputrain.test.move", `
+@group(0) @binding(0) var<uniform> p: vec4<u32>; // first, count
+@group(0) @binding(1) var<storage, read> in: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read_write> out: array<vec4<f32>>;
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    if (id.x < p.y) {
+        out[id.x + p.x] = in[id.x];
+    }
+}
+`)
+
+// What kernels write to texels that are their own is what other programs read there, beside what was written before and zeros.
+func TestNewTexels(t *testing.T) {
+	for _, a := range gputest.Adapters(t) {
+		t.Run(a.Backend+" "+a.Name, func(t *testing.T) {
+			d, err := gpu.Open(t.Context(), a, gpu.Options{})
+			require.NoError(t, err)
+			defer d.Release()
+			for _, quads := range []int{1, 64, 4096, 2*4096 + 5} {
+				values, bytes := ramp(4*quads), uint64(16*quads)
+				in, out := storage(t, d, "in", values...), storage(t, d, "out", make([]float32, 4*quads)...)
+				kept, err := d.NewTexels("kept", bytes)
+				require.NoError(t, err)
+				run := func(first, count int, from, to gpu.Range) {
+					rec := d.Record("move")
+					rec.Dispatch(moveKernel, gpu.Linear(uint64(count), 64, d.Limits()), [4]uint32{uint32(first), uint32(count)}, from, to)
+					require.NoError(t, rec.Submit(t.Context()))
+				}
+				half := quads / 2
+				run(half, quads-half, in.All(), kept.Range(0, bytes))
+				run(0, quads, kept.Range(0, bytes), out.All())
+				want := append(make([]float32, 4*half), values[:4*(quads-half)]...)
+				require.Equal(t, want, read(t, d, out.All()), "%d quads", quads)
+				run(0, half, in.All(), kept.Range(0, bytes))
+				run(0, quads, kept.Range(0, bytes), out.All())
+				copy(want, values[:4*half])
+				require.Equal(t, want, read(t, d, out.All()), "%d quads", quads)
+				kept.Release()
+			}
+		})
+	}
+}
+
+// Nothing but kernels that read them, or write whole vec4s, has to do with texels of their own. They are in the account.
+func TestNewTexelsRefused(t *testing.T) {
+	d := dryTexels()
+	a, live := buffer(t, d, "a", 1024), d.Counters().LiveBytes
+	kept, err := d.NewTexels("kept", 1024)
+	require.NoError(t, err)
+	require.Equal(t, live+kept.Bytes(), d.Counters().LiveBytes)
+	part, one := kept.Range(0, 1024), gpu.Grid{X: 1, Y: 1, Z: 1}
+	back, err := d.NewReadback("back", 1024, 1)
+	require.NoError(t, err)
+	for want, record := range map[string]func(rec *gpu.Recording){
+		"source: kept[0:1024]: is of texels":         func(rec *gpu.Recording) { rec.Copy(a.All(), part) },
+		"destination: kept[0:1024]: is of texels":    func(rec *gpu.Recording) { rec.Copy(part, a.All()) },
+		"zero: kept[0:1024]: is of texels":           func(rec *gpu.Recording) { rec.Zero(part) },
+		"readback: kept[0:1024]: is of texels":       func(rec *gpu.Recording) { rec.ReadBack(back, part) },
+		`binding "out": bound to texels`:             func(rec *gpu.Recording) { rec.Dispatch(addKernel, one, addParams(64, 1), a.All(), a.All(), part) },
+		`kept[256:1024]: is of texels, want it from`: func(rec *gpu.Recording) { rec.Dispatch(moveKernel, one, [4]uint32{}, kept.Range(256, 768), a.All()) },
+	} {
+		rec := d.Record("refused")
+		record(rec)
+		require.ErrorContains(t, rec.Err(), want)
+	}
+	require.ErrorContains(t, d.Write(part, make([]byte, 1024)), "is of texels")
+	_, err = gpu.Dry(gpu.Limits{TexelBindings: 8, Texels: gpu.TexelsForce, BindingBytes: 512}).NewTexels("kept", 1024)
+	require.ErrorContains(t, err, `"kept"`)
+	kept.Release()
+	back.Release()
+	require.Equal(t, live, d.Counters().LiveBytes)
+}
+
 // Which kernels read texels depends on the use and on the sizes alone, and Recording.Kernels tells which a program runs.
 func TestTexelUsePays(t *testing.T) {
 	reuse := *addKernel

@@ -59,7 +59,7 @@ func (c *command) String() string {
 		if i < len(bindings) {
 			name, access = bindings[i].Name, bindings[i].Access
 		}
-		sign := map[Access]string{Uniform: "@", Read: "<", ReadWrite: "=", Texels: "~"}[access]
+		sign := map[Access]string{Uniform: "@", Read: "<", ReadWrite: "=", Texels: "~", WrittenTexels: "~="}[access]
 		fmt.Fprintf(&b, " %s%s%s", name, sign, r)
 	}
 	return b.String()

@@ -24,7 +24,7 @@ func (d *Device) write(dst Range, data []byte) error {
 	if dst.Bytes == 0 && len(data) == 0 {
 		return nil
 	}
-	if err := dst.check(d); err != nil {
+	if err := dst.checkMoved(d); err != nil {
 		return err
 	}
 	if uint64(len(data)) != dst.Bytes {
@@ -114,7 +114,7 @@ func (d *Device) read(ctx context.Context, dst []byte, src Range) error {
 	if src.Bytes == 0 && len(dst) == 0 {
 		return nil
 	}
-	if err := src.check(d); err != nil {
+	if err := src.checkMoved(d); err != nil {
 		return err
 	}
 	if src.Buffer.usage&usageStorage != usageStorage {

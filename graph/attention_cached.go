@@ -14,7 +14,8 @@ import (
 // from 0 to W-1 and no two of a sequence the same; then the operands of Attention. Outputs: o [B,T,Heads HeadDim], and the cache in which
 // row positions[b,t] has the key and value of token t. That is done first, so token t sees rows 0 to positions[b,t], itself among them, or with a
 // Window the last ones of these. A cache has no Documents. On a device
-// the cache is changed in place: it is an Input that nothing else reads, or that of another of these, which has put the same keys and values there.
+// the cache is changed in place: it is an Input that nothing else reads, or that of another of these, which has put the same keys and values there. In BF16 it
+// has the keys and values rounded, and so has what is read of it.
 //
 // Paged, which the number of inputs says, the B T tokens are of any rows, and the places of a row are in blocks. Inputs: cache [blocks, size,
 // 2 KVHeads HeadDim], size a power of two; table i32 [rows, entries], where the blocks of each row are, so that position p of row r is in place
@@ -42,6 +43,9 @@ func (o CachedAttention) Infer(in []*Value) ([]Type, error) {
 	}
 	if !o.Causal || o.Documents || o.F16 {
 		return nil, fmt.Errorf("not causal, documents, or f16: a cache holds what came before, of one document, in f32")
+	}
+	if in[0].DType() == array.BF16 && o.HeadDim%4 > 0 {
+		return nil, fmt.Errorf("cache in bf16, heads of %d: want a multiple of 4", o.HeadDim)
 	}
 	for i, name := range []string{"table", "row", "positions"}[3-len(integer):] {
 		if err := wantDType(name, in[1+i], array.I32); err != nil {
@@ -135,6 +139,9 @@ func (o CachedAttention) Eval(n *Node, in []*Array, e *Env) []*Array {
 			copy(keys.row(0, to, h), k.row(i/t, i%t, h))
 			copy(values.row(0, to, h), v.row(i/t, i%t, h))
 		}
+	}
+	if n.Inputs[0].DType() == array.BF16 { // as they are read
+		copy(cache.Data, roundBF16(cache).Data)
 	}
 	result := heads{out.Data, out.Shape[2], 0, t, o.HeadDim}
 	a.each(b, t, func(batch, head, kvHead, time int) {

@@ -86,6 +86,46 @@ func TestOperationsFromSimplerOnes(t *testing.T) {
 			op := Attention{Heads: 1, KVHeads: 1, HeadDim: 3, Causal: true, Scale: 0.7, Cap: 1.5, Window: 2, Documents: true}
 			return m(p.one(op, q, k, v, p.integers([]int{1, 5}, 0, 0, 1, 2, 0))), p.MatMul(p.Softmax(p.Add(scores, mask)), m(v), false, false)
 		},
+		"convolution": func(p *problem) (*Value, *Value) {
+			x, w := p.x(1, 4, 3), p.x(3, 2)
+			shifted := p.Pad(p.Slice(x, 1, 0, 3), 1, 1, 0)
+			tap := func(j int) *Value { return p.Reshape(p.Slice(w, 1, j, 1), 3) }
+			return p.one(Convolution{}, x, w), p.Add(p.Mul(x, tap(1)), p.Mul(shifted, tap(0)))
+		},
+		"gated delta": func(p *problem) (*Value, *Value) { // two tokens, written down
+			q, k, v, g, beta := p.x(1, 2, 3), p.x(1, 2, 3), p.x(1, 2, 2), p.Apply("neg", p.positive(1, 2, 1)), p.positive(1, 2, 1)
+			of := func(x *Value, i int) *Value { return p.Reshape(p.Slice(x, 1, i, 1), 1, x.Shape()[2]) }
+			state := p.fixed(func() float64 { return 0 }, 3, 2)
+			var out []*Value
+			for i := range 2 {
+				state = p.Mul(state, p.Apply("exp", of(g, i)))
+				u := p.Mul(of(beta, i), p.Sub(of(v, i), p.MatMul(of(k, i), state, false, false)))
+				state = p.Add(state, p.MatMul(of(k, i), u, true, false))
+				out = append(out, p.MatMul(of(q, i), state, false, false))
+			}
+			return p.Reshape(p.one(GatedDelta{Heads: 1, KeyHeads: 1, KeyDim: 3, ValueDim: 2, Chunk: 8}, q, k, v, g, beta), 2, 2), p.Concat(0, out...)
+		},
+		"cached convolution and delta": func(p *problem) (*Value, *Value) { // two rows side by side, in two passes, tokens in no order
+			x, w := p.x(2, 5, 2), p.x(2, 4)
+			op := GatedDelta{Heads: 2, KeyHeads: 1, KeyDim: 2, ValueDim: 1, Chunk: 8}
+			in := func(y *Value) []*Value {
+				return []*Value{y, y, y, p.Apply("neg", p.Apply("abs", y)), p.Apply("sigmoid", y)}
+			}
+			want := p.one(op, in(p.one(Convolution{}, x, w))...)
+			cache, state := p.fixed(p.random.NormFloat64, 3, 3, 2), p.fixed(p.random.NormFloat64, 3, 2, 2, 1)
+			pass := func(rows, positions []float64, tokens ...*Value) *Value {
+				row, at := p.integers([]int{1, len(rows)}, rows...), p.integers([]int{1, len(rows)}, positions...)
+				c := p.Append(CachedConvolution{}, cache, row, at, p.Concat(1, tokens...), w)
+				d := p.Append(CachedDelta(op), append([]*Value{state, row, at}, in(c.Outputs[0])...)...)
+				cache, state = c.Outputs[1], d.Outputs[1]
+				return d.Outputs[0]
+			}
+			of := func(x *Value, row, i int) *Value { return p.Slice(p.Slice(x, 0, row, 1), 1, i, 1) }
+			a := pass([]float64{2, 0, -1, 2}, []float64{1, 0, 0, 0}, of(x, 1, 1), of(x, 0, 0), of(x, 0, 3), of(x, 1, 0))
+			b := pass([]float64{0, 2, 0, 0, 0, 2, 2}, []float64{1, 2, 2, 3, 4, 3, 4}, of(x, 0, 1), of(x, 1, 2), of(x, 0, 2), of(x, 0, 3), of(x, 0, 4), of(x, 1, 3), of(x, 1, 4))
+			return p.Concat(1, of(a, 0, 0), of(a, 0, 1), of(a, 0, 3), b), p.Concat(1, of(want, 1, 1), of(want, 0, 0), of(want, 1, 0),
+				of(want, 0, 1), of(want, 1, 2), of(want, 0, 2), of(want, 0, 3), of(want, 0, 4), of(want, 1, 3), of(want, 1, 4))
+		},
 		"cached attention": func(p *problem) (*Value, *Value) { // three rows, then two: the cache begins with what nobody sees
 			op := Attention{Heads: 4, KVHeads: 2, HeadDim: 3, Causal: true, Scale: 0.4, Cap: 2, Window: 3}
 			qkv := []*Value{p.x(2, 5, 12), p.x(2, 5, 6), p.x(2, 5, 6)}

@@ -220,6 +220,17 @@ var gradientCases = map[string]func(p *problem) *Value{
 		op := Attention{Heads: 2, KVHeads: 1, HeadDim: 3, Causal: true, Documents: true}
 		return p.one(op, p.x(2, 4, 6), p.x(2, 4, 3), p.x(2, 4, 3), p.integers([]int{2, 4}, 0, 1, 0, 1, 0, 0, 1, 2))
 	},
+	"convolution": func(p *problem) *Value { return p.one(Convolution{}, p.x(2, 5, 3), p.x(3, 3)) },
+	"convolution of documents": func(p *problem) *Value {
+		return p.one(Convolution{Documents: true}, p.x(2, 5, 3), p.x(3, 4), p.integers([]int{2, 5}, 0, 1, 0, 0, 1, 0, 1, 2, 3, 0))
+	},
+	"gated delta": func(p *problem) *Value {
+		return gatedDelta(p, GatedDelta{Heads: 4, KeyHeads: 2, KeyDim: 3, ValueDim: 2, Chunk: 8}, 2, 11)
+	},
+	"gated delta of documents": func(p *problem) *Value {
+		op := GatedDelta{Heads: 1, KeyHeads: 1, KeyDim: 2, ValueDim: 3, Chunk: 8, Documents: true}
+		return gatedDelta(p, op, 1, 11, p.integers([]int{1, 11}, 0, 1, 0, 0, 1, 2, 3, 4, 5, 6, 0))
+	},
 	"rope of frequencies": func(p *problem) *Value {
 		return p.one(Rope{HeadDim: 6, Frequencies: []float64{1, 0.3}, Factor: 1.5}, p.x(1, 5, 12))
 	},
@@ -274,6 +285,15 @@ var gradientCases = map[string]func(p *problem) *Value{
 		w := p.x(5, 3)
 		return p.one(HeadLoss{}, p.Embedding(w, p.integers([]int{3}, 4, 1, 4)), w, p.integers([]int{3}, 1, 4, 0))
 	},
+}
+
+// gatedDelta has decays of 0 and below, and rates in (0, 1).
+func gatedDelta(p *problem, op GatedDelta, b, t int, positions ...*Value) *Value {
+	in := []*Value{
+		p.x(b, t, op.KeyHeads*op.KeyDim), p.x(b, t, op.KeyHeads*op.KeyDim), p.x(b, t, op.Heads*op.ValueDim),
+		p.Apply("neg", p.positive(b, t, op.Heads)), p.Apply("sigmoid", p.x(b, t, op.Heads)),
+	}
+	return p.one(op, append(in, positions...)...)
 }
 
 // divergence is from a teacher that is fixed.
@@ -370,7 +390,7 @@ func TestGradients(t *testing.T) {
 		})
 	}
 	for _, kind := range kindsHere(t) {
-		passes := kind == "param" || kind == "cached_attention" || kind == "sample" // what training has no gradient through
+		passes := slices.Contains([]string{"param", "cached_attention", "cached_convolution", "cached_delta", "sample"}, kind) // what training has no gradient through
 		assert.True(t, kinds[kind] || passes, "no gradient case has the operation %s", kind)
 	}
 	for fn := range functions {

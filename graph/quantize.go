@@ -26,6 +26,8 @@ type Quantize struct {
 	Mode  string `json:"mode"`
 	Bits  int    `json:"bits,omitempty"` // of affine; the other modes have a width of their own, and 0 here
 	Group int    `json:"group"`
+	// Down has groups lie along the first axis of a matrix, in modes of GGUF files alone.
+	Down bool `json:"down,omitempty"`
 }
 
 // QuantizeModes are the modes of Quantize.
@@ -66,8 +68,10 @@ func (o Quantize) Validate() error {
 		return fmt.Errorf("bits %d, want 2 to 8", o.Bits)
 	case f.Bits != 0 && o.Bits != 0:
 		return fmt.Errorf("bits %d, want 0: %s has a width of its own", o.Bits, o.Mode)
-	case f.Float.Mantissa > 0 && o.Group != f.Block:
+	case (f.Float.Mantissa > 0 || f.OfGGUF()) && o.Group != f.Block:
 		return fmt.Errorf("group %d, want %d, which belongs to %s", o.Group, f.Block, o.Mode)
+	case !f.OfGGUF() && o.Down:
+		return fmt.Errorf("mode %s down a matrix, want one of GGUF files", o.Mode)
 	case o.Group < 2:
 		return fmt.Errorf("group %d, want 2 or more", o.Group)
 	}
@@ -85,6 +89,9 @@ func (o Quantize) Infer(in []*Value) ([]Type, error) {
 	}
 	if err := o.Validate(); err != nil {
 		return nil, err
+	}
+	if o.Down && len(in[0].Shape()) != 2 {
+		return nil, fmt.Errorf("x has shape %v, want a matrix", in[0].Shape())
 	}
 	return []Type{F32(in[0].Shape()...)}, wantRank("x", in[0], 1)
 }
@@ -107,6 +114,10 @@ func largestMagnitude(x []float64) float64 {
 // Eval is the definition.
 func (o Quantize) Eval(_ *Node, in []*Array, _ *Env) []*Array {
 	x, y := in[0], NewArray(in[0].Shape)
+	if o.Down {
+		o.Down = false
+		return []*Array{turned(o.Eval(nil, []*Array{turned(x)}, nil)[0])}
+	}
 	whole := largestMagnitude(x.Data)
 	if count, width := Rows(x.Shape); width > 0 {
 		for r := range count {
@@ -118,6 +129,16 @@ func (o Quantize) Eval(_ *Node, in []*Array, _ *Env) []*Array {
 		}
 	}
 	return []*Array{y}
+}
+
+// turned is a matrix with rows and columns exchanged.
+func turned(x *Array) *Array {
+	rows, columns := x.Shape[0], x.Shape[1]
+	y := NewArray([]int{columns, rows})
+	for i, v := range x.Data {
+		y.Data[i%columns*rows+i/columns] = v
+	}
+	return y
 }
 
 // group takes one group x to y; whole is the largest magnitude of all groups.
@@ -143,6 +164,10 @@ func (o Quantize) group(y, x []float64, whole float64) {
 		}
 		return
 	}
+	if f.OfGGUF() {
+		ggmlBlock(y, x, f.Over)
+		return
+	}
 	scale := f.Float.Power(top)
 	if f.Scale.Mantissa > 0 {
 		if scale = whole / (f.Float.Largest * f.Scale.Largest) * f.Scale.Near(f.Scale.Largest*(top/whole)); scale == 0 {
@@ -161,4 +186,34 @@ func nearestLevel(levels []float32, x float64) float64 {
 		at++
 	}
 	return float64(levels[at])
+}
+
+// ggmlBlock takes a block to what a GGUF file holds of it, with the roundings of ggml's quantizer; over is 0 of f16.
+func ggmlBlock(y, x []float64, over float64) {
+	f32 := func(x float64) float64 { return float64(float32(x)) }
+	f16 := func(x float64) float64 { return float64(array.DecodeF16(array.EncodeF16(float32(x)))) }
+	if over == 0 {
+		for i, v := range x {
+			y[i] = f16(v)
+		}
+		return
+	}
+	top := 0.0
+	for _, v := range x {
+		if math.Abs(v) > math.Abs(top) {
+			top = v
+		}
+	}
+	if over > 0 {
+		top = math.Abs(top)
+	}
+	d := f32(top / over)
+	per, scale := f32(1/d), f16(d)
+	for i, v := range x {
+		code := math.Round(f32(v * per))
+		if over < 0 {
+			code = min(math.Trunc(f32(f32(v*per)+(0.5-over)))+over, -over-1)
+		}
+		y[i] = scale * code
+	}
 }

@@ -219,7 +219,11 @@ func TestQuantizeProperties(t *testing.T) {
 		for _, same := range []float64{0, 0.25, 1e-35} {
 			group := slices.Repeat([]float64{same}, o.Group)
 			for _, v := range quantized(t, o, group, o.Group) {
-				assert.InDelta(t, same, v, 1e-30, "%s of equal numbers", mode)
+				within := 1e-30
+				if o.Format().OfGGUF() {
+					within += same * 0x1p-11 // scales in f16
+				}
+				assert.InDelta(t, same, v, within, "%s of equal numbers", mode)
 			}
 		}
 	}
@@ -251,11 +255,14 @@ func TestQuantizeErrors(t *testing.T) {
 		shape []int
 		want  string
 	}{
-		{Quantize{Mode: "afine", Group: 64}, []int{4}, `graph: quantize #1: mode "afine", want one of affine, nf4, mxfp4, mxfp8, nvfp4, did you mean "affine"?`},
+		{Quantize{Mode: "afine", Group: 64}, []int{4}, `graph: quantize #1: mode "afine", want one of affine, nf4, mxfp4, mxfp8, nvfp4, q8_0, q4_0, f16, did you mean "affine"?`},
 		{Quantize{Mode: "affine", Bits: 1, Group: 64}, []int{4}, "bits 1, want 2 to 8"},
 		{Quantize{Mode: "affine", Bits: 9, Group: 64}, []int{4}, "bits 9, want 2 to 8"},
 		{Quantize{Mode: "nf4", Bits: 4, Group: 64}, []int{4}, "bits 4, want 0: nf4 has a width of its own"},
 		{Quantize{Mode: "mxfp4", Group: 16}, []int{4}, "group 16, want 32, which belongs to mxfp4"},
+		{Quantize{Mode: "q8_0", Group: 64}, []int{4}, "group 64, want 32, which belongs to q8_0"},
+		{Quantize{Mode: "nf4", Group: 64, Down: true}, []int{4, 4}, "mode nf4 down a matrix, want one of GGUF files"},
+		{Quantize{Mode: "q4_0", Group: 32, Down: true}, []int{4}, "x has shape [4], want a matrix"},
 		{Quantize{Mode: "affine", Bits: 4, Group: 1}, []int{4}, "group 1, want 2 or more"},
 		{Quantize{Mode: "nf4", Group: 64}, nil, "1 dimensions or more"},
 	} {

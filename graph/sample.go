@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Sample draws a column of each row. Inputs: logits [R,V], uniforms [R], each in [0, 1), and a temperature []. Output: [R,2], the column, which is
+// Sample draws a column of each row. Inputs: logits [R,V], uniforms [R], each in [0, 1), and temperatures [R]. Output: [R,2], the column, which is
 // exact in f32 as V is at most 2^20, and its log-probability. It is the first column up to which, in their order, the probabilities
 // softmax(logits/temperature) add up to more than the row's uniform number. With a temperature below 2^-20 it is the greatest logit's, of equals the
 // first, and its log-probability that of softmax(logits).
@@ -27,7 +27,7 @@ func (Sample) Infer(in []*Value) ([]Type, error) {
 	if err := wantShape("uniforms", in[1], x[0]); err != nil {
 		return nil, err
 	}
-	return []Type{F32(x[0], 2)}, wantShape("temperature", in[2])
+	return []Type{F32(x[0], 2)}, wantShape("temperatures", in[2], x[0])
 }
 
 // FLOPs is 4 a logit.
@@ -38,7 +38,7 @@ func (Sample) Eval(_ *Node, in []*Array, _ *Env) []*Array {
 	rows, columns := in[0].Shape[0], in[0].Shape[1]
 	out := NewArray([]int{rows, 2})
 	for r := range rows {
-		d := newDrawing(in[0].Data[r*columns:(r+1)*columns], in[2].Data[0])
+		d := newDrawing(in[0].Data[r*columns:(r+1)*columns], in[2].Data[r])
 		column, sum := d.greatest, 0.0
 		for i := 0; i < columns && !d.cold; i++ {
 			if p := d.probability(i); p > 0 {

@@ -33,8 +33,8 @@ func TestSample(t *testing.T) {
 		{logs(0, 1, 0), 1 - 1.0/(1<<24), 1, 1, 1},
 	} {
 		g := New()
-		v := g.Append(Sample{}, g.Input("x", F32(1, len(c.logits))), g.Input("u", F32(1)), g.Input("t", F32())).Outputs[0]
-		got, err := Eval(g, map[string]*Array{"x": {Shape: []int{1, len(c.logits)}, Data: c.logits}, "u": {Shape: []int{1}, Data: []float64{c.uniform}}, "t": {Data: []float64{c.temperature}}}, v)
+		v := g.Append(Sample{}, g.Input("x", F32(1, len(c.logits))), g.Input("u", F32(1)), g.Input("t", F32(1))).Outputs[0]
+		got, err := Eval(g, map[string]*Array{"x": {Shape: []int{1, len(c.logits)}, Data: c.logits}, "u": {Shape: []int{1}, Data: []float64{c.uniform}}, "t": {Shape: []int{1}, Data: []float64{c.temperature}}}, v)
 		require.NoError(t, err)
 		assert.InDeltaSlice(t, []float64{float64(c.column), math.Log(c.probability)}, got[0].Data, 1e-12, "%+v", c)
 		off := func(column int, logProbability float64) float64 {

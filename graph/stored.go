@@ -123,11 +123,11 @@ func handsOn(n *Node) bool {
 // isSum is whether an output of a node adds up rows, or is a statistic of them.
 func isSum(n *Node, output int) bool {
 	switch op := n.Op.(type) {
-	case Reduce, CrossEntropy, HeadLoss, HeadDivergence, EmbeddingGrad, NormGammaGrad:
+	case Reduce, CrossEntropy, HeadLoss, HeadDivergence, EmbeddingGrad, NormGammaGrad, ConvolutionTapsGrad:
 		return true
 	case MatMul:
 		return op.TransA
-	case LayerNorm, RMSNorm, Attention, CachedAttention, HeadLossGrad, HeadDivergenceGrad:
+	case LayerNorm, RMSNorm, Attention, CachedAttention, GatedDelta, CachedDelta, CachedConvolution, HeadLossGrad, HeadDivergenceGrad:
 		return output > 0
 	}
 	return false

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 
+	"gputrain/buffers/array"
 	"gputrain/internal/placeholder"
 	"gputrain/model"
 )
@@ -180,7 +181,59 @@ func (b *Bundle) adapted() (model.Definition, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(b.parts) > 0 {
+		def, b.sum, err = b.addUp(def)
+		return def, err
+	}
 	return b.adapt(raw, def)
+}
+
+// Weighted are adapters, and what they count.
+type Weighted struct {
+	*Bundle
+	Weight float64
+}
+
+// AddUp has the adapters of b count so much, and those of others besides: all are closed with b. On has said where their base is.
+func (b *Bundle) AddUp(weight float64, others ...Weighted) {
+	b.parts = append([]Weighted{{b, weight}}, others...)
+	for _, o := range others {
+		b.AtClose(o.Close)
+	}
+}
+
+// Parts are the adapters that count together; none: those of b alone do.
+func (b *Bundle) Parts() []Weighted { return b.parts }
+
+// addUp is def with the adapters of all parts, which must have been trained upon one base, and their tensors.
+func (b *Bundle) addUp(def model.Definition) (model.Definition, []array.Tensor, error) {
+	var parts []model.Part
+	var first *model.Base
+	for _, p := range b.parts {
+		upon, err := p.Upon()
+		if err != nil {
+			return nil, nil, err
+		}
+		if first == nil {
+			first = upon
+		} else if upon != nil && upon.Fingerprint != first.Fingerprint {
+			return nil, nil, fmt.Errorf("model: add up adapters: %s: found parameters of fingerprint %s below it and %s below %s, wanted adapters of one base", p.path, upon.Fingerprint, first.Fingerprint, b.path)
+		}
+		on, err := p.config()
+		if errors.Is(err, fs.ErrNotExist) {
+			on, err = def, nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		part := model.Part{From: p.path, Weight: p.Weight}
+		if part.Def, part.Weights, err = p.Adapters(on); err != nil {
+			return nil, nil, err
+		}
+		part.Weights.AllowNotFinite()
+		parts = append(parts, part)
+	}
+	return model.AddUp(parts)
 }
 
 // adapt is def with the adapters that adapter_config.json tells of.
@@ -277,7 +330,12 @@ func (b *Bundle) weights(def model.Definition, allowed []*regexp.Regexp, above [
 	case !adapters && b.base != nil:
 		return nil, fmt.Errorf("model: read weights: base %q: found all parameters in %s, wanted some that are left to a base", b.base.path, b.path)
 	}
-	s, err := b.bind(def, what, allowed)
+	var s *model.Stored
+	if len(b.parts) > 0 {
+		s, err = model.Bind(def, b.path, b.sum)
+	} else {
+		s, err = b.bind(def, what, allowed)
+	}
 	switch {
 	case err != nil:
 		return nil, err
@@ -314,6 +372,11 @@ func (b *Bundle) stand(s *model.Stored, def model.Definition) error {
 	upon, err := b.readBase(model.FingerprintFile)
 	if err != nil {
 		return fmt.Errorf("model: read adapter: %w (%s)", err, b.path)
+	}
+	for _, p := range b.parts {
+		if upon == nil {
+			upon, _ = p.Upon() // addUp has read it
+		}
 	}
 	below, err := base.weights(model.BaseOf(def), model.MayLack(def), nil)
 	if err != nil {

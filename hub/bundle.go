@@ -37,6 +37,8 @@ type Bundle struct {
 	as      *llamacpp.Directory // of gguf
 	tensors []array.Tensor
 	base    *Bundle
+	parts   []Weighted     // adapters that count together, b's own among them; none: b's alone do
+	sum     []array.Tensor // of parts
 	closers []func() error // of what was opened, in this order
 }
 

@@ -24,4 +24,8 @@ func TestDownload(t *testing.T) {
 	} {
 		assert.Equal(t, want, Download(at), at)
 	}
+	const data = "; if it is a name on Hugging Face's hub: hf download openai/gsm8k --repo-type dataset --local-dir data/gsm8k, and name data/gsm8k"
+	for at, want := range map[string]string{"openai/gsm8k": data, "https://huggingface.co/datasets/openai/gsm8k": data, "runs/lost": ""} {
+		assert.Equal(t, want, DownloadData(at), at)
+	}
 }

@@ -6,12 +6,14 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/graph"
 	"gputrain/hub/gguf"
 	"gputrain/hub/gguf/llamacpp"
 	. "gputrain/model"
@@ -107,7 +109,59 @@ func TestGGUFIsItsDirectory(t *testing.T) {
 				require.NoError(t, h.Copy(part, 5))
 				assert.Equal(t, whole[5:5+len(part)], part, "%s: a part", h.Path)
 			}
+			checkTrainedFor(t, config, gguf.Q8_0)
+			checkTrainedFor(t, config, gguf.Q4_0)
+			checkTrainedFor(t, strings.ReplaceAll(config, `"intermediate_size": 96`, `"intermediate_size": 90`), gguf.Q4_0) // in f16
 		})
+	}
+}
+
+// checkTrainedFor: a network that is trained for a type reads each matrix that its file has in few bits as the file has it, bit for bit, and all else as it is.
+func checkTrainedFor(t *testing.T, config string, kind gguf.Type) {
+	path, def, params := writeGGUF(t, []byte("{"+config+"}"), kind)
+	def, err := WithQuantization(def, Quantization{Mode: kind.String()})
+	require.NoError(t, err)
+	f, err := gguf.Open(path)
+	require.NoError(t, err)
+	blocks := 0
+	for _, info := range f.Tensors() {
+		if info.Type == kind || info.Type == gguf.F16 {
+			blocks++
+		}
+	}
+	require.NoError(t, f.Close())
+	_, quantized := QuantizationOf(def)
+	assert.Equal(t, blocks, quantized, "%s: matrices", kind)
+
+	built, err := def.Build(1, 4, Options{Logits: true})
+	require.NoError(t, err)
+	feeds := map[string]*graph.Array{}
+	for _, p := range def.Params() {
+		feeds[p.Path] = &graph.Array{Shape: p.Shape}
+		for _, v := range params[p.Path] {
+			feeds[p.Path].Data = append(feeds[p.Path].Data, float64(v))
+		}
+	}
+	var paths []string
+	var read []*graph.Value
+	for _, n := range built.Graph.Nodes() {
+		if _, ok := n.Op.(graph.Quantize); ok {
+			paths, read = append(paths, n.Inputs[0].Node().Op.(graph.Param).Path), append(read, n.Outputs[0])
+		}
+	}
+	values, err := graph.Eval(built.Graph, feeds, read...)
+	require.NoError(t, err)
+	_, stored, err := opened(t, path).Partial(nil)
+	require.NoError(t, err)
+	for i, path := range paths {
+		held, err := stored.Read(path)
+		require.NoError(t, err)
+		require.False(t, slices.ContainsFunc(held, func(v float32) bool { return v-v != 0 }))
+		for j, v := range values[i].Data {
+			if float64(held[j]) != v {
+				t.Fatalf("%s: %s: element %d: the network reads %g, the file has %g", kind, path, j, v, held[j])
+			}
+		}
 	}
 }
 

@@ -86,7 +86,7 @@ func (b *Builder) original(path string) *graph.Value {
 		return b.master(path)
 	}
 	if b.quantized[path] == nil {
-		b.quantized[path] = b.Quantize(b.master(path), q.q.op())
+		b.quantized[path] = b.Quantize(b.master(path), q.ops[path])
 	}
 	return b.quantized[path]
 }
@@ -130,15 +130,18 @@ func (b *Builder) attendIn(cache *graph.Value, a graph.Attention, operands ...*g
 	if b.o.Window == 0 {
 		return b.Append(a, operands...).Outputs[0], nil
 	}
-	blocks, size, places := b.batch, b.o.Window, []*graph.Value{b.positions()}
+	blocks, size, storage, places := b.batch, b.o.Window, array.F32, []*graph.Value{b.positions()}
 	if p := b.o.Paging; p != (Paging{}) {
 		blocks, size = p.Blocks, p.Size
 		table := b.Input(InputTable, graph.Type{Shape: []int{p.Rows, p.entries(b.o.Window)}, DType: array.I32})
 		row := b.Input(InputRow, graph.Type{Shape: []int{b.batch, b.seq}, DType: array.I32})
 		places = []*graph.Value{table, row, places[0]}
+		if a.HeadDim%4 == 0 {
+			storage = p.Storage
+		}
 	}
 	if cache == nil || b.o.CachesApart {
-		cache = b.Input(fmt.Sprintf("cache.%d", len(b.caches)), graph.Type{Shape: []int{blocks, size, 2 * a.KVHeads * a.HeadDim}, DType: array.F32})
+		cache = b.Input(fmt.Sprintf("cache.%d", len(b.caches)), graph.Type{Shape: []int{blocks, size, 2 * a.KVHeads * a.HeadDim}, DType: storage})
 		b.caches = append(b.caches, cache)
 	}
 	made := b.Append(graph.CachedAttention(a), slices.Concat([]*graph.Value{cache}, places, operands)...)

@@ -42,7 +42,7 @@ func TestConfigsOfTheHub(t *testing.T) {
 	m := def.(decoder)
 	m.settings, m.read = nil, false
 	assert.Equal(t, decoder{
-		kind: "llama", layerSizes: layerSizes{32, 4, 64, 5632}, width: 2048, vocab: 32000, context: 2048, eps: 1e-5, initStd: 0.02,
+		kind: "llama", lastNorm: "norm", attends: llamaAttention, layerSizes: layerSizes{32, 4, 64, 5632}, width: 2048, vocab: 32000, context: 2048, eps: 1e-5, initStd: 0.02,
 		attentionNorms: norms{before: "input_layernorm"}, mlpNorms: norms{before: "post_attention_layernorm"}, mlp: llamaMLP, activation: "silu",
 		layers: slices.Repeat([]decoderLayer{{rotation: &rotation{theta: 10000, width: 64, rule: "default", amplify: 1}}}, 22),
 	}, m)

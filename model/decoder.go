@@ -19,9 +19,12 @@ type decoder struct {
 	tied                  bool // the head is the embedding; else it is lm_head.weight
 
 	attentionNorms, mlpNorms norms
-	onePlus                  bool // gains are stored less 1
-	headNorms, wholeNorms    bool // q and k are normed before they are turned: each head by itself, or all heads as one
-	valueNorms               bool // values are normed head by head, without gains
+	lastNorm                 string // before the head
+	onePlus                  bool   // gains are stored less 1
+	headNorms, wholeNorms    bool   // q and k are normed before they are turned: each head by itself, or all heads as one
+	valueNorms               bool   // values are normed head by head, without gains
+	attends                  attentionNames
+	gated                    bool // q_proj has a gate behind the query of each head, whose sigmoid attention is multiplied by
 	qkvBias, oBias, mlpBias  bool
 	fusedQKV                 bool // q, k and v are one matrix
 	mlp                      mlpNames
@@ -43,6 +46,7 @@ type decoderLayer struct {
 	rotation *rotation // nil: no positions
 	queries  *rotation // of queries; nil: as of keys
 	window   int       // keys that a position sees, itself the last of them; 0: all before it
+	mixer    mixer     // what the layer has in place of attention; nil: attention
 	sizes    *layerSizes
 	borrows  int  // how many layers before it the one is whose keys and values it reads; 0: it has its own
 	kAsV     bool // values are the keys before these are normed and turned
@@ -58,6 +62,19 @@ func (m decoder) at(layer int) layerSizes {
 	}
 	return m.layerSizes
 }
+
+// A mixer is the part of a layer that mixes tokens where that is no attention.
+type mixer interface {
+	// params are those of the layer whose paths begin so; layers of the decoder begin with matrices of its deviation.
+	params(m decoder, layer string) []Param
+	// mix takes normed rows [N, width] to what is added to the stream.
+	mix(m decoder, b *Builder, n *graph.Value, layer string) *graph.Value
+}
+
+// attentionNames are the names of attention's output and of the norms of its queries and keys.
+type attentionNames struct{ out, queryNorm, keyNorm string }
+
+var llamaAttention = attentionNames{"self_attn.o_proj", "self_attn.q_norm", "self_attn.k_norm"}
 
 // mlpNames are the names of the matrices of a gated feed-forward part.
 type mlpNames struct {
@@ -112,8 +129,12 @@ type linear struct {
 func (m decoder) projections(layer int) (qkv []linear, o linear, gateUp []linear, down linear) {
 	l, of := fmt.Sprintf("model.layers.%d.", layer), m.at(layer)
 	q, kv := of.heads*of.headDim, of.kvHeads*of.headDim
+	rows := q
+	if m.gated {
+		rows = 2 * q
+	}
 	qkv = []linear{
-		{l + "self_attn.q_proj", q, m.width, m.qkvBias}, {l + "self_attn.k_proj", kv, m.width, m.qkvBias}, {l + "self_attn.v_proj", kv, m.width, m.qkvBias},
+		{l + "self_attn.q_proj", rows, m.width, m.qkvBias}, {l + "self_attn.k_proj", kv, m.width, m.qkvBias}, {l + "self_attn.v_proj", kv, m.width, m.qkvBias},
 	}[:m.layers[layer].read()]
 	gateUp = []linear{{l + m.mlp.gate, of.intermediate, m.width, m.mlpBias}, {l + m.mlp.up, of.intermediate, m.width, m.mlpBias}}
 	if m.fusedQKV {
@@ -122,7 +143,7 @@ func (m decoder) projections(layer int) (qkv []linear, o linear, gateUp []linear
 	if m.mlp.up == "" {
 		gateUp = []linear{{l + m.mlp.gate, 2 * of.intermediate, m.width, m.mlpBias}}
 	}
-	return qkv, linear{l + "self_attn.o_proj", m.width, q, m.oBias}, gateUp, linear{l + m.mlp.down, m.width, of.intermediate, m.mlpBias}
+	return qkv, linear{l + m.attends.out, m.width, q, m.oBias}, gateUp, linear{l + m.mlp.down, m.width, of.intermediate, m.mlpBias}
 }
 
 // read is how many of queries, keys and values a layer makes of its input.
@@ -148,34 +169,47 @@ func (m decoder) Params() []Param {
 		}
 	}
 	for i := range m.layers {
-		l, of, own := fmt.Sprintf("model.layers.%d.", i), m.at(i), m.layers[i].borrows == 0
+		l, of := fmt.Sprintf("model.layers.%d.", i), m.at(i)
 		for _, n := range []norms{m.attentionNorms, m.mlpNorms} {
 			norm(l, n.before, m.width)
 			norm(l, n.behind, m.width)
 		}
-		if m.headNorms {
-			norm(l, "self_attn.q_norm", of.headDim)
-			if own {
-				norm(l, "self_attn.k_norm", of.headDim)
-			}
-		}
-		if m.wholeNorms {
-			norm(l, "self_attn.q_norm", of.heads*of.headDim)
-			norm(l, "self_attn.k_norm", of.kvHeads*of.headDim)
-		}
 		qkv, o, gateUp, down := m.projections(i)
-		for _, p := range append(append(qkv, gateUp...), o, down) {
-			params = append(params, Param{Path: p.path + ".weight", Shape: []int{p.out, p.in}, Std: m.initStd})
-			if p.bias {
-				params = append(params, Param{Path: p.path + ".bias", Shape: []int{p.out}})
+		matrices := append(gateUp, down)
+		switch mixer := m.layers[i].mixer; {
+		case mixer != nil:
+			params = append(params, mixer.params(m, l)...)
+		default:
+			matrices = append(append(matrices, qkv...), o)
+			if m.headNorms {
+				norm(l, m.attends.queryNorm, of.headDim)
+				if m.layers[i].borrows == 0 {
+					norm(l, m.attends.keyNorm, of.headDim)
+				}
+			}
+			if m.wholeNorms {
+				norm(l, m.attends.queryNorm, of.heads*of.headDim)
+				norm(l, m.attends.keyNorm, of.kvHeads*of.headDim)
 			}
 		}
+		params = append(params, m.matrices(matrices...)...)
 	}
-	norm("model.", "norm", m.width)
+	norm("model.", m.lastNorm, m.width)
 	if !m.tied {
 		params = append(params, Param{Path: "lm_head.weight", Shape: []int{m.vocab, m.width}, Std: m.initStd})
 	}
 	return sortParams(append(params, m.perLayerParams()...))
+}
+
+// matrices are parameters of linear layers.
+func (m decoder) matrices(of ...linear) (params []Param) {
+	for _, p := range of {
+		params = append(params, Param{Path: p.path + ".weight", Shape: []int{p.out, p.in}, Std: m.initStd})
+		if p.bias {
+			params = append(params, Param{Path: p.path + ".bias", Shape: []int{p.out}})
+		}
+	}
+	return params
 }
 
 func (m decoder) Build(batch, seq int, o Options) (*Built, error) {
@@ -196,7 +230,7 @@ func (m decoder) Build(batch, seq int, o Options) (*Built, error) {
 	for i := range m.layers {
 		x = m.endLayer(b, m.block(b, x, i), beside, i)
 	}
-	x = m.norm(b, x, "model.norm")
+	x = m.norm(b, x, "model."+m.lastNorm)
 	if m.tied {
 		return b.finish(x, embedding, m.logits)
 	}
@@ -220,13 +254,18 @@ func (m decoder) block(b *Builder, x *graph.Value, layer int) *graph.Value {
 		}
 		x = b.Add(x, y)
 	}
-	part(m.attentionNorms, func(n *graph.Value) *graph.Value { return m.attention(b, n, layer) })
+	part(m.attentionNorms, func(n *graph.Value) *graph.Value {
+		if mixer := m.layers[layer].mixer; mixer != nil {
+			return mixer.mix(m, b, n, l)
+		}
+		return m.attention(b, n, layer)
+	})
 	part(m.mlpNorms, func(n *graph.Value) *graph.Value { return m.feedForward(b, n, layer) })
 	return x
 }
 
 func (m decoder) attention(b *Builder, n *graph.Value, layer int) *graph.Value {
-	l, of, at := fmt.Sprintf("model.layers.%d.self_attn.", layer), m.at(layer), m.layers[layer]
+	l, of, at := fmt.Sprintf("model.layers.%d.", layer), m.at(layer), m.layers[layer]
 	qkv, o, _, _ := m.projections(layer)
 	q, kv := of.heads*of.headDim, of.kvHeads*of.headDim
 	read := m.reader(b, n, qkv, []int{q, kv, kv}[:at.read()])
@@ -239,11 +278,18 @@ func (m decoder) attention(b *Builder, n *graph.Value, layer int) *graph.Value {
 		}
 		return b.turn(b.sequences(y, width), by, of.headDim)
 	}
-	query := turned(read(0), q, "q_norm", cmp.Or(at.queries, at.rotation))
+	y := read(0)
+	var gate *graph.Value
+	if m.gated {
+		heads := b.Reshape(y, b.batch*b.seq*of.heads, 2*of.headDim)
+		part := func(first int) *graph.Value { return b.Reshape(b.Slice(heads, 1, first, of.headDim), b.batch*b.seq, q) }
+		y, gate = part(0), b.Apply("sigmoid", part(of.headDim))
+	}
+	query := turned(y, q, m.attends.queryNorm, cmp.Or(at.queries, at.rotation))
 	has := b.kept[layer-at.borrows]
 	if at.borrows == 0 {
 		k := read(1)
-		has.key = turned(k, kv, "k_norm", at.rotation)
+		has.key = turned(k, kv, m.attends.keyNorm, at.rotation)
 		if !at.kAsV {
 			k = read(2)
 		}
@@ -253,10 +299,12 @@ func (m decoder) attention(b *Builder, n *graph.Value, layer int) *graph.Value {
 		has.value = b.sequences(k, kv)
 	}
 	a := graph.Attention{Heads: of.heads, KVHeads: of.kvHeads, HeadDim: of.headDim, Scale: m.scale, Cap: m.cap, Window: at.window}
-	y, cache := b.attendIn(has.cache, a, query, has.key, has.value)
-	has.cache = cache
+	y, has.cache = b.attendIn(has.cache, a, query, has.key, has.value)
 	b.kept[layer-at.borrows] = has
-	return b.project(b.flat(y, q), o)
+	if y = b.flat(y, q); gate != nil {
+		y = b.Mul(y, gate)
+	}
+	return b.project(y, o)
 }
 
 func (m decoder) feedForward(b *Builder, n *graph.Value, layer int) *graph.Value {

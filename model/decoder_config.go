@@ -45,7 +45,7 @@ func (c *ConfigReader) decoder(kind string, theta, eps float64, tied, hasKV bool
 		kind: kind, layerSizes: layerSizes{heads: c.Size("num_attention_heads"), intermediate: c.Size("intermediate_size")}, width: c.Size("hidden_size"),
 		vocab: c.Size("vocab_size"), context: c.Size("max_position_embeddings"), eps: c.Number("rms_norm_eps", eps, false),
 		initStd: c.Number("initializer_range", 0.02, false), tied: c.Flag("tie_word_embeddings", tied),
-		attentionNorms: llamaNorms[0], mlpNorms: llamaNorms[1], mlp: llamaMLP, activation: "silu",
+		attentionNorms: llamaNorms[0], mlpNorms: llamaNorms[1], lastNorm: "norm", attends: llamaAttention, mlp: llamaMLP, activation: "silu",
 	}
 	if _, there := c.fields["num_key_value_heads"]; hasKV && !there {
 		c.Size("num_key_value_heads")
@@ -119,7 +119,36 @@ func (c *ConfigReader) windows(m *decoder, window int, sliding func(layer int) b
 const (
 	fullAttention    = "full_attention"
 	slidingAttention = "sliding_attention"
+	linearAttention  = "linear_attention"
+	convolutionLayer = "conv"
 )
+
+// mixers gives layers that layer_types calls by a word a mixer, or without it those that are told; others have attention.
+func (c *ConfigReader) mixers(m *decoder, word string, with mixer, is func(layer int) bool) {
+	types := make([]string, len(m.layers))
+	for i := range types {
+		types[i] = fullAttention
+		if is(i) {
+			types[i] = word
+		}
+	}
+	if c.has("layer_types") {
+		if err := json.Unmarshal(c.fields["layer_types"], &types); err != nil || len(types) != len(m.layers) {
+			c.wrong("layer_types", fmt.Sprintf("a list of %d words", len(m.layers)))
+			return
+		}
+	}
+	for i, kind := range types {
+		switch kind {
+		case word:
+			m.layers[i] = decoderLayer{mixer: with}
+		case fullAttention, "attention":
+		default:
+			c.wrong("layer_types", fmt.Sprintf("%s or %s: others are not supported", fullAttention, word))
+			return
+		}
+	}
+}
 
 // finished is the decoder that was read, with what is wrong of it; idle are keys of the family that change nothing.
 func (c *ConfigReader) finished(m decoder, idle ...string) (Definition, error) {

@@ -52,6 +52,7 @@ type Param struct {
 	// Fixed parameters are numbers of the file that nobody trains.
 	Fixed bool
 
+	wide    bool    // files that round weights have it in f32
 	uniform float64 // it begins uniform in [-uniform, uniform); 0: not so
 	from    string  // the path of the parameter that it begins as a copy of; "" for none
 	lengths bool    // it begins as the lengths of that one's rows, one for each output
@@ -103,6 +104,8 @@ type Paging struct {
 	Rows   int // of the table
 	Blocks int // of all rows together
 	Size   int // positions of a block, a power of two
+	// Storage is array.F32, or array.BF16 for keys and values that are rounded to it, of heads of whole vec4s.
+	Storage array.DType
 }
 
 // entries is how many blocks a row has at most.

@@ -148,7 +148,11 @@ func Tensors(def Definition, dtype string, read func(path string) ([]float32, er
 	}
 	var tensors []safetensors.Tensor
 	for _, p := range def.Params() {
-		tensors = append(tensors, safetensors.Tensor{Name: family.nameIn(def, p.Path), DType: dtype, Shape: p.Shape, Data: dataAs(dtype, p.Path, read)})
+		own := dtype
+		if p.wide {
+			own = "F32"
+		}
+		tensors = append(tensors, safetensors.Tensor{Name: family.nameIn(def, p.Path), DType: own, Shape: p.Shape, Data: dataAs(own, p.Path, read)})
 	}
 	return tensors, nil
 }

@@ -20,11 +20,12 @@ func init() {
 		"olmo2": {readOLMo2, &newOLMo2, "Olmo2"}, "phi3": {readPhi3, &newPhi3, "Phi3"}, "gemma3": {read: readGemma3Images},
 		"olmo3": {readOLMo3, &newOLMo3, "Olmo3"}, "granite": {readGranite, &newGranite, "Granite"}, "granitemoehybrid": {readGraniteHybrid, nil, "GraniteMoeHybrid"},
 		"ministral3": {readMinistral3, &newMinistral3, "Ministral3"}, "mistral3": {read: readMistralImages},
+		"lfm2": {readLFM2, &newLFM2, "Lfm2"}, "qwen3_5_text": {readQwen35, &newQwen35, "Qwen3_5Text"}, "qwen3_5": {read: readQwen35Images},
 	} {
 		f := Family{
 			Kind: kind, Read: row.read, Embeddings: []string{"model.embed_tokens.weight"}, Head: "lm_head.weight", Class: row.class, Root: "model.", Constants: rotaryConstants,
 		}
-		if slices.Contains([]string{"gemma3", "gemma3_text", "mistral", "mistral3", "ministral3"}, kind) { // or its text part
+		if slices.Contains([]string{"gemma3", "gemma3_text", "mistral", "mistral3", "ministral3", "qwen3_5", "qwen3_5_text"}, kind) { // or its text part
 			f.Path, f.Constants = textPath, imageConstants
 		}
 		if row.begin != nil {

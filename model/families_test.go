@@ -19,6 +19,9 @@ import (
 // A model of each family is written as it was, by itself and after its own pattern: names, types, numbers, and all keys of config.json.
 func TestFamiliesComeBack(t *testing.T) {
 	for i, name := range slices.Concat(familyNames, familyNames, goldenNames) {
+		if name == "qwen3_5_wrapped" { // is written as its text part
+			continue
+		}
 		from, to := readGolden(t, name).dir, filepath.Join(t.TempDir(), name)
 		def, hosts, err := readHF(from)
 		require.NoError(t, err)

@@ -43,7 +43,7 @@ func transparent(t *testing.T) (defs []Definition) {
 		require.NoError(t, err)
 		defs = append(defs, def)
 	}
-	require.Len(t, defs, 14)
+	require.Len(t, defs, 16)
 	return defs
 }
 
@@ -390,7 +390,7 @@ func (c headCase) byHand(hidden *graph.Array, lengths []int, seq int, score *gra
 func TestHeadsComeBack(t *testing.T) {
 	classes := map[string]string{
 		"gpt2": "GPT2", "llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "mistral": "Mistral", "gemma2": "Gemma2", "gemma3_text": "Gemma3Text", "gemma4_text": "Gemma4Text",
-		"smollm3": "SmolLM3", "olmo2": "Olmo2", "phi3": "Phi3", "olmo3": "Olmo3", "granite": "Granite", "ministral3": "Ministral3",
+		"smollm3": "SmolLM3", "olmo2": "Olmo2", "phi3": "Phi3", "olmo3": "Olmo3", "granite": "Granite", "lfm2": "Lfm2", "qwen3_5_text": "Qwen3_5Text", "ministral3": "Ministral3",
 	}
 	for _, base := range transparent(t) {
 		for _, c := range []struct {

@@ -49,7 +49,7 @@ func (c *ConfigReader) textPart(absent map[string]string, read map[string]func(c
 }
 
 // imageConstants are what a model with images has besides its text part.
-var imageConstants = regexp.MustCompile(`(^|\.)rotary_emb\.|^(model\.)?(vision_tower|multi_modal_projector)\.`)
+var imageConstants = regexp.MustCompile(`(^|\.)rotary_emb\.|^(model\.)?(vision_tower|multi_modal_projector|visual)\.|^mtp\.`)
 
 // textPath is what the text part of a model with images calls a tensor.
 func textPath(name string) string {

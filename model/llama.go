@@ -50,7 +50,7 @@ func NewLlama(c LlamaConfig) (Definition, error) {
 	c.Eps = cmp.Or(c.Eps, 1e-6)
 	c.InitStd = cmp.Or(c.InitStd, 0.02)
 	m := decoder{
-		kind: "llama", layerSizes: layerSizes{c.Heads, c.KVHeads, c.HeadDim, c.Intermediate}, width: c.Width, vocab: c.Vocab,
+		kind: "llama", lastNorm: "norm", attends: llamaAttention, layerSizes: layerSizes{c.Heads, c.KVHeads, c.HeadDim, c.Intermediate}, width: c.Width, vocab: c.Vocab,
 		context: c.Context, eps: c.Eps, initStd: c.InitStd, tied: c.Tied, attentionNorms: llamaNorms[0], mlpNorms: llamaNorms[1], mlp: llamaMLP, activation: "silu",
 		dropout: c.AttentionDropout, settings: c.settings(),
 	}

@@ -17,7 +17,7 @@ import (
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
 // usualTargets are what PEFT adapts where nothing is said.
-var usualTargets = []string{"q_proj", "v_proj", "qkv_proj", "c_attn"}
+var usualTargets = []string{"q_proj", "v_proj", "qkv_proj", "c_attn", "in_proj_qkv", "in_proj"}
 
 // target chooses among modules those that have an adapter: names are all modules of the network that could.
 func (l LoRA) target(names []string, head string) ([]string, error) {

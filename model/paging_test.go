@@ -50,12 +50,17 @@ func TestPagesGoOn(t *testing.T) {
 		for i := range table.Data {
 			table.Data[i] = float64(3*seq - 1 - i)
 		}
-		copy(table.Data[2*entries:], table.Data[:prompt/2])
+		if !Recurrent(g.def) {
+			copy(table.Data[2*entries:], table.Data[:prompt/2])
+		}
 		feeds[InputTable] = table
 		of := func(row, position int) token { return token{row, position, int(tokens[row*seq+position])} }
 		first := []token{{-1, 0, 0}}
 		for i := range prompt {
 			first = append(first, of(0, i), of(1, i))
+			if Recurrent(g.def) { // each row has a state of its own
+				first = append(first, of(2, i))
+			}
 		}
 		passes := [][]token{first}
 		for i := prompt; i < seq; i++ {

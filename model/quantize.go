@@ -14,13 +14,13 @@ import (
 
 // Quantization says which parameters the network reads as the numbers of a format of few bits, while they are trained in all their bits; see
 // graph.Quantize for the modes. Mode, Bits and Group that are empty or 0 are none, and what is usual for the mode. Groups lie along the last axis as
-// parameters are stored: the outputs of GPT-2's projections, the inputs of all others. The tags are those of package run/runfile.
+// parameters are stored: the outputs of GPT-2's projections, the inputs of all others. Those of GGUF files lie along the inputs of all. The tags are those of package run/runfile.
 type Quantization struct {
-	Mode  string `yaml:"mode" default:"none" range:"quantizations" doc:"format in which the network reads quantized parameters: none, affine (even steps), nf4, mxfp4, mxfp8 or nvfp4. It also overrides the quantization of model.from" json:"mode"`
+	Mode  string `yaml:"mode" default:"none" range:"quantizations" doc:"format in which the network reads quantized parameters: none, affine (even steps), nf4, mxfp4, mxfp8, nvfp4, q8_0, q4_0 or f16. The last three are what GGUF files hold. It also overrides the quantization of model.from" json:"mode"`
 	Bits  int    `yaml:"bits" range:"0.." doc:"affine: bits of a number, 2 to 8; 0: 4" json:"bits,omitempty"`
-	Group int    `yaml:"group" range:"0.." doc:"affine and nf4: neighbours in a row that share a scale; 0: 64 (mxfp4 and mxfp8 have 32, nvfp4 has 16)" json:"group"`
-	// Match without expressions is every matrix of a layer, that is below a number in the path.
-	Match []string `yaml:"match" range:"pattern" doc:"regular expressions of the parameter paths to quantize; empty: every matrix of a layer, but neither the embeddings nor a separate output head" json:"match,omitempty"`
+	Group int    `yaml:"group" range:"0.." doc:"affine and nf4: neighbours in a row that share a scale; 0: 64 (nvfp4 has 16, all others 32)" json:"group"`
+	// Match without expressions is every matrix of a layer, that is below a number in the path; of what GGUF files hold, all that they have so.
+	Match []string `yaml:"match" range:"pattern" doc:"regular expressions of the parameter paths to quantize; empty: every matrix of a layer, but neither the embeddings nor a separate output head; of what GGUF files hold, every matrix that they have so, embeddings and head too" json:"match,omitempty"`
 }
 
 // quantizationKey is where config.json has a Quantization. Other programs pass over it: the weights beside it are whole.
@@ -34,6 +34,7 @@ type quantized struct {
 	Definition
 	q     Quantization
 	paths map[string]bool
+	ops   map[string]graph.Quantize // by which they are read
 }
 
 // WithQuantization is def with the parameters that q matches quantized wherever they are read, in training, evaluation and sampling; without a mode none
@@ -55,14 +56,19 @@ func WithQuantization(def Definition, q Quantization) (Definition, error) {
 		}
 		return def, nil
 	}
-	op := q.op().Or()
+	op := graph.Quantize{Mode: q.Mode, Bits: q.Bits, Group: q.Group}.Or()
 	if err := op.Validate(); err != nil {
 		return nil, fmt.Errorf("model: quantize: %w", err)
 	}
 	q.Bits, q.Group, q.Match = op.Bits, op.Group, slices.Clone(q.Match)
-	m := quantized{Definition: def, q: q, paths: map[string]bool{}}
+	m := quantized{Definition: def, q: q, paths: map[string]bool{}, ops: map[string]graph.Quantize{}}
 	for _, p := range def.Params() {
-		m.paths[p.Path] = len(q.Match) == 0 && array.Spec{Path: p.Path, Shape: p.Shape}.MatrixOfLayer()
+		usual := array.Spec{Path: p.Path, Shape: p.Shape}.MatrixOfLayer()
+		if op.Format().OfGGUF() {
+			usual = inFiles(def, p)
+		}
+		m.ops[p.Path] = q.opOf(p)
+		m.paths[p.Path] = len(q.Match) == 0 && usual
 	}
 	if n := len(strings.Join(q.Match, "")); n > longestMatch {
 		return nil, fmt.Errorf("model: quantize: match: expressions of %d bytes, want at most %d", n, longestMatch)
@@ -82,11 +88,50 @@ func WithQuantization(def Definition, q Quantization) (Definition, error) {
 			return nil, fmt.Errorf("model: quantize: match: %q matches no parameter", match)
 		}
 	}
+	if op.Format().OfGGUF() {
+		return m, m.checkFiles()
+	}
 	return m, nil
 }
 
-func (q Quantization) op() graph.Quantize {
-	return graph.Quantize{Mode: q.Mode, Bits: q.Bits, Group: q.Group}
+// inFiles tells whether a GGUF file has a parameter in a type of its own: a matrix, but not the table of positions.
+func inFiles(def Definition, p Param) bool {
+	embeddings := families[def.Kind()].Embeddings
+	return len(p.Shape) == 2 && slices.Index(embeddings, p.Path) < 1
+}
+
+// opOf is how the network reads a parameter. In blocks of GGUF files it is as they have it, f16 where the inputs are no whole blocks.
+func (q Quantization) opOf(p Param) graph.Quantize {
+	op := graph.Quantize{Mode: q.Mode, Bits: q.Bits, Group: q.Group}
+	if !op.Format().OfGGUF() || len(p.Shape) != 2 {
+		return op
+	}
+	inputs := p.Shape[1]
+	if op.Down = p.InOut; op.Down {
+		inputs = p.Shape[0]
+	}
+	if inputs%op.Group != 0 || op.Mode == "f16" {
+		op.Mode, op.Down = "f16", false
+	}
+	return op
+}
+
+// checkFiles refuses to train for what no file would hold.
+func (m quantized) checkFiles() error {
+	found := false
+	for _, p := range m.Params() {
+		if !m.paths[p.Path] {
+			continue
+		}
+		if !inFiles(m.Definition, p) {
+			return fmt.Errorf("model: quantize: match: found %q of shape %v, wanted matrices, but no table of positions: GGUF files have no others in %s", p.Path, p.Shape, m.q.Mode)
+		}
+		found = found || m.ops[p.Path].Mode == m.q.Mode
+	}
+	if !found {
+		return fmt.Errorf("model: quantize: %s: found no matrix whose inputs are whole blocks of %d: GGUF files have none in it", m.q.Mode, m.q.Group)
+	}
+	return nil
 }
 
 // String is "affine of 4 bits in groups of 64".

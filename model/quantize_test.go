@@ -62,6 +62,9 @@ func initial(def Definition) map[string]*graph.Array {
 	return params
 }
 
+// ofGGUF is true of what GGUF files hold: hub.TestGGUFIsItsDirectory is about them.
+func ofGGUF(mode string) bool { return graph.Quantize{Mode: mode}.Format().OfGGUF() }
+
 // TestQuantizedNetworkIsThatOfQuantizedParameters: loss, logits and gradients are those of the network without quantization at the quantized
 // parameters, to the last bit, also where one is read twice.
 func TestQuantizedNetworkIsThatOfQuantizedParameters(t *testing.T) {
@@ -71,7 +74,7 @@ func TestQuantizedNetworkIsThatOfQuantizedParameters(t *testing.T) {
 			def, err = WithDropout(def, 0)
 			require.NoError(t, err)
 		}
-		for _, mode := range graph.QuantizeModes {
+		for _, mode := range slices.DeleteFunc(slices.Clone(graph.QuantizeModes), ofGGUF) {
 			for _, match := range [][]string{nil, {"weight$"}, {"^wte|^model.embed|^layers.0.bias", "norm|ln_|^layers.1"}} {
 				q, err := WithQuantization(def, Quantization{Mode: mode, Match: match})
 				if match != nil && err != nil { // the last expressions are not for all
@@ -180,11 +183,14 @@ func TestQuantizationErrors(t *testing.T) {
 		`model: quantize: match: "h.9" matches no parameter`:         {Mode: "nf4", Match: []string{"h.0", "h.9"}},
 		"model: quantize: match: error parsing regexp":               {Mode: "nf4", Match: []string{"("}},
 		"match: expressions of 4097 bytes, want at most 4096":        {Mode: "nf4", Match: []string{"weight", strings.Repeat("w", 4091)}},
-		`model: quantize: bits 4, group 0, match [] without a mode`:  {Bits: 4},
+		`model: quantize: match: found "h.0.attn.c_attn.bias" of shape [384], wanted matrices, but no table of positions: GGUF files have no others in q8_0`: {Mode: "q8_0", Match: []string{"c_attn"}},
+		`model: quantize: bits 4, group 0, match [] without a mode`: {Bits: 4},
 	} {
 		_, err := WithQuantization(byteGPT(t), q)
 		assert.ErrorContains(t, err, want)
 	}
+	_, err := WithQuantization(smallDefinitions(t)[4], Quantization{Mode: "q4_0"})
+	require.ErrorContains(t, err, "model: quantize: q4_0: found no matrix whose inputs are whole blocks of 32: GGUF files have none in it")
 	for want, raw := range map[string]string{
 		`fake_quantization: json: unknown field "modus"`: `{"modus": "nf4"}`,
 		"want one of":             `{"mode": "nf8"}`,

@@ -168,4 +168,39 @@ var (
 		},
 		usual: proportions{HeadWidth: 128, AttentionShare: 4.0 / 3, Group: 4, Intermediate: 3, Aspect: 118, RopeTheta: 1e6, Tied: true},
 	}
+	newLFM2 = beginning{
+		architecture: "Lfm2ForCausalLM", eps: 1e-5,
+		own: func(k Keys) map[string]any {
+			return map[string]any{
+				"rms_norm_eps": dropKey, "norm_eps": 1e-5, "attention_bias": dropKey, "hidden_act": dropKey, "conv_L_cache": 3, "conv_bias": false, "block_auto_adjust_ff_dim": false,
+				"layer_types": layerTypes(k, convolutionLayer, func(layer int) bool { return (layer+1)%max(2, min(3, k.Layers)) == 0 }),
+			}
+		},
+		usual: proportions{HeadWidth: 64, AttentionShare: 1, Group: 3, Intermediate: 4.5, Aspect: 64, RopeTheta: 1e6, Tied: true},
+	}
+	newQwen35 = beginning{
+		architecture: "Qwen3_5ForCausalLM", eps: 1e-6,
+		own: func(k Keys) map[string]any {
+			turned := 0.25
+			if k.HeadDim%8 != 0 { // a quarter is no whole pairs
+				turned = 1
+			}
+			return map[string]any{
+				"layer_types": layerTypes(k, linearAttention, func(layer int) bool { return (layer+1)%max(2, min(4, k.Layers)) == 0 }), "partial_rotary_factor": turned, "attn_output_gate": true,
+				"linear_conv_kernel_dim": 4, "linear_key_head_dim": k.HeadDim, "linear_value_head_dim": k.HeadDim, "linear_num_key_heads": k.Heads, "linear_num_value_heads": k.Heads,
+			}
+		},
+		usual: proportions{HeadWidth: 256, AttentionShare: 2, Group: 4, Intermediate: 3.5, Aspect: 43, RopeTheta: 1e7, Tied: true},
+	}
 )
+
+// layerTypes calls layers by a word, but those of attention.
+func layerTypes(k Keys, word string, full func(layer int) bool) (types []string) {
+	for i := range k.Layers {
+		types = append(types, word)
+		if full(i) {
+			types[i] = fullAttention
+		}
+	}
+	return types
+}

@@ -16,19 +16,21 @@ func TestNewOfEveryFamily(t *testing.T) {
 		settings map[string]any
 		windows  []int
 	}{
-		"qwen2":       {map[string]any{"use_sliding_window": true, "sliding_window": 5.}, []int{5, 5, 5, 5, 5, 5, 5}},
-		"qwen3":       {map[string]any{"head_dim": 6., "attention_bias": false}, []int{5, 5, 5, 5, 5, 5, 5}},
-		"mistral":     {map[string]any{"sliding_window": 5.}, []int{5, 5, 5, 5, 5, 5, 5}},
-		"gemma2":      {map[string]any{"attn_logit_softcapping": 50., "query_pre_attn_scalar": 6.}, []int{5, 0, 5, 0, 5, 0, 5}},
-		"gemma3_text": {map[string]any{"rope_local_base_freq": 10000., "sliding_window_pattern": 6.}, []int{5, 5, 5, 5, 5, 0, 5}},
-		"gemma4_text": {map[string]any{"global_head_dim": 12., "rope_theta": nil}, []int{5, 5, 5, 5, 5, 0, 0}},
-		"smollm3":     {map[string]any{"no_rope_layer_interval": 4.}, []int{0, 0, 0, 5, 0, 0, 0}},
-		"phi3":        {map[string]any{"original_max_position_embeddings": 20., "pad_token_id": nil}, []int{5, 5, 5, 5, 5, 5, 5}},
-		"olmo2":       {map[string]any{"rope_theta": 5000.}, nil},
-		"olmo3":       {map[string]any{"sliding_window": 5.}, []int{5, 5, 5, 0, 5, 5, 5}},
-		"granite":     {map[string]any{"attention_multiplier": 1.0 / 6, "logits_scaling": 8.}, nil},
-		"ministral3":  {map[string]any{"sliding_window": 5.}, []int{5, 5, 5, 5, 5, 5, 5}},
-		"llama":       {map[string]any{"head_dim": 6.}, nil},
+		"qwen2":        {map[string]any{"use_sliding_window": true, "sliding_window": 5.}, []int{5, 5, 5, 5, 5, 5, 5}},
+		"qwen3":        {map[string]any{"head_dim": 6., "attention_bias": false}, []int{5, 5, 5, 5, 5, 5, 5}},
+		"mistral":      {map[string]any{"sliding_window": 5.}, []int{5, 5, 5, 5, 5, 5, 5}},
+		"gemma2":       {map[string]any{"attn_logit_softcapping": 50., "query_pre_attn_scalar": 6.}, []int{5, 0, 5, 0, 5, 0, 5}},
+		"gemma3_text":  {map[string]any{"rope_local_base_freq": 10000., "sliding_window_pattern": 6.}, []int{5, 5, 5, 5, 5, 0, 5}},
+		"gemma4_text":  {map[string]any{"global_head_dim": 12., "rope_theta": nil}, []int{5, 5, 5, 5, 5, 0, 0}},
+		"smollm3":      {map[string]any{"no_rope_layer_interval": 4.}, []int{0, 0, 0, 5, 0, 0, 0}},
+		"phi3":         {map[string]any{"original_max_position_embeddings": 20., "pad_token_id": nil}, []int{5, 5, 5, 5, 5, 5, 5}},
+		"olmo2":        {map[string]any{"rope_theta": 5000.}, nil},
+		"olmo3":        {map[string]any{"sliding_window": 5.}, []int{5, 5, 5, 0, 5, 5, 5}},
+		"granite":      {map[string]any{"attention_multiplier": 1.0 / 6, "logits_scaling": 8.}, nil},
+		"ministral3":   {map[string]any{"sliding_window": 5.}, []int{5, 5, 5, 5, 5, 5, 5}},
+		"lfm2":         {map[string]any{"norm_eps": 1e-5}, nil},
+		"qwen3_5_text": {map[string]any{"partial_rotary_factor": 1.}, nil},
+		"llama":        {map[string]any{"head_dim": 6.}, nil},
 	} {
 		k := keys
 		if c.windows == nil {

@@ -62,8 +62,7 @@ func (p *passes) losses(ctx context.Context, e *data.Evaluation, first, end int)
 
 // forward runs a line without gradients for what an objective reads of batches, all under way at once.
 func (p *passes) forward(ctx context.Context, l *line, o model.Objective, feeds []state.Feed) (losses []state.BatchLoss, err error) {
-	write := func(to *compile.Program, i int) error { return feeds[i].Write(to) }
-	raw, err := p.result(ctx, l, schedule.ForwardOnly(len(p.stages), p.job.Assignment.Parts, len(feeds)), write)
+	raw, err := p.result(ctx, l, schedule.ForwardOnly(len(p.stages), p.job.Assignment.Parts, len(feeds)), written(feeds))
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +104,7 @@ func (p *passes) Take(ctx context.Context, piece state.Piece) ([]float32, error)
 
 // result runs a line without gradients and reads what it has made.
 func (p *passes) result(ctx context.Context, l *line, order *schedule.Schedule, write feed) ([]byte, error) {
-	if err := p.run(ctx, l, order, write, nil, nil); err != nil {
+	if err := p.run(ctx, l, whole(order), write, nil, nil); err != nil {
 		return nil, err
 	}
 	raw := make([]byte, l.results[0].buffer.Bytes())

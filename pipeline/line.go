@@ -43,6 +43,7 @@ type linePart struct {
 	merged   bool // forward and backward are one program
 	slots    int
 	sum      func(microbatch int) *gpu.Program // behind its backward pass; nil where nothing is
+	zero     *gpu.Program                      // overwrites its gradients with zeros; nil where passes add to them
 	places   map[*graph.Value][]gpu.Range
 	programs map[*pass][]*passProgram // by slot
 }
@@ -255,7 +256,7 @@ func (l *line) compile(ctx context.Context, s *stage, p *linePart, pass *pass, s
 		bind[valueName(v)] = p.place(v, slot)
 	}
 	for _, c := range l.cachesOf(pass) {
-		at, err := s.cache(state.CacheName(l.label, c), compile.Bytes(c.Type()))
+		at, err := s.cache(state.CacheName(l.label, c), pass.Piece.Graph, pass.Piece.Value(c))
 		if err != nil {
 			return nil, err
 		}
@@ -296,17 +297,22 @@ func (p *linePart) pass(a schedule.Action) *passProgram {
 	return programs[a.Microbatch%len(programs)]
 }
 
-// computing is an action's pass, with what takes the gradients and the results from where it has made them.
-func (l *line) computing(a schedule.Action, pass *passProgram) []*gpu.Program {
-	out, p := []*gpu.Program{pass.run}, l.parts[a.Part]
+// computing is an action's pass, with what takes the gradients and the results from where it has made them. Microbatches without a gradient come before the
+// backward pass that follows them.
+func (l *line) computing(r round, a schedule.Action, pass *passProgram) (out []*gpu.Program) {
+	p, number := l.parts[a.Part], r.number(a.Microbatch)
+	if a.Kind == schedule.Backward {
+		out = p.idle(r.number(a.Microbatch-1)+1, number)
+	}
+	out = append(out, pass.run)
 	if a.Kind == schedule.Backward && p.sum != nil {
-		if sum := p.sum(a.Microbatch); sum != nil {
+		if sum := p.sum(number); sum != nil {
 			out = append(out, sum)
 		}
 	}
 	for _, r := range l.results {
-		if r.part == a.Part && l.ends(a, schedule.Forward) {
-			out = append(out, r.collect[a.Microbatch])
+		if r.Part == a.Part && l.ends(a, schedule.Forward) {
+			out = append(out, r.collect[collection{number, a.Microbatch % p.copies()}])
 		}
 	}
 	return out
@@ -323,7 +329,7 @@ func (l *line) programs(a schedule.Action) (out []*gpu.Program) {
 			out = append(out, in.taking(a.Microbatch))
 		}
 	}
-	out = append(out, l.computing(a, pass)...)
+	out = append(out, l.computing(round{}, a, pass)...)
 	for _, w := range l.wires {
 		if w.Edge.From == a.Part && l.ends(a, w.Kind) {
 			out = append(out, w.leaving(a.Microbatch))
@@ -334,17 +340,16 @@ func (l *line) programs(a schedule.Action) (out []*gpu.Program) {
 
 // result is where a named output is collected, microbatch by microbatch.
 type result struct {
-	name    string
+	output
 	size    uint64 // of a microbatch's, in bytes
-	part    int    // that makes it
 	buffer  *gpu.Buffer
-	collect []*gpu.Program // by microbatch
+	collect map[collection]*gpu.Program
+	zero    *gpu.Program // of a line that trains: that of microbatches without a gradient
 }
 
 // buildResults makes the places of the named outputs and the programs that put them there.
 func (l *line) buildResults(ctx context.Context) error {
 	for _, o := range l.cut.Outputs {
-		p := l.parts[o.Part]
 		s := l.stageOf(o.Part)
 		size := uint64(o.Value.Type().Elements()) * 4
 		b, err := l.buffer(s, "results."+o.Name, size*uint64(l.schedule.Microbatches))
@@ -354,17 +359,37 @@ func (l *line) buildResults(ctx context.Context) error {
 		if !l.trains() { // read through the device's own buffer; those of training come with a step's metrics
 			s.memory.Transfer = max(s.memory.Transfer, gpu.StagingBytes(b.Bytes()))
 		}
-		r := &result{name: o.Name, size: size, part: o.Part, buffer: b}
+		r := &result{output: o, size: size, buffer: b, collect: map[collection]*gpu.Program{}}
 		l.results = append(l.results, r)
-		for i := range l.schedule.Microbatches {
-			from := p.outputPlace(o, i)
-			rec := s.device.Record("gputrain.pipeline.collect")
-			rec.Copy(b.Range(size*uint64(i), size), from.Buffer.Range(from.Offset, size))
-			program, err := rec.Program(ctx)
-			if err != nil {
+		if l.trains() {
+			rec := s.device.Record("gputrain.pipeline.zero")
+			rec.Zero(b.All())
+			if r.zero, err = rec.Program(ctx); err != nil {
 				return err
 			}
-			r.collect = append(r.collect, program)
+		}
+	}
+	return l.collects(ctx, whole(l.schedule))
+}
+
+// collection is where a result of a microbatch goes, by the microbatch's number in the update, and the program whose it is.
+type collection struct{ number, program int }
+
+// collects makes what a round collects results with, where no round before has.
+func (l *line) collects(ctx context.Context, of round) (err error) {
+	for _, r := range l.results {
+		p, dev := l.parts[r.Part], l.stageOf(r.Part).device
+		for i := range of.order.Microbatches {
+			key := collection{of.number(i), i % p.copies()}
+			if r.collect[key] != nil {
+				continue
+			}
+			from := p.outputPlace(r.output, i)
+			rec := dev.Record("gputrain.pipeline.collect")
+			rec.Copy(r.buffer.Range(r.size*uint64(key.number), r.size), from.Buffer.Range(from.Offset, r.size))
+			if r.collect[key], err = rec.Program(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -383,6 +408,7 @@ func (p *linePart) outputPlace(o output, microbatch int) gpu.Range {
 // release gives the line's memory back.
 func (l *line) release() {
 	for _, p := range l.parts {
+		p.zero.Release()
 		for _, programs := range p.programs {
 			for _, x := range programs {
 				x.run.Release()
@@ -394,6 +420,7 @@ func (l *line) release() {
 		w.release()
 	}
 	for _, r := range l.results {
+		r.zero.Release()
 		for _, p := range r.collect {
 			p.Release()
 		}

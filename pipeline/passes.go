@@ -11,7 +11,6 @@ import (
 	"gputrain/graph/compile"
 	"gputrain/internal/ranks/mesh"
 	"gputrain/internal/ranks/transport"
-	"gputrain/internal/schedule"
 	"gputrain/internal/system"
 	"gputrain/model"
 	"gputrain/optim"
@@ -29,7 +28,7 @@ type passes struct {
 	training, evaluation *line
 	look                 *line            // before an update
 	continuing           map[string]*line // of passes that go on with texts
-	begin                []*gpu.Program   // of each stage, before the first microbatch of an update in sequence
+	begin                [][]*gpu.Program // of each stage, before the first microbatch of an update: in sequence its gradients are cleared
 	last                 *stage           // where the loss is
 	tag                  transport.Tag    // behind those of the links between ranks
 	broken               error            // what failed half way: messages may be under way, and nobody waits for them
@@ -193,8 +192,12 @@ func (p *passes) allocate(ctx context.Context, st *stage, tx optim.Transform, ho
 func (p *passes) buildSums(ctx context.Context) (err error) {
 	for _, part := range p.training.parts {
 		st := p.training.stageOf(part.index)
-		if part.sum, err = st.sums.Programs(ctx, "pipeline", func(l buffers.Leaf) bool { return slices.Contains(part.Params, l.Path) }); err != nil {
+		own := func(l buffers.Leaf) bool { return slices.Contains(part.Params, l.Path) }
+		if part.sum, err = st.sums.Programs(ctx, "pipeline", own); err != nil {
 			return st.failed("sums of gradients", err)
+		}
+		if part.zero, err = p.zero(ctx, st, own); err != nil {
+			return st.failed("gradients", err)
 		}
 	}
 	for _, st := range p.stages {
@@ -214,20 +217,37 @@ func (p *passes) Partials() []state.Partial {
 	return sums[0].Partials(sums[1:]...)
 }
 
+// zero overwrites some gradients of a stage with zeros; nil where there are none, and where passes add to them.
+func (p *passes) zero(ctx context.Context, st *stage, keep func(buffers.Leaf) bool) (*gpu.Program, error) {
+	if p.training.accumulate || !slices.ContainsFunc(st.grads.Layout().Leaves(), keep) {
+		return nil, nil
+	}
+	rec := st.device.Record("gputrain.pipeline.zero")
+	for _, l := range st.grads.Layout().Leaves() {
+		for _, part := range l.Parts {
+			if keep(l) {
+				rec.Zero(st.grads.Part(part))
+			}
+		}
+	}
+	return rec.Program(ctx)
+}
+
 // buildBegin makes what clears the gradients of each stage where those of several microbatches are added up in place.
-func (p *passes) buildBegin(ctx context.Context) (err error) {
-	for _, st := range p.stages {
-		var begin *gpu.Program
+func (p *passes) buildBegin(ctx context.Context) error {
+	p.begin = make([][]*gpu.Program, len(p.stages))
+	for i, st := range p.stages {
 		if p.training.accumulate && len(st.grads.Layout().Slabs()) > 0 {
 			rec := st.device.Record("gputrain.pipeline.begin")
 			for i := range st.grads.Layout().Slabs() {
 				rec.Zero(st.grads.Slab(i))
 			}
-			if begin, err = rec.Program(ctx); err != nil {
+			begin, err := rec.Program(ctx)
+			if err != nil {
 				return st.failed("update", err)
 			}
+			p.begin[i] = []*gpu.Program{begin}
 		}
-		p.begin = append(p.begin, begin)
 	}
 	return nil
 }
@@ -270,7 +290,24 @@ func (p *passes) Compute(ctx context.Context, in state.Inputs, then func() (*gpu
 	if p.job.State.Share().Count == 0 {
 		return nil
 	}
-	err := p.run(ctx, p.training, p.training.schedule, p.feed(in), p.begin, p.notes)
+	feeds, r, begin := p.feeds(in), whole(p.training.schedule), p.begin
+	var busy []int
+	for i, f := range feeds {
+		if !f.Idle {
+			busy = append(busy, i)
+		}
+	}
+	if len(busy) < len(feeds) {
+		r.order, r.numbers, begin = r.order.Only(busy), append([]int{}, busy...), slices.Clone(begin)
+		for _, of := range p.training.results {
+			st := p.training.stageOf(of.Part).index
+			begin[st] = append(slices.Clip(begin[st]), of.zero)
+		}
+		if err := p.training.collects(ctx, r); err != nil {
+			return p.last.failed("results", err)
+		}
+	}
+	err := p.run(ctx, p.training, r, written(feeds), begin, p.notes)
 	if err != nil || then == nil {
 		return err
 	}
@@ -285,10 +322,7 @@ func (p *passes) Compute(ctx context.Context, in state.Inputs, then func() (*gpu
 func (p *passes) Submits(then *gpu.Program) [][]gpu.Planned {
 	out := make([][]gpu.Planned, len(p.stages))
 	for i, st := range p.stages {
-		var begin []*gpu.Program
-		if p.begin[i] != nil {
-			begin = []*gpu.Program{p.begin[i]}
-		}
+		begin := slices.Clip(p.begin[i])
 		for _, a := range p.training.schedule.Actions[i] {
 			if programs := p.training.programs(a); programs != nil {
 				out[i] = append(out[i], st.device.Plan(append(begin, programs...)...)...)
@@ -318,13 +352,22 @@ func (p *passes) measured(took time.Duration) {
 	}
 }
 
-func (p *passes) feed(in state.Inputs) feed {
-	return func(to *compile.Program, i int) error { return p.job.State.Feed(in, i).Write(to) }
+// feeds are what the microbatches of an update read.
+func (p *passes) feeds(in state.Inputs) (all []state.Feed) {
+	for i := range p.training.schedule.Microbatches {
+		all = append(all, p.job.State.Feed(in, i))
+	}
+	return all
+}
+
+// written writes what microbatches read.
+func written(feeds []state.Feed) feed {
+	return func(to *compile.Program, i int) error { return feeds[i].Write(to) }
 }
 
 // run runs a line. One that fails half way leaves messages on the links, and nothing runs after it.
-func (p *passes) run(ctx context.Context, l *line, order *schedule.Schedule, write feed, begin []*gpu.Program, note *notes) error {
-	p.broken = p.mesh.FailRow(l.run(ctx, order, write, begin, p.job.timeout(), note))
+func (p *passes) run(ctx context.Context, l *line, r round, write feed, begin [][]*gpu.Program, note *notes) error {
+	p.broken = p.mesh.FailRow(l.run(ctx, r, write, begin, p.job.timeout(), note))
 	return p.broken
 }
 
@@ -391,10 +434,10 @@ func (p *passes) Rehearse(ctx context.Context, times int) (time.Duration, error)
 	for name, values := range b.Beside {
 		b.Beside[name] = slices.Repeat(values, n)
 	}
-	write := p.feed(state.Inputs{Batch: b, Counts: model.Counts{Of: int64(len(b.Labels))}})
+	write := written(p.feeds(state.Inputs{Batch: b, Counts: model.Counts{Of: int64(len(b.Labels))}}))
 	watch := system.Stopwatch()
 	for range times {
-		if err := p.run(ctx, p.training, p.training.schedule, write, p.begin, nil); err != nil {
+		if err := p.run(ctx, p.training, whole(p.training.schedule), write, p.begin, nil); err != nil {
 			return 0, err
 		}
 	}
@@ -426,8 +469,10 @@ func (p *passes) Leave() {
 
 // Release gives everything back.
 func (p *passes) Release() {
-	for _, b := range p.begin {
-		b.Release()
+	for _, begin := range p.begin {
+		for _, b := range begin {
+			b.Release()
+		}
 	}
 	for _, l := range p.lines() {
 		l.release()

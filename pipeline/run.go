@@ -15,17 +15,17 @@ import (
 // feed writes the inputs of a program for a microbatch.
 type feed func(p *compile.Program, microbatch int) error
 
-// run takes the microbatches of a schedule, the line's or one of fewer, through all parts. begin is what each stage submits before its first action.
-func (l *line) run(ctx context.Context, order *schedule.Schedule, write feed, begin []*gpu.Program, timeout time.Duration, note *notes) error {
-	c := newGroup(ctx, timeout)
+// run takes the microbatches of a round through all parts. begin is what each stage submits before its first action.
+func (l *line) run(ctx context.Context, r round, write feed, begin [][]*gpu.Program, timeout time.Duration, note *notes) error {
+	c, order := newGroup(ctx, timeout), r.order
 	l.workers = make([]*worker, len(l.stages))
 	for i, s := range l.stages {
 		if s.away {
 			continue
 		}
-		w := &worker{line: l, stage: s, fence: l.fences[i], write: write, group: c, note: note}
-		if begin != nil && begin[i] != nil {
-			w.begin = []*gpu.Program{begin[i]}
+		w := &worker{line: l, stage: s, fence: l.fences[i], round: r, write: write, group: c, note: note}
+		if begin != nil {
+			w.begin = slices.Clip(begin[i])
 		}
 		l.workers[i] = w
 	}
@@ -75,6 +75,7 @@ type worker struct {
 	line  *line
 	stage *stage
 	fence *fence
+	round round
 	write feed
 	begin []*gpu.Program
 	group *group
@@ -94,7 +95,7 @@ func (w *worker) run(ctx context.Context, actions []schedule.Action) error {
 			return w.stage.failed(a.String(), err)
 		}
 	}
-	return nil
+	return w.stage.failed("microbatches without a gradient", w.idle(ctx))
 }
 
 // ends tells which edges an action receives or sends on: a part that runs both passes at once has those of both.
@@ -121,10 +122,10 @@ func (w *worker) act(ctx context.Context, a schedule.Action, pass *passProgram) 
 			taken = append(taken, in)
 		}
 	}
-	if err := w.write(pass.program, a.Microbatch); err != nil {
+	if err := w.write(pass.program, w.round.number(a.Microbatch)); err != nil {
 		return err
 	}
-	submit = append(submit, l.computing(a, pass)...)
+	submit = append(submit, l.computing(w.round, a, pass)...)
 	var sending, later []*wire
 	for _, out := range l.wires {
 		if out.Edge.From != a.Part || !l.ends(a, out.Kind) {

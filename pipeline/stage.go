@@ -6,6 +6,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
+	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/optim"
 	"gputrain/state"
@@ -52,12 +53,13 @@ func (s *stage) release() {
 	}
 }
 
-// cache is the buffer of a cache, the same for every program that asks for it.
-func (s *stage) cache(name string, bytes uint64) (gpu.Range, error) {
+// cache is where a cache of a graph lies, the same for every program that asks for it.
+func (s *stage) cache(name string, g *graph.Graph, c *graph.Value) (gpu.Range, error) {
+	bytes := compile.Bytes(c.Type())
 	if b, ok := s.caches[name]; ok {
-		return b.All(), nil
+		return b.Range(0, bytes), nil
 	}
-	b, err := s.device.NewBuffer("gputrain.pipeline."+name, bytes)
+	b, err := compile.NewCache(s.device, "gputrain.pipeline."+name, g, c)
 	if err != nil {
 		return gpu.Range{}, err
 	}
@@ -66,7 +68,7 @@ func (s *stage) cache(name string, bytes uint64) (gpu.Range, error) {
 	}
 	s.caches[name] = b
 	s.memory.Sampling += b.Bytes()
-	return b.All(), nil
+	return b.Range(0, bytes), nil
 }
 
 // residence is the leaves that live on one stage of a cut, sorted: its own, trained and frozen, and those that it has copies of.

@@ -85,13 +85,18 @@ func (j job) build(ctx context.Context, devices []*gpu.Device, kernels [][]*gpu.
 		p.training.taken(st, s.Bytes(i))
 	}
 	p.countTexels()
+	first := p.stages[0]
+	if first.memory.Scorers, err = j.State.ScorerBytes(ctx, first.device); err != nil {
+		s.Release()
+		return nil, err
+	}
 	return s, nil
 }
 
 // resultRange is where an update leaves an output of its microbatches, one behind the other; nowhere, if it has none of that name.
 func (p *passes) resultRange(name string) gpu.Range {
 	for _, r := range p.training.results {
-		if r.name == name {
+		if r.Name == name {
 			return r.buffer.Range(0, r.size*uint64(p.job.State.Share().Count))
 		}
 	}

@@ -5,7 +5,7 @@
 #import "shared/sample.wgsl"
 @bind var<storage, read> logits: array<{{ELEMENT}}>;
 @bind var<storage, read> uniforms: array<f32>;
-@bind var<storage, read> temperature: array<f32>;
+@bind var<storage, read> temperatures: array<f32>;
 @bind var<storage, read> chunks: array<vec2<f32>>;
 @bind var<storage, read_write> drawn: array<vec2<f32>>;
 
@@ -28,8 +28,8 @@ struct Found {
 #import "shared/main.wgsl" LANES={{LANES}}
 {
     let row = workgroup.x;
-    let is_cold = cold(temperature[0]);
-    let scale = scale_of(temperature[0]);
+    let is_cold = cold(temperatures[row]);
+    let scale = scale_of(temperatures[row]);
     var most = LOWEST;
     for (var i = lane; i < p.chunks; i += {{LANES}}u) {
         most = max(most, chunks[row * p.chunks + i].x);

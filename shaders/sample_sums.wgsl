@@ -2,7 +2,7 @@
 // row. -1e30 stands for minus infinity. sample_column goes on. Twin: graph.Sample.Eval.
 #import "shared/sample.wgsl"
 @bind var<storage, read> logits: array<{{ELEMENT}}>;
-@bind var<storage, read> temperature: array<f32>;
+@bind var<storage, read> temperatures: array<f32>;
 @bind var<storage, read_write> chunks: array<vec2<f32>>;
 
 var<workgroup> handed: array<f32, {{LANES}}>;
@@ -26,7 +26,7 @@ var<workgroup> handed: array<f32, {{LANES}}>;
     }
     workgroupBarrier();
     let m = handed[0];
-    let scale = scale_of(temperature[0]);
+    let scale = scale_of(temperatures[row]);
     var sum = vec4<f32>();
     for (var i = 0u; i < CHUNK; i += {{LANES}}u) {
         sum += exp((load(row, first + i) - m) * scale);

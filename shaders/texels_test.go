@@ -43,3 +43,29 @@ fn main() { out[i] = texel_of_a(u32(index[i] + 1u)) * p.a + twice(texel_of_a(u32
 		require.Equal(t, other, got, name)
 	}
 }
+
+func TestWrittenTexels(t *testing.T) {
+	const source = `@group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read_write> out: array<vec4<f32>>;
+fn main() { out[i + 1u] = a[i] * 2.0; }
+`
+	got, ok := WrittenTexels(source, 1)
+	require.True(t, ok)
+	require.Equal(t, `@group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
+@group(0) @binding(1) var out: texture_storage_2d<rgba32float, write>;
+fn main() { textureStore(out, vec2<u32>((i + 1u) & 4095u, (i + 1u) >> 12u), a[i] * 2.0); }
+`, got)
+	for name, body := range map[string]string{
+		"read":        "out[0] = out[1];",
+		"added to":    "out[0] += a[1];",
+		"in part":     "out[0].x = 1.0;",
+		"its address": "n = arrayLength(&out);",
+	} {
+		_, ok := WrittenTexels("@group(0) @binding(1) var<storage, read_write> out: array<vec4<f32>>;\nfn main() { "+body+" }", 1)
+		require.False(t, ok, name)
+	}
+	_, ok = WrittenTexels("@group(0) @binding(1) var<storage, read_write> out: array<f32>;\nfn main() { out[0] = 1.0; }", 1)
+	require.False(t, ok, "of single numbers")
+	_, ok = WrittenTexels(source, 0)
+	require.False(t, ok, "only read")
+}

@@ -53,8 +53,19 @@ func (s *TrainState) ahead(ctx context.Context, b data.Batch) (data.Batch, error
 
 // aheadOfEvaluation is ahead for an evaluation: of all of its rows, also those of other parts of it. Nothing of them is remembered, and where the loss goes on
 // from what is remembered they are not looked at.
-func (s *TrainState) aheadOfEvaluation(ctx context.Context, e *data.Evaluation) *data.Evaluation {
-	a := s.job.Objective.OfBatch().Row().Ahead
+type aheadOfEvaluation struct {
+	objective model.Objective
+	memory    map[string]float64
+	look      func(ctx context.Context, rows model.Rows) ([]float32, error)
+}
+
+func (s *TrainState) aheadOfEvaluation() aheadOfEvaluation {
+	return aheadOfEvaluation{s.job.Objective.OfBatch(), s.own.Memory, s.look}
+}
+
+// lay lays what is found of the rows of an evaluation beside them.
+func (s aheadOfEvaluation) lay(ctx context.Context, e *data.Evaluation) *data.Evaluation {
+	a := s.objective.Row().Ahead
 	if a == nil {
 		return e
 	}
@@ -71,7 +82,7 @@ func (s *TrainState) aheadOfEvaluation(ctx context.Context, e *data.Evaluation) 
 }
 
 // layWhole is what is laid beside the rows of a whole evaluation.
-func (s *TrainState) layWhole(ctx context.Context, a model.Ahead, e *data.Evaluation) (map[string][]float32, error) {
+func (s aheadOfEvaluation) layWhole(ctx context.Context, a model.Ahead, e *data.Evaluation) (map[string][]float32, error) {
 	var all []float32
 	var counts []bool
 	var before *model.Rows // that has a completion
@@ -105,7 +116,7 @@ func (s *TrainState) layWhole(ctx context.Context, a model.Ahead, e *data.Evalua
 		}
 		all, before = append(all, found...), lastOf(b)
 	}
-	laid, _ := a.Lay(s.job.Objective.Numbers, model.Seen{Rows: eachOf(all, len(counts)), Counts: counts}, s.own.Memory)
+	laid, _ := a.Lay(s.objective.Numbers, model.Seen{Rows: eachOf(all, len(counts)), Counts: counts}, s.memory)
 	return laid, nil
 }
 

@@ -164,6 +164,7 @@ func TestAheadIsRemembered(t *testing.T) {
 		require.NoError(t, err)
 		figures := c.Objective.Row().Figures(found.Means)
 		assert.InDelta(t, s.own.Memory["mean"], figures["delta"], 1e-6)
+		assert.Equal(t, found, measured(t, s, c, s.own.Memory, e))
 		m, err := s.TrainStep(t.Context(), updates[2])
 		require.NoError(t, err)
 		rest, err := s.Drain(t.Context())
@@ -176,6 +177,17 @@ func TestAheadIsRemembered(t *testing.T) {
 		assert.Equal(t, !forgotten, got.Means[5] == whole[2].Means[5] && got.Loss == whole[2].Loss, "delta and loss")
 		assert.Equal(t, !forgotten, string(raw) == files[checkpoint.RecordFile], "record")
 	}
+}
+
+// measured is what the model of a state alone gives of an evaluation.
+func measured(t *testing.T, s *TrainState, c Config, memory map[string]float64, e *data.Evaluation) EvalResult {
+	t.Helper()
+	m := borrowing(c.Definition, s.own.Params, s.own.Frozen, c.Sequence)
+	defer m.Release()
+	require.NoError(t, m.Measure(c.Objective, memory))
+	found, err := m.Evaluate(t.Context(), e)
+	require.NoError(t, err)
+	return found
 }
 
 // oneBatch is a source of the rows of a batch.
@@ -213,6 +225,7 @@ func TestEvaluationLooksAtItsRows(t *testing.T) {
 		require.NoError(t, err)
 		assert.InDelta(t, want[0]["loss"], found.Loss, 1e-5)
 		assert.InDelta(t, want[0]["kl"], c.Objective.Row().Figures(found.Means)["kl"], 1e-5)
+		assert.Equal(t, found, measured(t, s, c, nil, e))
 		part, err := e.Part(e.Batches()-1, 1)
 		require.NoError(t, err)
 		found, err = s.Evaluate(t.Context(), part)

@@ -72,6 +72,7 @@ type onDevice struct {
 	idle    *gpu.Program // what compute leaves of a microbatch that has no gradient: zeros
 	sums    *Sums
 	sum     func(i int) *gpu.Program // behind the passes of microbatch i; nil where nothing is
+	scorers uint64                   // bytes of reward models beside the run
 	figures gpu.Range                // the sums of the objective of each microbatch, if it has any
 	collect []*gpu.Program           // puts the loss of microbatch i where the optimizer looks for it; of a dry device the first alone, as all are alike
 }
@@ -133,6 +134,9 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 		if err != nil {
 			return err
 		}
+	}
+	if d.scorers, err = c.ScorerBytes(ctx, d.device); err != nil {
+		return err
 	}
 	losing := c.Share().Count
 	if d.device.Dry() {

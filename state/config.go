@@ -49,6 +49,8 @@ type Config struct {
 	BaseRecord *model.Base
 	// BaseAt is where the base of a checkpoint is that is no longer where the checkpoint says; its fingerprint is compared. "": it is there.
 	BaseAt string
+	// Scorers are the reward models of the run, which take memory beside it: the plan has it.
+	Scorers []Scorer
 	// Companions are files that checkpoints have beside the model for other programs, such as those of its tokenizer.
 	Companions []checkpoint.Source
 	// Ends are the tokens by which the model ends its answers, for config.json of checkpoints; nil: those of the definition.

@@ -12,7 +12,7 @@ func (m *Model) EachLogits(ctx context.Context, window []int32, yield func(at in
 		return fmt.Errorf("state: logits: %w", err)
 	}
 	vocab, next := m.vocab, 0
-	for _, piece := range pieces(window, 0, prefillRows(m.window)) {
+	for _, piece := range m.pieces(window, 0) {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}

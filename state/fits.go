@@ -169,7 +169,11 @@ func (e *MemoryError) exceeds(r room) bool {
 // hint finds the least change that fits: the same updates with more computed again or from smaller microbatches, or a shorter context.
 func (j Job) hint(e *MemoryError, plan func(smaller Job) ([]MemoryPlan, error), fits func([]MemoryPlan) bool) string {
 	if kept := e.Kept(); kept >= e.Available {
-		return fmt.Sprintf("params, gradients and optimizer alone take %s: %s", gpu.SizeText(kept), e.last())
+		what := "params, gradients and optimizer"
+		if slices.ContainsFunc(e.Memory, func(m MemoryPlan) bool { return m.Scorers > 0 }) {
+			what = "params, gradients, optimizer and reward models"
+		}
+		return fmt.Sprintf("%s alone take %s: %s", what, gpu.SizeText(kept), e.last())
 	}
 	more := model.Recomputes[max(0, slices.Index(model.Recomputes, j.Recompute)):]
 	smaller := j

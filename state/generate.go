@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
@@ -77,6 +78,37 @@ func pieces(window []int32, first, rows int) []Piece {
 	}
 }
 
+// apart is pieces for a network that keeps states: none has a token twice, and what follows the window is idle.
+func apart(window []int32, first, rows, size int) (out []Piece) {
+	for ; first < len(window); first += rows {
+		n := min(rows, len(window)-first)
+		p := Piece{tokens: make([]int32, rows), positions: make([]int32, rows), row: n - 1, pass: prefillPass, places: onlyRow(size).places(n, rows)}
+		if rows == 1 {
+			p.pass = decodePass
+		}
+		copy(p.tokens, window[first:first+n])
+		for i := range n {
+			p.positions[i] = int32(first + i)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// onlyRow is the paging of one text for a network that keeps states, with a window.
+func onlyRow(window int) Paging { return paging(1, 0, window, buffers.F32) }
+
+// places are those of the first n of rows tokens of the only row.
+func (p Paging) places(n, rows int) (at Places) {
+	for i := range rows {
+		at.Rows = append(at.Rows, int32(-min(1, max(0, i-n+1))))
+	}
+	for i := range p.Entries {
+		at.Table = append(at.Table, int32(i))
+	}
+	return at
+}
+
 // oneToken is the piece that goes on with a token at a position.
 func oneToken(token int32, position int) Piece {
 	return Piece{tokens: []int32{token}, positions: []int32{int32(position)}, pass: decodePass}
@@ -101,14 +133,14 @@ func (p Piece) Feed() Feed {
 	return Feed{
 		Batch: data.Batch{Rows: 1, Tokens: p.tokens, Positions: p.positions}, Rows: []int32{int32(p.row)},
 		Ints:   map[string][]int32{model.InputRow: p.places.Rows, model.InputTable: p.places.Table},
-		Floats: map[string][]float32{inputUniforms: p.places.Uniforms, inputTemperature: {p.places.Temperature}},
+		Floats: map[string][]float32{inputUniforms: p.places.Uniforms, inputTemperatures: p.places.Temperatures},
 	}
 }
 
 // Inputs of a graph that draws.
 const (
-	inputUniforms    = "uniforms"    // f32 [rows]
-	inputTemperature = "temperature" // f32 []
+	inputUniforms     = "uniforms"     // f32 [rows]
+	inputTemperatures = "temperatures" // f32 [rows]
 )
 
 // Generation is the graph of a pass that goes on with texts, on stages or not, and what is wanted of it: the logits of the tokens that follow, or what is
@@ -126,8 +158,11 @@ func Generation(def model.Definition, window int, p Paging, pass string, stages 
 	if pass == prefillPass && n > 1 || pass == fillPass {
 		o.Rows = 1
 	}
-	if slices.Contains(continuing[1], pass) {
-		o.Paging = model.Paging{Rows: p.Rows, Blocks: p.Blocks, Size: p.Size}
+	if !slices.Contains(continuing[1], pass) && model.Recurrent(def) {
+		p = onlyRow(window)
+	}
+	if slices.Contains(continuing[1], pass) || model.Recurrent(def) {
+		o.Paging = model.Paging{Rows: p.Rows, Blocks: p.Blocks, Size: p.Size, Storage: p.Storage}
 	}
 	built, err := def.Build(1, n, o)
 	if err != nil {
@@ -137,7 +172,7 @@ func Generation(def model.Definition, window int, p Paging, pass string, stages 
 		return built, built.Logits, nil
 	}
 	g := built.Graph
-	drawn := g.Append(graph.Sample{}, built.Logits, g.Input(inputUniforms, graph.F32(n)), g.Input(inputTemperature, graph.F32())).Outputs[0]
+	drawn := g.Append(graph.Sample{}, built.Logits, g.Input(inputUniforms, graph.F32(n)), g.Input(inputTemperatures, graph.F32(n))).Outputs[0]
 	return built, drawn, g.Err()
 }
 
@@ -181,11 +216,11 @@ func (m *passes) generate(ctx context.Context, name string) (err error) {
 		for _, c := range built.Caches {
 			key := CacheName(name, c)
 			if g.caches[key] == nil {
-				if g.caches[key], err = m.device.NewBuffer("gputrain.state."+key, compile.Bytes(c.Type())); err != nil {
+				if g.caches[key], err = compile.NewCache(m.device, "gputrain.state."+key, built.Graph, c); err != nil {
 					return err
 				}
 			}
-			bind[CacheInput(c)] = g.caches[key].All()
+			bind[CacheInput(c)] = g.caches[key].Range(0, compile.Bytes(c.Type()))
 		}
 		if g.programs[name], err = m.compile(ctx, logitsTarget, 1, built.Graph, wanted, compile.Options{Label: name, Bind: bind}); err != nil {
 			return err

@@ -111,8 +111,12 @@ func TestDecode(t *testing.T) {
 					want := evaluated(t, def, hosts, window)
 					require.Len(t, logits, def.Vocab())
 					largest := max(slices.Max(want), -slices.Min(want))
-					for i, w := range want { // the tolerance of package model: sums of up to a few hundred products, in f32
-						assert.InDelta(t, w, logits[i], 1e-5*largest, "%d tokens, logit %d", len(window), i)
+					most := 1e-5 // the tolerance of package model: sums of up to a few hundred products, in f32
+					if model.Recurrent(def) {
+						most = 5e-5 // a state takes up the rounding of each token, and the norm behind it divides by what may be small
+					}
+					for i, w := range want {
+						assert.InDelta(t, w, logits[i], most*float64(largest), "%d tokens, logit %d", len(window), i)
 					}
 				}
 			})
@@ -226,8 +230,8 @@ func TestStepDoesWhatItMust(t *testing.T) {
 		logits, err := s.Advance(t.Context(), step)
 		require.NoError(t, err)
 		require.Len(t, logits, 5*testV)
-		step.Uniforms = []float32{0, .2, .4, .6, .8}
-		tokens, logProbs, err := s.Draw(t.Context(), step) // with a temperature of 0
+		step.Uniforms, step.Temperatures = []float32{0, .2, .4, .6, .8}, make([]float32, 5)
+		tokens, logProbs, err := s.Draw(t.Context(), step)
 		require.NoError(t, err)
 		require.Len(t, logProbs, 5)
 		for row, token := range tokens {

@@ -52,7 +52,7 @@ func newModelOn(dev *gpu.Device, def model.Definition, params []buffers.Host, fr
 // borrowing is the model with parameters that stay another's, which sees so many tokens.
 func borrowing(def model.Definition, params, frozen *buffers.Tree, window int) *Model {
 	p := &passes{device: params.Device(), def: def, params: params, frozen: frozen, window: window}
-	return &Model{Reader: Reader{forward: p, vocab: def.Vocab(), window: window}, passes: p, borrowed: true}
+	return &Model{Reader: Reader{forward: p, vocab: def.Vocab(), window: window, recurrent: model.Recurrent(def)}, passes: p, borrowed: true}
 }
 
 // LoadModel reads any directory in the Hugging Face layout, such as a checkpoint, also where weights are not finite: NotFinite names them. It first compares the
@@ -75,11 +75,9 @@ func LoadModel(dev *gpu.Device, dir string) (*Model, error) {
 // LoadStored is LoadModel of the weights of dir, which are open and stay so.
 func LoadStored(dev *gpu.Device, dir string, def model.Definition, weights *model.Stored) (_ *Model, err error) {
 	hosts, _ := weights.Params(0)
-	dtype := buffers.F32
-	if b := weights.Base(); b != nil {
-		if dtype, err = b.Kept(); err != nil {
-			return nil, loadError(dir, "%w", err)
-		}
+	dtype, err := keptAs(weights)
+	if err != nil {
+		return nil, loadError(dir, "%w", err)
 	}
 	m, err := newModelOn(dev, def, hosts, weights.LeftOut(), dtype)
 	if err != nil {
@@ -106,11 +104,15 @@ func (m *Model) Narrow(window int) error {
 }
 
 // Widen makes the model continue so many texts at once, before it has continued several, and once its window is known: see Paging.
-func (m *Model) Widen(rows int) error {
+func (m *Model) Widen(rows int) error { return m.WidenAs(rows, buffers.F32) }
+
+// WidenAs is Widen with keys and values in F32 or BF16: a run's model draws as the run does with its storage.
+func (m *Model) WidenAs(rows int, storage buffers.DType) error {
 	if rows < 1 || m.paging.Rows > 0 {
 		return fmt.Errorf("state: widen: found %d rows after %d, wanted 1 or more once", rows, m.paging.Rows)
 	}
-	m.paging = paging(rows, 0, m.window)
+	m.paging = paging(rows, 0, m.window, storage)
+	m.paging.Apart = m.recurrent
 	m.passes.paging = m.paging
 	return nil
 }

@@ -3,21 +3,28 @@ package state
 import (
 	"context"
 	"fmt"
+
+	"gputrain/buffers"
+	"gputrain/model"
 )
 
 // Paging is how a model continues several texts at once, each in a row of its own. Keys and values are kept in Blocks of Size positions, of which a table
 // lists up to Entries of a row in the order of its positions. A pass takes in Fill tokens of any rows, or one of each.
-type Paging struct{ Rows, Blocks, Size, Entries, Fill int }
+type Paging struct {
+	Rows, Blocks, Size, Entries, Fill int
+	Storage                           buffers.DType // of keys and values, as Config.Storage
+	Apart                             bool          // rows keep states (model.Recurrent): each takes in its own beginning
+}
 
 // blockSize is small, as the last block of a row is half empty, and so many tokens of a prompt are at most taken in for each row.
 const blockSize = 16
 
 // paging is that of rows with a window and so many blocks; 0: as many as all rows need.
-func paging(rows, blocks, window int) Paging {
+func paging(rows, blocks, window int, storage buffers.DType) Paging {
 	if rows == 0 {
 		return Paging{}
 	}
-	p := Paging{Rows: rows, Blocks: blocks, Size: blockSize, Entries: (window + blockSize - 1) / blockSize, Fill: mostRows}
+	p := Paging{Rows: rows, Blocks: blocks, Size: blockSize, Entries: (window + blockSize - 1) / blockSize, Fill: mostRows, Storage: storage}
 	if blocks == 0 {
 		p.Blocks = rows * p.Entries
 	}
@@ -25,11 +32,15 @@ func paging(rows, blocks, window int) Paging {
 }
 
 // Paging is that of Config.Rows.
-func (j Job) Paging() Paging { return paging(j.Rows, j.Blocks, j.Sequence) }
+func (j Job) Paging() Paging {
+	p := paging(j.Rows, j.Blocks, j.Sequence, j.Storage)
+	p.Apart = j.Rows > 0 && model.Recurrent(j.Definition)
+	return p
+}
 
 // ShortPool says that the pool is smaller than what all rows may need; "": it is not.
 func (j Job) ShortPool() string {
-	p, whole := j.Paging(), paging(j.Rows, 0, j.Sequence)
+	p, whole := j.Paging(), paging(j.Rows, 0, j.Sequence, j.Storage)
 	if p.Blocks >= whole.Blocks {
 		return ""
 	}
@@ -40,9 +51,8 @@ func (j Job) ShortPool() string {
 type Places struct {
 	Tokens, Rows, Positions []int32
 	Table                   []int32 // [Rows, Entries], blocks
-	// Uniforms are random numbers in [0, 1) by which Draw draws a token of each row, at a temperature. Of a Temperature of 0 it is the likeliest token.
-	Uniforms    []float32
-	Temperature float32
+	// Uniforms are random numbers in [0, 1) by which Draw draws a token of each row, at the row's temperature: of one of 0 the likeliest token.
+	Uniforms, Temperatures []float32
 }
 
 // Paging is how it continues several texts at once, with Fill and Advance; of no rows, it does not.
@@ -60,7 +70,7 @@ func (r *Reader) Advance(ctx context.Context, p Places) ([]float32, error) {
 	return r.takePlaces(ctx, p, advancePass, r.paging.Rows)
 }
 
-// Draw is Advance that draws a token of each row, as graph.Sample does. A log-probability is that of softmax(logits/Temperature), of softmax(logits) where
+// Draw is Advance that draws a token of each row, as graph.Sample does. A log-probability is that of softmax(logits/temperature), of softmax(logits) where
 // that is 0; it is not finite where logits are not.
 func (r *Reader) Draw(ctx context.Context, p Places) (tokens []int32, logProbs []float32, err error) {
 	drawn, err := r.takePlaces(ctx, p, drawPass, r.paging.Rows)

@@ -25,6 +25,7 @@ type MemoryPlan struct {
 	Inputs               uint64 // their inputs and results in training and updates, and buffers for reading back
 	Ahead                uint64 // of the pass before an update, where an objective has one and a step is one program
 	Evaluation, Sampling uint64 // what these take beside that, where they are planned for
+	Scorers              uint64 // reward models beside the run
 	Transfer             uint64 // for reading back a parameter, or logits
 	Texels               uint64 // textures that operands are read from, on software adapters; of the first stage on a device
 }
@@ -44,6 +45,7 @@ func (p MemoryPlan) rows() []memoryRow {
 		{"inputs and results", p.Inputs},
 		{"evaluation", p.Evaluation},
 		{"sampling", p.Sampling},
+		{"reward models", p.Scorers},
 		{"transfer", p.Transfer},
 		{"texels", p.Texels},
 	}
@@ -55,7 +57,9 @@ type memoryRow struct {
 }
 
 // kept is what is there from step to step, however small the microbatches and however they are added up.
-func (p MemoryPlan) kept() uint64 { return p.Params + p.Mirrors + p.Frozen + p.Gradients + p.Optimizer }
+func (p MemoryPlan) kept() uint64 {
+	return p.Params + p.Mirrors + p.Frozen + p.Gradients + p.Optimizer + p.Scorers
+}
 
 // Total is the sum.
 func (p MemoryPlan) Total() (bytes uint64) {
@@ -151,7 +155,7 @@ func (s *TrainState) Memory() []MemoryPlan {
 	d, r := s.passes.(*onDevice), s.stages[0]
 	p := MemoryPlan{
 		Params: r.Params.Bytes(), Gradients: d.grads.Bytes(), Sums: d.sums.Bytes(), Optimizer: r.State.Bytes(),
-		Transfer: r.Params.Layout().StagingBytes(buffers.F32), Step: d.micro.Plan().Total(), Texels: d.device.TexelBytes(),
+		Transfer: r.Params.Layout().StagingBytes(buffers.F32), Step: d.micro.Plan().Total(), Texels: d.device.TexelBytes(), Scorers: d.scorers,
 	}
 	if r.Frozen != nil {
 		p.Frozen, p.Transfer = r.Frozen.Bytes(), max(p.Transfer, r.Frozen.Layout().StagingBytes(r.Frozen.DType()))

@@ -26,6 +26,15 @@ type Reader struct {
 	vocab, window int
 	held          []int32 // tokens of the window that the caches have
 	paging        Paging
+	recurrent     bool // see model.Recurrent
+}
+
+// pieces are those of what follows the first tokens of a window.
+func (r *Reader) pieces(window []int32, first int) []Piece {
+	if r.recurrent {
+		return apart(window, first, prefillRows(r.window), r.window)
+	}
+	return pieces(window, first, prefillRows(r.window))
 }
 
 // EvalResult is a loss on a text.
@@ -167,7 +176,7 @@ func (r *Reader) check(window []int32) error {
 // take takes in what follows the first tokens of a window, which the caches have.
 func (r *Reader) take(ctx context.Context, window []int32, first int) (logits []float32, err error) {
 	r.held = r.held[:first]
-	for _, p := range pieces(window, first, prefillRows(r.window)) {
+	for _, p := range r.pieces(window, first) {
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
@@ -185,6 +194,9 @@ func (r *Reader) take(ctx context.Context, window []int32, first int) (logits []
 func (r *Reader) Extend(ctx context.Context, window []int32) (logits []float32, kept int, err error) {
 	for kept < min(len(r.held), len(window)-1) && r.held[kept] == window[kept] { // the last token is what the logits are of
 		kept++
+	}
+	if r.recurrent && kept < len(r.held) { // a state does not go back
+		kept = 0
 	}
 	if err = r.check(window); err == nil {
 		logits, err = r.take(ctx, window, kept)
@@ -218,7 +230,11 @@ func (r *Reader) decode(ctx context.Context, token int32) ([]float32, error) {
 	if err := KnownTokens(r.vocab, token); err != nil {
 		return nil, err
 	}
-	logits, err := r.forward.Take(ctx, oneToken(token, len(r.held)))
+	piece := oneToken(token, len(r.held))
+	if r.recurrent {
+		piece.places = onlyRow(r.window).places(1, 1)
+	}
+	logits, err := r.forward.Take(ctx, piece)
 	if err == nil {
 		r.held = append(r.held, token)
 	}

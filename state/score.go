@@ -11,14 +11,33 @@ import (
 	"gputrain/run/data"
 )
 
-// Measure makes Evaluate give the loss of an objective in place of the loss of the next token. The head of the model has to suit it.
-func (m *Model) Measure(o model.Objective) error {
+// Measure makes Evaluate give the loss of an objective in place of the loss of the next token. The head of the model has to suit it. memory is what the
+// objective goes on from, as a checkpoint has it; nil: nothing.
+func (m *Model) Measure(o model.Objective, memory map[string]float64) error {
 	if err := o.Validate(); err != nil {
 		return fmt.Errorf("state: measure: %w", err)
 	}
 	m.passes.evaluator.release()
 	m.passes.evaluator, m.passes.objective = shaped{}, o
+	m.forward = measuring{m.passes, aheadOfEvaluation{o.OfBatch(), memory, m.passes.look}}
 	return nil
+}
+
+// measuring are the passes of a model whose evaluations are of an objective.
+type measuring struct {
+	*passes
+	ahead aheadOfEvaluation
+}
+
+func (m measuring) Losses(ctx context.Context, e *data.Evaluation, yield func(BatchLoss) bool) error {
+	return m.passes.Losses(ctx, m.ahead.lay(ctx, e), yield)
+}
+
+// look is the pass before an evaluation over all rows of a batch.
+func (m *passes) look(ctx context.Context, rows model.Rows) ([]float32, error) {
+	o, _ := m.objective.Ahead()
+	found, err := m.Look(ctx, []Feed{FeedOf(o, data.Batch{Rows: rows.Count, Tokens: rows.Tokens, Labels: rows.Labels, Beside: rows.Beside})})
+	return slices.Concat(found...), err
 }
 
 // Scores gives the output of a head other than logits for each row of tokens: scores or a vector. batch rows are computed at once; rows change each other's
@@ -76,21 +95,31 @@ func (m *Model) checkRows(rows [][]int32, batch int) error {
 // leastScored is the length of the shortest program of Scores; others are twice as long, and so on.
 const leastScored = 16
 
-// score gives the outputs of the head for at most batch rows.
-func (m *passes) score(ctx context.Context, rows [][]int32, batch int) ([][]float32, error) {
-	longest, seq := len(slices.MaxFunc(rows, func(a, b []int32) int { return cmp.Compare(len(a), len(b)) })), leastScored
-	for seq < longest {
+// ScoredTokens is the length of the program for rows of so many tokens, where the context of the model is no less.
+func ScoredTokens(n int) int {
+	seq := leastScored
+	for seq < n {
 		seq *= 2
 	}
-	seq = min(seq, m.def.Context())
-	err := m.prepare(ctx, &m.scorer, batchShape{rows: batch, sequence: seq}, "scores", 1, func() (*model.Built, *graph.Value, error) {
-		built, err := m.def.Build(batch, seq, model.Options{Logits: true})
+	return seq
+}
+
+// prepareScores makes the program for so many rows of a length.
+func (m *passes) prepareScores(ctx context.Context, rows, seq int) error {
+	return m.prepare(ctx, &m.scorer, batchShape{rows: rows, sequence: seq}, "scores", 1, func() (*model.Built, *graph.Value, error) {
+		built, err := m.def.Build(rows, seq, model.Options{Logits: true})
 		if err != nil {
 			return nil, nil, err
 		}
 		return built, built.Logits, nil
 	})
-	if err != nil {
+}
+
+// score gives the outputs of the head for at most batch rows.
+func (m *passes) score(ctx context.Context, rows [][]int32, batch int) ([][]float32, error) {
+	longest := len(slices.MaxFunc(rows, func(a, b []int32) int { return cmp.Compare(len(a), len(b)) }))
+	seq := min(ScoredTokens(longest), m.def.Context())
+	if err := m.prepareScores(ctx, batch, seq); err != nil {
 		return nil, err
 	}
 	b := data.Batch{Rows: batch, Tokens: make([]int32, batch*seq), Labels: slices.Repeat([]int32{graph.IgnoreLabel}, batch*seq)}

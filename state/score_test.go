@@ -71,7 +71,7 @@ func TestScoresAreThoseOfTheLoss(t *testing.T) {
 			defer m.Release()
 			given, err := m.Scores(t.Context(), rows, 8)
 			require.NoError(t, err)
-			require.NoError(t, m.Measure(c.learned))
+			require.NoError(t, m.Measure(c.learned, nil))
 			require.NoError(t, m.passes.prepareEvaluation(t.Context(), b.Rows, testT))
 			f := FeedOf(c.learned, b)
 			require.NoError(t, f.Write(m.passes.evaluator.graph))
@@ -143,7 +143,7 @@ func TestScoresRefused(t *testing.T) {
 	}
 	_, err = s.Scores(t.Context(), [][]int32{{1}}, 0)
 	require.ErrorContains(t, err, "batch: found 0")
-	require.ErrorContains(t, s.Measure(model.Objective{Loss: "other"}), "found \"other\"")
+	require.ErrorContains(t, s.Measure(model.Objective{Loss: "other"}, nil), "found \"other\"")
 	none, err := s.Scores(t.Context(), nil, 2)
 	require.NoError(t, err)
 	assert.Empty(t, none)

@@ -126,7 +126,7 @@ func (s *TrainState) build(ctx context.Context, losses gpu.Range, last int) (err
 		return err
 	}
 	s.life, s.end = context.WithCancel(context.Background())
-	s.Reader = Reader{forward: usable{s}, vocab: s.job.Definition.Vocab(), window: s.job.Sequence, paging: s.job.Paging()}
+	s.Reader = Reader{forward: usable{s}, vocab: s.job.Definition.Vocab(), window: s.job.Sequence, paging: s.job.Paging(), recurrent: model.Recurrent(s.job.Definition)}
 	stages, exchange, places := s.owned()
 	s.updater, err = NewUpdater(s.own.Transform, stages, UpdaterConfig{
 		Label: "state.update", Losses: losses, LossStage: last, Failed: s.passes.Failed, Exchange: exchange, Places: places,
@@ -165,7 +165,7 @@ func (u usable) Losses(ctx context.Context, e *data.Evaluation, yield func(Batch
 	if err := u.usable(); err != nil {
 		return err
 	}
-	return u.passes.Losses(ctx, u.aheadOfEvaluation(ctx, e), yield)
+	return u.passes.Losses(ctx, u.aheadOfEvaluation().lay(ctx, e), yield)
 }
 
 func (u usable) Look(ctx context.Context, feeds []Feed) ([][]float32, error) {

@@ -78,6 +78,7 @@ func TestBadRunFilesAndFlags(t *testing.T) {
 		"no text in bytes":  {[]string{"train", "run.yaml", "--run-dir", "caf\xe9"}, []string{`argument "caf\xe9": found bytes that are not UTF-8`}},
 		"chat with a name":  {[]string{"chat", "Qwen/Qwen3-0.6B"}, []string{hubName}},
 		"tune a name":       {[]string{"tune", "https://huggingface.co/Qwen/Qwen3-0.6B", "chats.jsonl"}, []string{hubName}},
+		"tune on a name":    {[]string{"tune", ".", "HuggingFaceH4/no_robots"}, []string{"hf download HuggingFaceH4/no_robots --repo-type dataset --local-dir data/no_robots, and name data/no_robots"}},
 		"show a name":       {[]string{"show", "Qwen/Qwen3-0.6B"}, []string{hubName}},
 		"train from a name": {set("model.from=Qwen/Qwen3-0.6B"), []string{hubName}},
 		"tokens by a name":  {[]string{"tokenize", "show", "Qwen/Qwen3-0.6B"}, []string{hubName}},

@@ -21,17 +21,17 @@ import (
 
 // budget is how large each part of the house may be. Who needs more takes something away in the same commit, or raises the number in one that says why.
 var budget = map[string]int{
-	"lines of gpu, shaders, buffers, graph, optim, kron": 34900,
-	"lines of model, state, pipeline":                    22500,
-	"lines of run":                                       27700,
-	"lines of hub, text":                                 15700,
-	"lines of cmd":                                       22400,
-	"lines of internal":                                  8650,
+	"lines of gpu, shaders, buffers, graph, optim, kron": 35200,
+	"lines of model, state, pipeline":                    22850,
+	"lines of run":                                       28950,
+	"lines of hub, text":                                 15800,
+	"lines of cmd":                                       24950,
+	"lines of internal":                                  8800,
 	"lines of tools":                                     4600,
-	"lines of tests":                                     85500,
-	"exported names":                                     1015,
-	"commands":                                           26,
-	"keys of the run file":                               169,
+	"lines of tests":                                     88600,
+	"exported names":                                     1042,
+	"commands":                                           27,
+	"keys of the run file":                               173,
 }
 
 func TestBudget(t *testing.T) {

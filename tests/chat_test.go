@@ -38,6 +38,37 @@ train: {steps: 40, batch: 4, sample_tokens: 0}
 		[]any{turns[1]["answer"], turns[1]["end"], turns[1]["kept_tokens"]}, "the second turn computes none of the first")
 	assert.Equal(t, "Grüß dich 👍\n", ok(t, chat("", "run", "--temperature", "0", "--prompt", "Hi")).out)
 
+	each := objects(t, ok(t, chat(strings.Repeat("Hi\n", 70)+`{"id": "x", "prompt": "Hi"}`, "run", "--temperature", "0", "--each", "--json")).out)
+	require.Len(t, each, 71)
+	for i, one := range each {
+		assert.Equal(t, []any{float64(i + 1), "Hi", "Grüß dich 👍", "end"}, []any{one["line"], one["message"], one["answer"], one["end"]})
+	}
+	assert.Equal(t, "x", each[70]["id"])
+	refused(t, chat("Hi\n{}", "run", "--each"), 2, "line 2: found an object with the keys []")
+	refused(t, chat("", "run", "--each", "--prompt", "Hi"), 2, "--each: found --prompt, too")
+
+	// Of the answers of rows those count that the model gives to the end.
+	right := `{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Grüß dich 👍"}]}` + "\n"
+	p.write(t, "held.jsonl", right+strings.Replace(right, " 👍", "", 1)+strings.Replace(right, "dich 👍", "dich 👍!", 1)+right)
+	eval := func(args ...string) string {
+		return ok(t, p.command(append([]string{"eval", "run", "--jsonl", "held.jsonl"}, args...)...)).out
+	}
+	assert.Regexp(t, `^loss .*\n2 of 4 answers are exactly right \(50\.0 %\), by the likeliest tokens\n$`, eval())
+	assert.Regexp(t, `^loss .*\n$`, eval("--no-answers"))
+	refused(t, p.command("eval", "run", "--no-answers"), 2, "--no-answers: found no --jsonl")
+	told := objects(t, eval("--json"))
+	require.Len(t, told, 5)
+	for i, one := range told[:4] {
+		assert.Equal(t, []any{float64(i + 1), i%3 == 0, "Grüß dich 👍"}, []any{one["row"], one["exact"], one["answer"]})
+		assert.Contains(t, one["question"], "Hi")
+	}
+	assert.Equal(t, []any{4., 2.}, []any{told[4]["answers"], told[4]["answers_right"]})
+	assert.Less(t, told[0]["loss"], told[1]["loss"])
+	p.write(t, "held.jsonl", strings.Replace(right, "dich", "mich", 1))
+	told = objects(t, eval("--json"))
+	assert.InDelta(t, told[1]["eval_loss"], told[0]["loss"], 1e-6)
+	assert.Greater(t, told[0]["loss"], 0.1)
+
 	if testing.Short() {
 		return
 	}
@@ -63,7 +94,6 @@ train: {steps: 40, batch: 4, sample_tokens: 0}
 	tuned := ok(t, chat("Hi", append(with, "peft")...)).out
 	assert.NotEqual(t, plain, tuned)
 	assert.Equal(t, tuned, ok(t, chat("Hi", append(with, "model", "--adapter", "peft", "--adapter", adapter(t))...)).out)
-	refused(t, chat("Hi", "model", "--adapter", "peft", "--adapter", "peft"), 2, "wanted no two directories of adapters")
 	refused(t, chat("Hi", "model", "--adapter", "model"), 2, "--adapter: model: found a whole model")
 	refused(t, chat("Hi", "model", "--adapter", "no such adapter"), 2, "no such adapter")
 	refused(t, chat("Hi", "model", "--adapter", "peft", "--base", "model"), 2, "wanted one base")

@@ -62,7 +62,8 @@ train: {batch: 4, eval_tokens: 0, sample_tokens: 4}
 	for i := range 120 {
 		answers += len(fmt.Sprint(i%7+i%11)) + 1
 	}
-	given := objects(t, ok(t, p.command("eval", "mixed", "--json", "--jsonl", "sums.jsonl.gz", "--field", "a", "--prompt-field", "q")).out)[0]
+	given := objects(t, ok(t, p.command("eval", "mixed", "--json", "--jsonl", "sums.jsonl.gz", "--field", "a", "--prompt-field", "q")).out)[120]
+	assert.EqualValues(t, 120, given["answers"])
 	assert.EqualValues(t, answers, given["tokens"])
 	refused(t, p.command("eval", "mixed", "--jsonl", "sums.jsonl.gz"), 2, `line 1: found fields ["a" "number" "q"], wanted ["text" "input_ids"]`)
 }

@@ -32,9 +32,24 @@ func TestGGUFForAModel(t *testing.T) {
 	assert.Equal(t, loss("made"), loss("made.gguf"))
 	assert.InDelta(t, loss("made"), loss("q8.gguf"), 1e-2)
 
+	p.write(t, "run.yaml", `{data: {text: [text.txt], tokenizer: tok}, model: {kind: llama, layers: 1, heads: 2, width: 32, intermediate: 80, context: 32, tie_head: true, quantize: {mode: q4_0}}, train: {steps: 2, batch: 1, eval_every: 0, save_every: 2, sample_every: 0}}`)
+	ok(t, p.train("few"))
+	assert.Contains(t, ok(t, p.command("export", p.path("few"), "--to", p.path("few.gguf")).withoutAdapter()).out, "parameters in q4_0")
+	assert.Equal(t, loss("few"), loss("few.gguf"), "what was evaluated is what is in the file, its last projections in f16 too")
+	assert.Contains(t, ok(t, p.command("export", p.path("few"), "--to", p.path("few8.gguf"), "--type", "q8_0").withoutAdapter()).err, "the loss will be another: trained as q4_0")
+
 	p.write(t, "run.yaml", `{data: {text: [text.txt]}, model: {from: q8.gguf}, lora: {rank: 2}, train: {steps: 2, batch: 1, eval_every: 0, save_every: 2, sample_every: 0}}`)
 	ok(t, p.train("tuned"))
 	ok(t, p.command("sample", p.path("tuned"), "--prompt", "the", "--tokens", "2"))
+	said := ok(t, p.command("export", p.path("tuned"), "--to", p.path("modelfile", "a.gguf"), "--ollama", "me/it").withoutAdapter()).out
+	assert.Contains(t, said, "next: llama-server -m "+p.path("q8.gguf")+" --lora "+p.path("modelfile", "a.gguf"))
+	assert.Regexp(t, `^FROM `+p.path("q8.gguf")+`\nADAPTER ./a.gguf\n(.|\n)*PARAMETER stop "<.endoftext.>"\n`, read(t, p.path("modelfile", "Modelfile")))
+	half := ok(t, p.command("eval", p.path("q8.gguf"), "--adapter", p.path("tuned")+"=0.5", "--adapter", p.path("tuned")+"=0.5", "--text", p.path("text.txt"), "--limit", "256", "--window", "32", "--json")).out
+	var sum struct {
+		Loss float64 `json:"eval_loss"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(half), &sum))
+	assert.InDelta(t, loss("tuned"), sum.Loss, 1e-5)
 	ok(t, p.command("merge", p.path("tuned"), "--to", p.path("merged")).withoutAdapter())
 	assert.InDelta(t, loss("tuned"), loss("merged"), 1e-5)
 	ok(t, p.command("export", p.path("merged"), "--to", p.path("merged.gguf"), "--type", "f32").withoutAdapter())

@@ -219,6 +219,7 @@ var effects = []effect{
 
 	{key: "data.text", value: "other.txt", over: []string{"data.validation=0.1"}, sees: losses, like: []string{"data.text=[other.txt]", "data.validation=0.1"}},
 	{key: "data.jsonl", value: "others.jsonl", over: jsonl, sees: losses},
+	{key: "data.held", value: "others.jsonl", over: jsonl, sees: says(`split (by document|held files)`), from: list("by document"), want: list("held files")},
 	{key: "data.mixture", value: "[{text: text.txt, weight: 1}, {text: other.txt, weight: 1000}]", over: mixture, sees: losses},
 	{key: "data.mixture_end", value: "all_exhausted", over: []string{"data.mixture=[{text: epoch.txt, weight: 1}, {text: text.txt, weight: 1}]", "data.mixture_end=first_exhausted", "data.epochs=1", "data.validation=0"}, sees: count(losses)},
 	{key: "data.tokens", value: "u16", over: []string{"data.text=even.txt"}, sees: shape("wte.weight"), from: "[256 16]", want: "[65536 16]"},
@@ -265,6 +266,8 @@ var effects = []effect{
 	{key: "train.accumulation", value: "sequence", over: []string{"train.accumulate=2"}, sees: count(says(`sums of gradients ([0-9.]+ .iB)`)), from: 1, want: 0},
 	{key: "train.eval_every", value: "1", sees: stepsWith("eval_loss"), from: list(3), want: list(1, 2, 3)},
 	{key: "train.eval_tokens", value: "128", sees: column("metrics.jsonl", "eval_tokens"), from: list(64), want: list(128)},
+	// A rate that is far too high makes each evaluation but the first worse.
+	{key: "train.patience", value: "2", over: []string{"train.eval_every=1", "train.steps=9", "optimizer.learning_rate=3", "optimizer.schedule.warmup_steps=0"}, sees: count(losses), from: 9},
 	{key: "train.save_every", value: "2", over: []string{"train.steps=5"}, sees: checkpoints, from: list(5), want: list(2, 4, 5)},
 	// A run that diverges makes no last checkpoint.
 	{key: "train.save_interval", value: "0.000001s", over: diverging, sees: checkpoints, from: list()},
@@ -273,6 +276,8 @@ var effects = []effect{
 	{key: "train.sample_every", value: "1", sees: column("samples.jsonl", "step"), from: list(3), want: list(1, 2, 3)},
 	{key: "train.sample_tokens", value: "9", sees: column("samples.jsonl", "text")},
 	{key: "train.prompt", value: "line", sees: column("samples.jsonl", "text")},
+	{key: "train.ask", value: "[tell me, and me]", over: with(chats, "model.context=64", "train.eval_every=2", "data.validation=0.2"), sees: column("samples.jsonl", "asked"), from: list(), want: list(true, true, true, true)},
+	{key: "train.ask_system", value: "be kind", over: with(chats, "model.context=64", "train.ask=[tell me]"), sees: column("samples.jsonl", "system"), from: list(), want: list("be kind")},
 	{key: "train.temperature", value: "0", over: []string{"train.sample_tokens=20"}, sees: column("samples.jsonl", "text")},
 	{key: "train.top_k", value: "1", over: []string{"train.sample_tokens=20"}, sees: column("samples.jsonl", "text"), like: []string{"train.sample_tokens=20", "train.temperature=0"}},
 	{key: "train.top_p", value: "1e-9", over: []string{"train.sample_tokens=20"}, sees: column("samples.jsonl", "text"), like: []string{"train.sample_tokens=20", "train.temperature=0"}},

@@ -51,7 +51,7 @@ func odd(r *rand.Rand, kind, rotation string) settings {
 		"max_position_embeddings": 256, "num_attention_heads": heads, "num_key_value_heads": keys, "head_dim": pick(6, 10, 16, 32), "hidden_size": pick(35, 48, 66),
 		"num_hidden_layers": pick(1, 2, 5), "intermediate_size": pick(33, 70, 96), "rope_theta": pick(50, 10000, 500000),
 	})
-	if slices.Contains([]string{"qwen2", "olmo2", "olmo3", "phi3"}, kind) { // llama.cpp has no others
+	if slices.Contains([]string{"qwen2", "olmo2", "olmo3", "phi3", "lfm2"}, kind) { // llama.cpp has no others
 		c["hidden_size"] = heads * c["head_dim"].(int)
 	}
 	maps.Copy(c, rotations[rotation])
@@ -70,6 +70,17 @@ func odd(r *rand.Rand, kind, rotation string) settings {
 		c["layer_types"] = slices.Repeat([]string{"attention"}, c["num_hidden_layers"].(int))
 	case "olmo3":
 		c["num_hidden_layers"], c["sliding_window"] = pick(2, 5), pick(1, 7, 40)
+	case "lfm2":
+		c["norm_eps"], c["conv_L_cache"], c["block_multiple_of"], c["full_attn_idxs"] = c["rms_norm_eps"], pick(3, 4), 8, []int{1}
+		c["num_hidden_layers"], c["block_auto_adjust_ff_dim"] = pick(2, 3, 5), r.IntN(2) == 0
+		delete(c, "rms_norm_eps")
+		delete(c, "head_dim")
+	case "qwen3_5_text":
+		keys, width := pick(1, 2), pick(16, 32)
+		maps.Copy(c, settings{
+			"head_dim": pick(16, 32), "num_hidden_layers": pick(4, 5), "full_attention_interval": pick(2, 4), "linear_num_key_heads": keys, "linear_num_value_heads": keys * pick(1, 2, 3),
+			"linear_key_head_dim": width, "linear_value_head_dim": width, "linear_conv_kernel_dim": 4,
+		})
 	case "mistral":
 		c["sliding_window"] = nil
 	case "gemma2", "gemma3_text":
@@ -174,8 +185,8 @@ func TestLlamaCppShapes(t *testing.T) {
 		"llama": {"as is", "as is", "linear", "llama3", "yarn", "yarn by 0.8"}, "mistral": {"as is"}, "qwen2": {"as is", "linear", "yarn"}, "qwen3": {"as is", "as is", "yarn by 0.8"},
 		"granite": {"as is", "as is", "linear"}, "granitemoehybrid": {"as is"}, "ministral3": {"growing", "growing"}, "olmo3": {"as is", "yarn"},
 		"smollm3": {"as is", "yarn"}, "olmo2": {"as is", "linear"}, "gemma2": {"as is", "as is"}, "gemma3_text": {"as is", "linear"},
+		"phi3": {"as is", "longrope, short", "longrope, long"}, "gpt2": {"as is", "as is"}, "lfm2": {"as is", "as is"}, "qwen3_5_text": {"as is", "as is", "as is"},
 		"gemma4_text": {"as is", "as is", "as is", "as is", "as is"},
-		"phi3":        {"as is", "longrope, short", "longrope, long"}, "gpt2": {"as is", "as is"},
 	} {
 		if slices.Contains(model.Kinds(), kind) {
 			rules = append(rules, asProposed)

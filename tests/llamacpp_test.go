@@ -96,7 +96,7 @@ func TestLlamaCpp(t *testing.T) {
 	judged := []string{"llama", "qwen2", "qwen3"}                                        // one for each way to split
 	window := map[string]string{"gemma2": ", window: 16", "gemma3_text": ", window: 16"} // shorter than the passage
 	for kind, pattern := range map[string]string{
-		"llama": "llama3", "qwen2": "qwen2", "qwen3": "gpt2", "smollm3": "gpt2", "olmo2": "gpt2", "granite": "llama3", "olmo3": "gpt2", "ministral3": "gpt2", "gpt2": "gpt2", "mistral": "gpt2", "gemma2": "gpt2", "gemma3_text": "gpt2", "phi3": "gpt2",
+		"llama": "llama3", "qwen2": "qwen2", "qwen3": "gpt2", "smollm3": "gpt2", "olmo2": "gpt2", "granite": "llama3", "olmo3": "gpt2", "ministral3": "gpt2", "lfm2": "gpt2", "qwen3_5_text": "qwen2", "gpt2": "gpt2", "mistral": "gpt2", "gemma2": "gpt2", "gemma3_text": "gpt2", "phi3": "gpt2",
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

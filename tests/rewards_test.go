@@ -66,7 +66,7 @@ func TestEvalOfRollouts(t *testing.T) {
 model:   {kind: gpt2, layers: 1, heads: 2, width: 16, context: 32}
 data:    {jsonl: prompts.jsonl, validation: 0.5}
 rollout: {loss: dapo, samples: 2, tokens: 4}
-train:   {steps: 1, batch: 4, sample_tokens: 0, eval_tokens: 1000}
+train:   {steps: 1, storage: bf16, batch: 4, sample_tokens: 0, eval_tokens: 1000}
 `)
 	const length, command = "{kind: length, buffer: 4, weight: 0.5}", "{kind: each, command: ['true']}"
 	ok(t, p.command("train", "run.yaml", "--run-dir", p.runDir(t, "own"), "--set", "rewards=["+length+", {kind: repetition, ngram: 2}]"))

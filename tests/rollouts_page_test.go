@@ -16,8 +16,8 @@ import (
 	"gputrain/internal/gputest"
 )
 
-// The commands of docs/rollouts.md make a model that has learned too few sums, and by rewards one that is right about most that neither has seen: as many as
-// the page says for its seed, less two in a hundred.
+// The commands of docs/rollouts.md make a model that is right about half of all sums, and by rewards one that is right about at least nine in ten that
+// neither has seen.
 // SUMS_SEEDS (make sums) says for how many seeds: each but the first is the page's commands with another.
 func TestRolloutsPage(t *testing.T) {
 	gputest.Long(t, "TestRewardRises")
@@ -43,10 +43,10 @@ func TestRolloutsPage(t *testing.T) {
 		require.NoError(t, err)
 		held := read(t, p.path("page", "runs", "held.txt"))
 		t.Logf("seed %d: before %v; after, unseen: %s", 42+seed, before, strings.TrimSpace(held))
-		assert.InDelta(t, 0.55, before, 0.25)
+		assert.InDelta(t, 0.575, before, 0.175)
 		after, err := strconv.ParseFloat(regexp.MustCompile(`reward (\S+),`).FindStringSubmatch(held)[1], 64)
 		require.NoError(t, err)
-		assert.GreaterOrEqual(t, after, 0.865)
+		assert.GreaterOrEqual(t, after, 0.9)
 		unseen(t, "../docs/tuning/sum-held.jsonl", "../docs/tuning/sums.jsonl", "../docs/tuning/sum-prompts.jsonl")
 	}
 }

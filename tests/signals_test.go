@@ -42,7 +42,7 @@ func TestSignalsStopAndSave(t *testing.T) {
 			// A save takes a millisecond, which a busy machine may not see; it must not be that of the end.
 			run.until(t, "a save", func() bool {
 				step := lastStep(t, runDir)
-				return step > at && (len(unfinished(t, runDir)) > 0 || step > at+24)
+				return step > at && (len(unfinished(t, runDir)) > 0 || step > at+8)
 			})
 		}, true, false, nil},
 	} {

@@ -24,8 +24,11 @@ type Format struct {
 	Widen  func(dst []float32, codes []byte, scales []float32, first int) // the numbers of elements from first on
 	// Float is what elements of a mode are, times a power of two, or a number of Scale and a scale of the whole array.
 	Float, Scale minifloat
-	File         string // its type in checkpoints, of codes the type of their numbers; "": they cannot have it
-	Doc          string // of Bases: what the run file says
+	// Over is what the element of the largest magnitude, below 0 with its sign, is divided by for a scale in f16, as ggml's
+	// quantizer does it for blocks of GGUF files: codes are whole numbers from -128 to 127, or to -Over - 1; 0: not so.
+	Over float64
+	File string // its type in checkpoints, of codes the type of their numbers; "": they cannot have it
+	Doc  string // of Bases: what the run file says
 }
 
 // Nested are scales in eight bits.
@@ -74,13 +77,25 @@ var Bases = []DType{F32, BF16, NF4, NF4Nested}
 //	mxfp8   s e4m3(x/s), s = 2^(floor(log2 top) - 8), Group 32 (the same)
 //	nvfp4   s e2m1(x/s), s = t e4m3(top/(6 t)), t the largest magnitude of all of x over 6*448, Group 16
 //	        (NVIDIA 2025, arXiv:2509.25149)
+//	q8_0    f16(d) round(x 1/d), d = top/127, halves away from 0, Group 32; each operation rounded to f32
+//	q4_0    f16(d) min(floor(x 1/d + 8.5) - 8, 7), d = the first element of magnitude top over -8, Group 32; likewise
+//
+//	f16     f16(x)
+//
+// The last three are what GGUF files hold.
 var Modes = []Format{
 	{Name: "affine", Block: 64},
 	formats[NF4],
 	{Name: "mxfp4", Bits: 4, Block: 32, Float: e2m1},
 	{Name: "mxfp8", Bits: 8, Block: 32, Float: e4m3},
 	{Name: "nvfp4", Bits: 4, Block: 16, Float: e2m1, Scale: e4m3},
+	{Name: "q8_0", Bits: 8, Block: 32, Over: 127},
+	{Name: "q4_0", Bits: 4, Block: 32, Over: -8},
+	{Name: "f16", Bits: 16, Block: 32},
 }
+
+// OfGGUF tells whether a mode is what GGUF files hold.
+func (f Format) OfGGUF() bool { return f.Over != 0 || f.Bits == 16 }
 
 // Valid is whether d is one of them.
 func (d DType) Valid() bool { return int(d) < len(formats) }

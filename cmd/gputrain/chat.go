@@ -11,57 +11,24 @@ import (
 	"golang.org/x/term"
 
 	"gputrain/cmd/gputrain/converse"
-	"gputrain/hub"
 	"gputrain/model"
 	"gputrain/text/chat"
 )
 
 type chatCmd struct {
-	baseFlag
+	modelFlags
 	samplingFlags
-	Model    string   `arg:"" help:"Run directory (its newest checkpoint), checkpoint, model directory in the Hugging Face layout, GGUF file, or PEFT directory." type:"model"`
-	Adapter  []string `help:"A directory with low-rank adapters (adapter_config.json, or a run of them) for the model; or, as for other commands, an adapter's index, part of its name, or backend:part. Twice for both." placeholder:"DIR|SEL" sep:"none"`
-	System   string   `help:"Message of the system, with which the conversation begins." placeholder:"TEXT"`
-	Prompt   *string  `help:"One message: the command ends with its answer." placeholder:"TEXT"`
-	Tokens   int      `help:"Most tokens of an answer." default:"1024"`
-	Window   int      `help:"Tokens that the model sees at most: where the conversation is longer, its oldest turns are left out. 0 = its context, and at most 4096." default:"0"`
-	Template string   `help:"Chat template: a .jinja file, one of those that the model has, or chatml or alpaca; none = the model's own; a run's checkpoints have the one that it learned by." placeholder:"NAME|FILE"`
-	JSON     bool     `help:"One JSON object an answer on standard output."`
+	System   string  `help:"Message of the system, with which the conversation begins." placeholder:"TEXT"`
+	Prompt   *string `help:"One message: the command ends with its answer." placeholder:"TEXT"`
+	Each     bool    `help:"Every line of standard input is a conversation of its own, a message or a JSON object with messages or a prompt: many are answered at once, in the order of lines."`
+	Tokens   int     `help:"Most tokens of an answer." default:"1024"`
+	Window   int     `help:"Tokens that the model sees at most: where the conversation is longer, its oldest turns are left out. 0 = its context, and at most 4096." default:"0"`
+	Template string  `help:"Chat template: a .jinja file, one of those that the model has, or chatml or alpaca; none = the model's own; a run's checkpoints have the one that it learned by." placeholder:"NAME|FILE"`
+	JSON     bool    `help:"One JSON object an answer on standard output."`
 }
 
 // mostWindow is the default of --window, as keys and values take memory for each token.
 const mostWindow = 4096
-
-// flags are those of the model: the directory of adapters stands before the one of the model, which is their base then.
-func (c *chatCmd) flags() (modelFlags, error) {
-	f := modelFlags{Model: c.Model, baseFlag: c.baseFlag}
-	directory := ""
-	for _, given := range c.Adapter {
-		to, what := &f.Adapter, "selectors of an adapter"
-		switch {
-		case hasAdapters(given):
-			to, what = &directory, "directories of adapters"
-		case hub.Has(given, "config.json"):
-			return f, usageError{fmt.Errorf("chat: --adapter: %s: found a whole model, wanted adapters (%s) for one", given, model.AdapterConfigFile)}
-		}
-		if *to != "" {
-			return f, usageError{fmt.Errorf("chat: --adapter: found %s and %s, wanted no two %s", *to, given, what)}
-		}
-		*to = given
-	}
-	if directory != "" {
-		if f.Base != "" {
-			return f, usageError{errors.New("chat: --base: found a model before the adapters too, wanted one base")}
-		}
-		f.Model, f.Base = directory, c.Model
-	}
-	return f, nil
-}
-
-// hasAdapters tells directories of low-rank adapters, and those of runs, from selectors.
-func hasAdapters(dir string) bool {
-	return hub.Has(dir, model.AdapterConfigFile) || hub.Has(dir, "checkpoints")
-}
 
 func (c *chatCmd) Run(ctx context.Context) error {
 	const unused = "-" // prompt of the sampling: a template writes it
@@ -71,10 +38,10 @@ func (c *chatCmd) Run(ctx context.Context) error {
 	if c.Window < 0 {
 		return usageError{fmt.Errorf("chat: --window: found %d, wanted 0 or more", c.Window)}
 	}
-	of, err := c.flags()
-	if err != nil {
-		return err
+	if c.Each && c.Prompt != nil {
+		return usageError{errors.New("chat: --each: found --prompt, too, wanted messages from standard input alone")}
 	}
+	of := &c.modelFlags
 	m, release, err := of.open(ctx)
 	if err != nil {
 		return err
@@ -91,11 +58,14 @@ func (c *chatCmd) Run(ctx context.Context) error {
 	if dialogue.Window == 0 {
 		dialogue.Window = min(def.Context(), mostWindow)
 	}
-	if dialogue.Encoder, err = c.encoder(&of); err != nil {
+	if dialogue.Encoder, err = c.encoder(of); err != nil {
 		return err
 	}
 	if dialogue.Sampling, err = c.sampling("chat", m.drawn, unused, c.Tokens); err != nil {
 		return err
+	}
+	if c.Each {
+		return c.each(ctx, m, dialogue)
 	}
 	if err := m.Narrow(model.Window(def, dialogue.Window)); err != nil {
 		return err
@@ -115,6 +85,21 @@ func (c *chatCmd) Run(ctx context.Context) error {
 		s.Interrupts = interrupts
 	}
 	return refusedMessage(s.Run(ctx))
+}
+
+// each answers the conversations of standard input.
+func (c *chatCmd) each(ctx context.Context, m *openedModel, of converse.Config) error {
+	lines, err := converse.ReadEach(of, os.Stdin)
+	if err != nil {
+		return refusedMessage(err)
+	}
+	if err := m.Narrow(model.Window(m.Definition(), lines.Window())); err != nil {
+		return err
+	}
+	if err := m.Widen(min(lines.Lines(), atOnce)); err != nil {
+		return err
+	}
+	return lines.Answer(ctx, m.Model, screen(), c.JSON)
 }
 
 // refusedMessage makes a mistake in what was said to the model one of the command line.

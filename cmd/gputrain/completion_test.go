@@ -22,6 +22,8 @@ func TestComplete(t *testing.T) {
 		"train --progress = n":       {"none"},
 		"train --reschedule --prog":  {"--progress"},
 		"train --run-dir --progress": nil,
+		"tune m d --dr":              {"--dry-run"},
+		"tune m d --serve :0 --ho":   {"--host"},
 		"--log-level WARN tra":       {"train"},
 		"config te":                  {"template"},
 		"completion ":                {"bash", "zsh", "fish", "powershell"},

@@ -56,7 +56,7 @@ func (f *textFlags) open(ctx context.Context, of *modelFlags, cfg *runfile.Confi
 		config.Fields = fields
 	}
 	if given {
-		config.Text, config.JSONL, config.Mixture, config.Validation = f.Text, f.JSONL, nil, 0
+		config.Text, config.JSONL, config.Held, config.Mixture, config.Validation = f.Text, f.JSONL, nil, nil, 0
 		if len(f.Text) > 0 {
 			config.Context = 1 // a text may be shorter than a window
 		}
@@ -98,7 +98,8 @@ func (f *textFlags) openOwn(ctx context.Context, path string, config texts.Confi
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := fingerprintOf(path)
+	record, err := recordOf(path)
+	wanted := record.Run.Fingerprint
 	if err == nil && wanted != "" && wanted != text.Fingerprint && !f.ChangedText {
 		why := "it is not what the run has learned from"
 		if wanted == text.Earlier.Fingerprint {
@@ -113,15 +114,15 @@ func (f *textFlags) openOwn(ctx context.Context, path string, config texts.Confi
 	return text, nil
 }
 
-// fingerprintOf is that of the text which the run at path has learned from, as its newest checkpoint has it; "" without one.
-func fingerprintOf(path string) (string, error) {
+// recordOf is the record of the newest checkpoint of the run at path; the zero value without one.
+func recordOf(path string) (r checkpoint.Record, err error) {
 	store := setup.Checkpoints(path)
 	steps, err := store.Steps()
 	for _, step := range steps {
 		record, err := checkpoint.ReadRecord(checkpoint.OS, filepath.Join(store.Dir, checkpoint.DirName(step)))
 		if err == nil { // of damaged ones the model says more
-			return record.Run.Fingerprint, nil
+			return record, nil
 		}
 	}
-	return "", err
+	return r, err
 }

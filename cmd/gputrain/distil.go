@@ -3,13 +3,18 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"gputrain/internal/atomicfile"
@@ -32,7 +37,7 @@ type distilCmd struct {
 
 // Help says what the command does.
 func (*distilCmd) Help() string {
-	return "The file has a line for each row: of each token that is learned, the likeliest tokens by MODEL with their log-probabilities. It is written whole or not at all."
+	return "The file has a line for each row: of each token that is learned, the likeliest tokens by MODEL with their log-probabilities. Until it is whole it lies beside it (.part): the same command goes on where it was stopped."
 }
 
 func (c *distilCmd) Run(ctx context.Context) error {
@@ -75,7 +80,11 @@ func (c *distilCmd) Run(ctx context.Context) error {
 	if t := c.tokens.Tokenizer; t != nil {
 		head.Tokenizer = t.Fingerprint()
 	}
-	return c.write(ctx, setup.Teaching{Head: head, Window: window, Logits: m.EachLogits}, rows)
+	of, err := c.of(m, head, window, text.Fingerprint)
+	if err != nil {
+		return err
+	}
+	return c.write(ctx, setup.Teaching{Head: head, Window: window, Logits: m.EachLogits}, rows, of)
 }
 
 // rows opens the rows, and says how many tokens the teacher sees.
@@ -92,8 +101,19 @@ func (c *distilCmd) rows(ctx context.Context, cfg *runfile.Config, def model.Def
 	return text, window, err
 }
 
+// of names what the lists are of: a teacher's weights, rows, how they are read, and what is written of them.
+func (c *distilCmd) of(m *openedModel, head setup.ListsHead, window int, fingerprint string) (string, error) {
+	weights, err := m.fingerprint()
+	if err != nil {
+		return "", err
+	}
+	raw, err := json.Marshal([]any{weights, head, window, fingerprint, c.Set})
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:6]), err
+}
+
 // write writes the lists, and tells how far it is each few seconds.
-func (c *distilCmd) write(ctx context.Context, t setup.Teaching, rows *texts.Documents) error {
+func (c *distilCmd) write(ctx context.Context, t setup.Teaching, rows *texts.Documents, of string) error {
 	var done, tokens int64
 	begun, told := time.Now(), time.Now()
 	t.Tell = func(r, n int64) {
@@ -102,10 +122,30 @@ func (c *distilCmd) write(ctx context.Context, t setup.Teaching, rows *texts.Doc
 			say("gputrain: distil: %d rows, %d tokens, %.0f a second\n", done, tokens, float64(tokens)/time.Since(begun).Seconds())
 		}
 	}
-	file := &atomicfile.New{Path: c.To, Write: func(w io.Writer) error { return t.Write(ctx, w, rows) }}
-	if err := atomicfile.Make(file); err != nil {
-		return fmt.Errorf("distil: %s: %w", c.File, err)
+	part, err := atomicfile.OpenPart(c.To, of)
+	if err != nil {
+		return fmt.Errorf("distil: --to: %w", err)
 	}
-	fmt.Printf("%s: %d rows, the likeliest %d of %d tokens, %d bytes\n", c.To, done, t.Head.TopK, tokens, file.Bytes)
+	entries, _ := os.ReadDir(filepath.Dir(c.To)) // what is wrong with it, the part says
+	for _, e := range entries {
+		if name := e.Name(); strings.HasPrefix(name, filepath.Base(c.To)+".") && strings.HasSuffix(name, ".part") && name != filepath.Base(part.Name()) {
+			say("gputrain: distil: %s is of another teacher, other rows or other flags: it stays there\n", name)
+		}
+	}
+	if err := t.Write(ctx, part, rows); err != nil {
+		err = errors.Join(fmt.Errorf("distil: %s: %w", c.File, err), part.Close())
+		if done == 0 {
+			return errors.Join(err, os.Remove(part.Name()))
+		}
+		return fmt.Errorf("%w; %d rows are in %s: the same command goes on behind them", err, done, part.Name())
+	}
+	bytes, err := part.Seek(0, io.SeekCurrent)
+	if err == nil {
+		err = part.Finish()
+	}
+	if err != nil {
+		return fmt.Errorf("distil: %w", err)
+	}
+	fmt.Printf("%s: %d rows, the likeliest %d of %d tokens, %d bytes\n", c.To, done, t.Head.TopK, tokens, bytes)
 	return nil
 }

@@ -118,7 +118,10 @@ func (c *compareCmd) common() (*runfile.Config, error) {
 	if cfg.Train.LogEvery != 1 {
 		return nil, fmt.Errorf("%s: found %d, wanted 1: a comparison needs the time of every step", cfg.At("train.log_every"), cfg.Train.LogEvery)
 	}
-	if cfg.Data.Validation == 0 {
+	if cfg.Train.Patience > 0 {
+		return nil, fmt.Errorf("%s: found %d, wanted 0: all make the same steps", cfg.At("train.patience"), cfg.Train.Patience)
+	}
+	if !cfg.HoldsOut() {
 		return nil, fmt.Errorf("%s: found 0, wanted a part of the text to compare by", cfg.At("data.validation"))
 	}
 	if cfg.Train.EvalEvery == 0 {

@@ -111,6 +111,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 		"--set says train.eval_every=7":                        {Optimizers: []string{"adamw"}, EvalEvery: 8, runFlags: runFlags{Set: []string{"train.eval_every=7"}}},
 		"needs the time of every step":                         {Optimizers: []string{"adamw"}, runFlags: runFlags{Files: []string{path("logs.yaml")}}},
 		"a part of the text to compare by":                     {Optimizers: []string{"adamw"}, runFlags: runFlags{Files: []string{path("blind.yaml")}}},
+		"train.patience (--set): found 3, wanted 0":            {Optimizers: []string{"adamw"}, runFlags: runFlags{Set: []string{"train.patience=3"}}},
 		"model.width: is common to all runs":                   {Optimizers: []string{"adamw", "sgd=" + path("wide.yaml")}},
 		"a file of the optimizer alone":                        {Optimizers: []string{"sgd=" + path("run.yaml")}, runFlags: runFlags{Files: []string{path("run.yaml")}}},
 		`"momentum"`:                                           {Optimizers: []string{"x=" + path("typo.yaml")}},

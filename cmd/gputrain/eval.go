@@ -8,14 +8,17 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"time"
 
+	"gputrain/internal/formats"
 	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
 	"gputrain/run/plan"
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
+	"gputrain/run/train"
 	"gputrain/state"
 )
 
@@ -26,7 +29,9 @@ type evalCmd struct {
 	Limit  int  `help:"Most tokens to read, evenly spaced, in windows of at most as many; 0 = all." default:"0"`
 	Window int  `help:"Tokens that the model sees at once; 0 = as many as in its run; its context, but at most 2048, for a model that is no run of gputrain." default:"0"`
 	Stride int  `help:"Tokens from the start of one window of text to the start of the next, so that each token has at least the window less this before it; 0 = windows side by side, each of which predicts the first token of the next." default:"0"`
-	JSON   bool `help:"One JSON object on standard output."`
+	JSON   bool `help:"One JSON object on standard output; with --jsonl one for each answer before it."`
+
+	NoAnswers bool `help:"With --jsonl: only the loss. Else the model also answers what the rows ask, by its likeliest tokens, and the share of answers that are exactly right is told."`
 }
 
 // defaultBatch is the default of --batch.
@@ -38,6 +43,9 @@ const strangersWindow = 2048
 func (c *evalCmd) Run(ctx context.Context) error {
 	if c.Batch < 1 || c.Limit < 0 {
 		return usageError{fmt.Errorf("eval: --batch %d, --limit %d: wanted 1 sequence or more, and no limit below 0", c.Batch, c.Limit)}
+	}
+	if c.NoAnswers && len(c.JSONL) == 0 {
+		return usageError{errors.New("eval: --no-answers: found no --jsonl, wanted rows with it")}
 	}
 	m, release, err := c.modelFlags.open(ctx)
 	if err != nil {
@@ -57,8 +65,12 @@ func (c *evalCmd) Run(ctx context.Context) error {
 		return err
 	}
 	loss := model.Objective{}.Row()
-	if model.HeadOf(m.Definition()).Kind != "" {
-		if err := m.Measure(cfg.Objective()); err != nil {
+	if c.compares(cfg) || model.HeadOf(m.Definition()).Kind != "" {
+		record, err := recordOf(c.Model)
+		if err != nil {
+			return err
+		}
+		if err := m.Measure(cfg.Objective(), record.Memory); err != nil {
 			return err
 		}
 		loss = cfg.Objective().Row()
@@ -81,6 +93,11 @@ func (c *evalCmd) Run(ctx context.Context) error {
 	}
 	if cfg.DrawsRollouts() {
 		return c.rewards(ctx, m, cfg, text, tokens, window)
+	}
+	if c.compares(cfg) {
+		if tokens, err = c.referred(cfg, m.Definition(), text, tokens, window); err != nil {
+			return err
+		}
 	}
 	whole := &wholeText{}
 	if len(c.Text) > 0 {
@@ -112,13 +129,15 @@ func (c *evalCmd) Run(ctx context.Context) error {
 		return err
 	}
 	seconds := time.Since(start).Seconds()
-	if loss.Head != "" {
-		return c.tellHead(r, loss, window, seconds)
+	if loss.Form != "" {
+		return c.tellFigures(r, loss, window, seconds)
 	}
 	if c.Limit > 0 || c.Stride == window {
 		whole.bytes = 0 // those of some tokens are not known
 	}
 	bits := r.Loss * float64(r.Tokens) / math.Ln2 / float64(whole.bytes)
+	rows, are := tokens.(*texts.Documents)
+	asks := are && len(c.JSONL) > 0 && !c.NoAnswers && c.tokens.Text() != nil && cfg.Objective().Row().Form == ""
 	if c.JSON {
 		figures := map[string]any{
 			"eval_loss": r.Loss, "perplexity": math.Exp(r.Loss), "tokens": r.Tokens, "tokens_per_second": float64(r.Tokens) / seconds, "window": window,
@@ -129,13 +148,27 @@ func (c *evalCmd) Run(ctx context.Context) error {
 		if whole.bytes > 0 {
 			figures["bytes"], figures["bits_per_byte"], figures["byte_perplexity"] = whole.bytes, bits, math.Exp2(bits)
 		}
+		if asks {
+			right, all, err := c.answers(ctx, m, rows, window)
+			if err != nil {
+				return err
+			}
+			figures["answers"], figures["answers_right"] = all, right
+		}
 		return json.NewEncoder(os.Stdout).Encode(figures)
 	}
 	fmt.Printf("loss %.4f nats a token, perplexity %.3f, %d tokens in windows of %d, in %.1f s\n", r.Loss, math.Exp(r.Loss), r.Tokens, window, seconds)
 	if whole.bytes > 0 {
 		fmt.Printf("%.4f bits a byte, perplexity %.4f a byte, %d bytes\n", bits, math.Exp2(bits), whole.bytes)
 	}
-	return nil
+	if !asks {
+		return nil
+	}
+	right, all, err := c.answers(ctx, m, rows, window)
+	if err == nil && all > 0 {
+		fmt.Printf("%d of %d answers are exactly right (%.1f %%), by the likeliest tokens\n", right, all, 100*float64(right)/float64(all))
+	}
+	return err
 }
 
 // learned is the run file by which rows are read and measured: that of the model's run, or one for the head of the model.
@@ -170,8 +203,33 @@ func (c *evalCmd) learned(ctx context.Context, run *runfile.Config, def model.De
 	return cfg, nil
 }
 
-// tellHead prints the loss and the figures of a head.
-func (c *evalCmd) tellHead(r state.EvalResult, loss model.Loss, window int, seconds float64) error {
+// compares tells whether rows of the run have completions that are preferred to others, or are good or bad, of which its loss is.
+func (c *evalCmd) compares(cfg *runfile.Config) bool {
+	form := cfg.Objective().Row().Form
+	return len(c.Text) == 0 && (form == formats.Pairs || form == formats.Labelled)
+}
+
+// referred lays what the run's reference says beside its own rows, where that is neither in the model nor the model without its adapters.
+func (c *evalCmd) referred(cfg *runfile.Config, def model.Definition, text *texts.Corpus, rows data.Source, window int) (data.Source, error) {
+	o, elsewhere := cfg.Objective(), func(what string) error {
+		return usageError{fmt.Errorf("eval: %s: found %s, wanted %s: evaluations in metrics.jsonl have what it gave; --text measures the loss of a text", c.Model, what,
+			"adapters beside the model that they are compared with, or a run that keeps what its reference says of its own rows (reference.safetensors)")}
+	}
+	switch {
+	case o.Row().Reference && cfg.Preference.Reference == runfile.ReferenceStart:
+		return nil, elsewhere("preference.reference start, which is in no checkpoint")
+	case !o.ReadsReference(def):
+		return rows, nil
+	case o.WantsReference(def):
+		return nil, elsewhere(fmt.Sprintf("%s of a model that is trained whole, whose reference is in no checkpoint", o.Loss))
+	case len(c.JSONL) > 0:
+		return nil, elsewhere("--jsonl and a model that is trained whole, whose reference has said nothing of these rows")
+	}
+	return train.Referred(c.Model, text.Fingerprint, window, rows)
+}
+
+// tellFigures prints the loss and the figures of an objective.
+func (c *evalCmd) tellFigures(r state.EvalResult, loss model.Loss, window int, seconds float64) error {
 	figures := loss.Figures(r.Means)
 	if c.JSON {
 		all := map[string]any{"eval_loss": r.Loss, loss.Counts: r.Tokens, loss.Counts + "_per_second": float64(r.Tokens) / seconds, "window": window}
@@ -181,8 +239,16 @@ func (c *evalCmd) tellHead(r state.EvalResult, loss model.Loss, window int, seco
 		return json.NewEncoder(os.Stdout).Encode(all)
 	}
 	line := fmt.Sprintf("loss %.4f", r.Loss)
+	told := slices.Clone(loss.Shown) // these first
 	for _, name := range loss.Sums {
-		line += fmt.Sprintf(", %s %.4f", name, figures[name])
+		if !slices.Contains(told, name) {
+			told = append(told, name)
+		}
+	}
+	for _, name := range told {
+		if v, there := figures[name]; there { // else all rows are good, or bad
+			line += fmt.Sprintf(", %s %.4f", name, v)
+		}
 	}
 	_, err := fmt.Printf("%s, %d %s, in %.1f s\n", line, r.Tokens, loss.Counts, seconds)
 	return err

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"gputrain/buffers/array"
 	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
@@ -45,7 +46,7 @@ func (c *evalCmd) rewards(ctx context.Context, m *openedModel, cfg *runfile.Conf
 	if err != nil {
 		return usageError{fmt.Errorf("eval: %w", err)}
 	}
-	if g.Rewards, err = g.Open(); err != nil {
+	if g.Rewards, err = g.Open(m.Params().Device()); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, g.Rewards.Close()) }()
@@ -54,7 +55,11 @@ func (c *evalCmd) rewards(ctx context.Context, m *openedModel, cfg *runfile.Conf
 		count = min(count, c.Limit/window)
 	}
 	asked, drawing := prompts.Spread(count), g.Evaluating()
-	if err := m.Widen(min(drawing.Drawing.Rows, count*drawing.Samples)); err != nil {
+	storage, err := array.ParseDType(cfg.Train.Storage)
+	if err == nil {
+		err = m.WidenAs(min(drawing.Drawing.Rows, count*drawing.Samples), storage)
+	}
+	if err != nil {
 		return err
 	}
 	start := time.Now()

@@ -21,9 +21,10 @@ import (
 type exportCmd struct {
 	baseFlag
 	writeFlags
-	Type   string `help:"Type of the matrices of a .gguf: f32, f16, bf16, q8_0 or q4_0; f16 where none is named." placeholder:"TYPE"`
-	Ollama string `help:"Of a .gguf: write a Modelfile beside it, by which Ollama makes a model of this name." placeholder:"NAME"`
-	Model  string `arg:"" help:"Run directory (its newest checkpoint), checkpoint, model directory in the Hugging Face layout, or GGUF file. Of adapters, their PEFT directory is written: merge writes the whole model." type:"model"`
+	Adapter []string `help:"A directory with low-rank adapters (adapter_config.json, or a run of them) for the model, several of which add up, each times its weight: these are written." placeholder:"DIR[=WEIGHT]" sep:"none"`
+	Type    string   `help:"Type of the matrices of a .gguf: f32, f16, bf16, q8_0 or q4_0. Where none is named, what model.quantize.mode trained for, else f16." placeholder:"TYPE"`
+	Ollama  string   `help:"Of a .gguf: write a Modelfile beside it, by which Ollama makes a model of this name." placeholder:"NAME"`
+	Model   string   `arg:"" help:"Run directory (its newest checkpoint), checkpoint, model directory in the Hugging Face layout, or GGUF file. Of adapters, their PEFT directory is written: merge writes the whole model." type:"model"`
 }
 
 // writeFlags say how a model is written.
@@ -70,6 +71,9 @@ func (c *exportCmd) Run(ctx context.Context) error {
 	if _, err := c.options("export"); err != nil {
 		return err
 	}
+	if err := c.layAll("export", c.Adapter); err != nil {
+		return err
+	}
 	m, err := c.stored(c.Model)
 	if err != nil {
 		return err
@@ -93,15 +97,17 @@ func (c *exportCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer begun.Close()
-	def := m.def
+	def := m.Def
 	if like == nil || len(model.AdapterParams(def)) > 0 {
-		like = m.weights
+		like = m.Weights
 	}
 	o.Like = like
-	o.Companions[modelcard.File] = m.card("export", c.To, c.Base, false).write
-	if err := m.export(c.To, def, reading(ctx, m.weights), o); err != nil {
+	card := m.card("export", c.To, c.Base, false)
+	o.Companions[modelcard.File] = card.write
+	if err := m.export(c.To, def, reading(ctx, m.Weights), o); err != nil {
 		return err
 	}
+	defer card.tell(c.To)
 	if own := model.AdapterParams(def); len(own) > 0 {
 		trained := 0
 		for _, p := range def.Params() {
@@ -109,7 +115,7 @@ func (c *exportCmd) Run(ctx context.Context) error {
 				trained += array.Elements(p.Shape)
 			}
 		}
-		_, err = fmt.Printf("%s, adapters of %d parameters, from %s to %s; gputrain merge writes the whole model\n", def.Kind(), trained, m.dir(), c.To)
+		_, err = fmt.Printf("%s, adapters of %d parameters, from %s to %s; gputrain merge writes the whole model\n", def.Kind(), trained, m.named(), c.To)
 		return err
 	}
 	_, err = fmt.Printf("%s, %d parameters in %s, from %s to %s\n", def.Kind(), model.Parameters(def), strings.ToLower(cmp.Or(o.DType, like.DType())), m.dir(), c.To)

@@ -35,17 +35,23 @@ const wholeShards = "5GB"
 
 // exportGGUF writes a model as a file that llama.cpp runs.
 func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
-	if h := model.HeadOf(m.def); h.Kind != "" {
+	if h := model.HeadOf(m.Def); h.Kind != "" {
 		return usageError{fmt.Errorf("export: --to: found %s for a model that has %s in place of logits, wanted a directory: GGUF files are written of language models alone", c.To, headOf(h))}
 	}
-	own := model.AdapterParams(m.def)
-	usual := "f16"
-	if len(own) > 0 {
+	own := model.AdapterParams(m.Def)
+	usual, trained := "f16", trainedFor(m.Def)
+	switch {
+	case len(own) > 0:
 		usual = "f32" // they are small
+	case trained.Mode != "":
+		usual = trained.Mode
 	}
 	kind, err := gguf.ParseType(cmp.Or(c.Type, usual))
 	if err != nil || !kind.Writable() {
 		return usageError{fmt.Errorf("export: --type: found %q, wanted f32, f16, bf16, q8_0 or q4_0: types that search for better scales are left to llama.cpp: llama-quantize MODEL-f16.gguf MODEL.gguf %s", c.Type, strings.ToUpper(c.Type))}
+	}
+	if differs := trained.Mode != kind.String() || len(trained.Match) > 0; differs && trained.Mode != "" && len(own) == 0 {
+		say("gputrain: export: the loss will be another: trained as %v, %s, written as %s\n", trained, matching(trained), kind)
 	}
 	if c.ShardSize != wholeShards {
 		return usageError{fmt.Errorf("export: --shard-size: found %s beside a .gguf, wanted none: llama-gguf-split splits a file", c.ShardSize)}
@@ -55,9 +61,9 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 	}
 	var keys []gguf.Key
 	var tensors []gguf.Tensor
-	what, parameters := "", model.Parameters(m.def)
+	what, parameters := "", model.Parameters(m.Def)
 	if len(own) > 0 {
-		what, parameters = " adapters of", parameters-model.Parameters(model.BaseOf(m.def))
+		what, parameters = " adapters of", parameters-model.Parameters(model.BaseOf(m.Def))
 		keys, tensors, err = ggufAdapter(ctx, m, own, kind)
 	} else {
 		keys, tensors, err = ggufModel(ctx, m, kind)
@@ -65,13 +71,12 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 	if err != nil {
 		return &setup.ModelError{Err: fmt.Errorf("export: %s: %w", m.dir(), err)}
 	}
-	keys = append(keys, m.card("export", c.To, c.Base, false).keys()...)
+	card := m.card("export", c.To, c.Base, false)
+	keys = append(keys, card.keys()...)
 	file := &atomicfile.New{Path: c.To, Write: func(w io.Writer) error { return gguf.Write(w, keys, tensors) }}
 	files := []*atomicfile.New{file}
-	if c.Ollama != "" && len(own) > 0 {
-		return usageError{fmt.Errorf("export: --ollama: found adapters, wanted a whole model: gputrain merge writes it")}
-	} else if c.Ollama != "" {
-		beside, err := c.modelfile(m, keys)
+	if c.Ollama != "" {
+		beside, err := c.modelfile(ctx, m, keys)
 		if err != nil {
 			return err
 		}
@@ -88,10 +93,28 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 	if c.Ollama != "" {
 		defer fmt.Printf("%s written; in its directory:\n  ollama create %s -f %s\n  ollama run %s\n", files[1].Path, c.Ollama, modelfileName, c.Ollama)
 	}
-	tellNotFinite(m.weights.NotFinite())
+	defer card.tell(c.To)
+	tellNotFinite(m.Weights.NotFinite())
 	_, err = fmt.Printf("%s,%s %d parameters in %s, from %s to %s: %s at %.0f MB/s\n",
-		m.def.Kind(), what, parameters, kind, m.dir(), c.To, gpu.SizeText(uint64(written)), written/1e6/seconds)
+		m.Def.Kind(), what, parameters, kind, m.named(), c.To, gpu.SizeText(uint64(written)), written/1e6/seconds)
 	return err
+}
+
+// trainedFor is the quantization that a model was trained for, if it is a type of GGUF files.
+func trainedFor(def model.Definition) model.Quantization {
+	q, _ := model.QuantizationOf(def)
+	if kind, err := gguf.ParseType(q.Mode); err != nil || !kind.Writable() {
+		return model.Quantization{}
+	}
+	return q
+}
+
+// matching says which parameters a quantization is of.
+func matching(q model.Quantization) string {
+	if len(q.Match) == 0 {
+		return "all that have blocks"
+	}
+	return fmt.Sprintf("those that %q match", q.Match)
 }
 
 // absent makes the directory of files, of which none may be there.
@@ -120,13 +143,13 @@ func ggufName(dir string) string {
 
 // ggufAdapter are the adapters of a directory as they are written.
 func ggufAdapter(ctx context.Context, m *storedModel, own []string, kind gguf.Type) ([]gguf.Key, []gguf.Tensor, error) {
-	out := llamacpp.Adapter{Name: ggufName(m.dir()), Scales: model.AdapterScales(m.def)}
+	out := llamacpp.Adapter{Name: ggufName(m.dir()), Scales: model.AdapterScales(m.Def)}
 	var err error
-	if out.Config, err = model.ConfigJSON(model.BaseOf(m.def), "F32"); err != nil {
+	if out.Config, err = model.ConfigJSON(model.BaseOf(m.Def), "F32"); err != nil {
 		return nil, nil, err
 	}
-	read := reading(ctx, m.weights)
-	for _, p := range m.def.Params() {
+	read := reading(ctx, m.Weights)
+	for _, p := range m.Def.Params() {
 		if slices.Contains(own, p.Path) {
 			out.Tensors = append(out.Tensors, llamacpp.Tensor{Name: p.Path, Shape: p.Shape, Read: func() ([]float32, error) { return read(p.Path) }})
 		}
@@ -136,17 +159,17 @@ func ggufAdapter(ctx context.Context, m *storedModel, own []string, kind gguf.Ty
 
 // ggufModel is the model of a directory as it is written.
 func ggufModel(ctx context.Context, m *storedModel, kind gguf.Type) ([]gguf.Key, []gguf.Tensor, error) {
-	read := reading(ctx, m.weights)
+	read := reading(ctx, m.Weights)
 	out := llamacpp.Model{Name: ggufName(m.dir()), Tell: func(what string) { say("gputrain: export: %s\n", what) }}
 	var err error
-	if out.Config, err = model.ConfigJSON(m.def, "F32"); err != nil {
+	if out.Config, err = model.ConfigJSON(m.Def, "F32"); err != nil {
 		return nil, nil, err
 	}
-	named, err := model.Tensors(m.def, "F32", read)
+	named, err := model.Tensors(m.Def, "F32", read)
 	if err != nil {
 		return nil, nil, err
 	}
-	for i, p := range m.def.Params() { // in the order of named
+	for i, p := range m.Def.Params() { // in the order of named
 		out.Tensors = append(out.Tensors, llamacpp.Tensor{Name: named[i].Name, Shape: p.Shape, Read: func() ([]float32, error) { return read(p.Path) }})
 	}
 	text := spoken(m.Bundle)

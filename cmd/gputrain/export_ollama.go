@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"gputrain/hub/gguf"
 	"gputrain/internal/atomicfile"
 	"gputrain/internal/stranger"
+	"gputrain/model"
 	"gputrain/run/setup"
 	"gputrain/state/checkpoint"
 	"gputrain/text/tokenizer"
@@ -26,11 +29,20 @@ var ollamaName = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*/)*[A-Za-z0-9][
 const modelfileName = "Modelfile"
 
 // modelfile is a Modelfile for the model with some keys.
-func (c *exportCmd) modelfile(m *storedModel, keys []gguf.Key) (*atomicfile.New, error) {
+func (c *exportCmd) modelfile(ctx context.Context, m *storedModel, keys []gguf.Key) (*atomicfile.New, error) {
 	if !ollamaName.MatchString(c.Ollama) {
 		return nil, usageError{fmt.Errorf("export: --ollama: found %q, wanted a name such as my-model or me/my-model:latest", c.Ollama)}
 	}
-	text, err := c.modelfileText(m, keys)
+	out := modelfile.Model{From: "./" + filepath.Base(c.To)}
+	if len(model.AdapterParams(m.Def)) > 0 {
+		var err error
+		out.Adapter = out.From
+		if out.From, keys, err = c.ollamaBase(ctx, m); err != nil {
+			return nil, err
+		}
+	}
+	out.Begin = beginToken(keys)
+	text, err := c.modelfileText(m, out)
 	if err != nil {
 		return nil, &setup.ModelError{Err: fmt.Errorf("export: --ollama: %w", err)}
 	}
@@ -40,7 +52,28 @@ func (c *exportCmd) modelfile(m *storedModel, keys []gguf.Key) (*atomicfile.New,
 	}}, nil
 }
 
-func (c *exportCmd) modelfileText(m *storedModel, keys []gguf.Key) ([]byte, error) {
+// ollamaImports are the families of which Ollama takes a directory for a base: docs.ollama.com/import.
+var ollamaImports = []string{"llama", "mistral", "gemma2", "gemma3_text", "phi3", "qwen2", "qwen3"}
+
+// ollamaBase is the base of adapters as a Modelfile names it, and the keys of a GGUF file of it.
+func (c *exportCmd) ollamaBase(ctx context.Context, m *storedModel) (from string, keys []gguf.Key, err error) {
+	base, err := m.Base()
+	if err != nil {
+		return "", nil, &setup.ModelError{Err: c.advised(err)}
+	}
+	def := model.BaseOf(m.Def)
+	if !base.IsGGUF() && !slices.Contains(ollamaImports, def.Kind()) {
+		return "", nil, usageError{fmt.Errorf("export: --ollama: found a %s in %s for a base, of which Ollama imports no directories, wanted a GGUF file of it for --base: gputrain export %s --to base.gguf --type f32",
+			def.Kind(), base.Path("."), base.Path("."))}
+	}
+	if keys, _, err = ggufModel(ctx, &storedModel{&setup.StoredModel{Bundle: base, Def: def, Weights: m.Weights.Below()}}, gguf.F16); err != nil {
+		return "", nil, &setup.ModelError{Err: fmt.Errorf("export: --ollama: %s: %w", base.Path("."), err)}
+	}
+	from, err = filepath.Abs(base.Path("."))
+	return from, keys, err
+}
+
+func (c *exportCmd) modelfileText(m *storedModel, out modelfile.Model) ([]byte, error) {
 	text := spoken(m.Bundle)
 	tok, err := tokenizer.Open(text)
 	if err != nil {
@@ -53,7 +86,7 @@ func (c *exportCmd) modelfileText(m *storedModel, keys []gguf.Key) ([]byte, erro
 	if template == nil {
 		say("gputrain: export: found no chat template: Ollama completes text with this model\n")
 	}
-	out := modelfile.Model{From: "./" + filepath.Base(c.To), Begin: beginToken(keys), Template: template}
+	out.Template = template
 	for _, id := range ends {
 		token, err := tok.Token(id)
 		if err != nil {

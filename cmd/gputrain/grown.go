@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"gputrain/run/runfile"
@@ -12,9 +13,9 @@ import (
 	"gputrain/state/checkpoint"
 )
 
-// grown adds to the error of a run that began with other texts how to go on with these from what it has learned; again is the command, which may be nil, with a
-// key that names the run and another directory.
-func grown(err error, run train.Config, cfg *runfile.Config, dir string, again func(set, next string) string) error {
+// grown adds to the error of a run that began with other texts how to go on with these from what it has learned; again is the command, which may be nil, that
+// goes on from the run in another directory.
+func grown(err error, run train.Config, cfg *runfile.Config, dir string, again func(next string) string) error {
 	var changed *train.ChangedError
 	if !errors.As(err, &changed) || changed.Earlier {
 		return err
@@ -34,7 +35,7 @@ func grown(err error, run train.Config, cfg *runfile.Config, dir string, again f
 	set, next := key+"="+dir, nextDir(dir)
 	how := fmt.Sprintf("the same command with --set %s --run-dir %s", shellWord(set), shellWord(next))
 	if again != nil {
-		how = again(set, next)
+		how = again(next)
 	}
 	return fmt.Errorf("%w; the run has learned other texts: to go on with these from what it has learned: %s", err, how)
 }
@@ -49,19 +50,30 @@ func nextDir(dir string) string {
 	}
 }
 
-// again is the command for another run directory, which goes on from adapters: these have settings of their own.
-func (c *tuneCmd) again(set, next string) string {
-	words := []string{"gputrain", "tune", shellWord(c.Model)}
+// again is the command for another run directory, which goes on from the adapters of this one: these have settings of their own.
+func (c *tuneCmd) again(next string) string {
+	words := []string{"gputrain", "tune", "--from", shellWord(c.RunDir)}
 	for _, file := range c.Data {
 		words = append(words, shellWord(file))
 	}
-	for _, s := range append(c.Set[:len(c.Set):len(c.Set)], set) {
-		if !strings.HasPrefix(s, "lora.") || s == set || strings.HasPrefix(s, "lora.b_rate") {
-			words = append(words, "--set", shellWord(s))
+	flag := func(name string, values ...string) {
+		for _, v := range values {
+			if v != "" {
+				words = append(words, name, shellWord(v))
+			}
 		}
 	}
-	if c.Adapter != "" {
-		words = append(words, "--adapter", shellWord(c.Adapter))
+	if c.holds {
+		flag("--held", c.Held...)
 	}
+	flag("--method", c.Method)
+	flag("--reward", c.Reward...)
+	flag("--set", slices.DeleteFunc(slices.Clone(c.Set), func(s string) bool {
+		key, _, _ := strings.Cut(s, "=")
+		return key == "model.from" || key == "rewards" && len(c.Reward) > 0 || strings.HasPrefix(key, "lora.") && key != "lora.b_rate"
+	})...)
+	flag("--ask", c.Ask...)
+	flag("--system", c.System)
+	flag("--adapter", c.Adapter)
 	return strings.Join(append(words, "--run-dir", shellWord(next)), " ")
 }

@@ -38,6 +38,7 @@ type cli struct {
 	Report     reportCmd     `cmd:"" help:"Write the report of a run from its files, also while it goes on, or after it was killed."`
 	Sample     sampleCmd     `cmd:"" help:"Write text with a trained model."`
 	Chat       chatCmd       `cmd:"" help:"Talk with a model, by its chat template."`
+	Endpoint   endpointCmd   `cmd:"" help:"Answer OpenAI's protocol with a model, for editors and other programs on this machine."`
 	Eval       evalCmd       `cmd:"" help:"Measure a model's loss on text."`
 	Score      scoreCmd      `cmd:"" help:"Write what a reward model, a classifier or an embedding model says of rows."`
 	Show       showModelCmd  `cmd:"" help:"Show what a GGUF file, a safetensors file or a model directory is, by its headers."`
@@ -204,12 +205,17 @@ func someModel(ctx *kong.DecodeContext, target reflect.Value) error {
 	if err := somePath(ctx, target); err != nil {
 		return err
 	}
-	info, err := os.Stat(target.String())
+	return isModel(target.String(), given)
+}
+
+// isModel refuses a path that is neither a directory nor a GGUF file.
+func isModel(path, given string) error {
+	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w%s", err, hub.Download(given))
 	}
-	if err == nil && !hub.Is(target.String()) {
-		err = fmt.Errorf("%q: found %s, wanted a directory, or a GGUF file", target.String(), stranger.Kind(info))
+	if err == nil && !hub.Is(path) {
+		err = fmt.Errorf("%q: found %s, wanted a directory, or a GGUF file", path, stranger.Kind(info))
 	}
 	return err
 }

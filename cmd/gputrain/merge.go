@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/signal"
 	"strings"
@@ -17,8 +16,8 @@ import (
 type mergeCmd struct {
 	baseFlag
 	writeFlags
-	Model   string `arg:"" help:"Run directory (its newest checkpoint), checkpoint or PEFT directory with adapters; or, before an ADAPTER, the model that it stands on." type:"model"`
-	Adapter string `arg:"" optional:"" help:"PEFT directory, run directory or checkpoint with adapters, for MODEL as their base." type:"model"`
+	Model   string   `arg:"" help:"Run directory (its newest checkpoint), checkpoint or PEFT directory with adapters; or, before an ADAPTER, the model that it stands on." type:"model"`
+	Adapter []string `arg:"" optional:"" help:"PEFT directory, run directory or checkpoint with adapters, for MODEL as their base, or DIR=WEIGHT: several add up, each times its weight." sep:"none"`
 }
 
 // Run writes the model that computes what the base does with the adapters.
@@ -29,18 +28,10 @@ func (c *mergeCmd) Run(ctx context.Context) error {
 	if namesGGUF(c.To) {
 		return usageError{fmt.Errorf("merge: --to: found %s, wanted a directory: gputrain export writes a GGUF file of it", c.To)}
 	}
-	from := c.Model
-	if c.Adapter != "" {
-		if c.Base != "" {
-			return usageError{errors.New("merge: --base: found a MODEL before the ADAPTER too, wanted one base")}
-		}
-		if hub.Has(c.Adapter, "config.json") && !hasAdapters(c.Adapter) {
-			return usageError{fmt.Errorf("merge: ADAPTER: %s: found a whole model, wanted adapters (%s): the model stands first",
-				c.Adapter, model.AdapterConfigFile)}
-		}
-		from, c.Base = c.Adapter, c.Model
+	if err := c.layAll("merge", c.Adapter); err != nil {
+		return err
 	}
-	m, err := c.stored(from)
+	m, err := c.stored(c.Model)
 	if err != nil {
 		return err
 	}
@@ -50,35 +41,37 @@ func (c *mergeCmd) Run(ctx context.Context) error {
 		return err
 	}
 	dtype := o.Like.DType()
-	o.Companions[modelcard.File] = m.card("merge", c.To, c.Base, true).write
-	if err := m.export(c.To, merged, model.Merge(m.def, reading(ctx, m.weights)), o); err != nil {
+	card := m.card("merge", c.To, c.Base, true)
+	o.Companions[modelcard.File] = card.write
+	if err := m.export(c.To, merged, model.Merge(m.Def, reading(ctx, m.Weights)), o); err != nil {
 		return err
 	}
-	if len(merged.Params()) > len(model.BaseOf(m.def).Params()) {
+	if len(merged.Params()) > len(model.BaseOf(m.Def).Params()) {
 		fmt.Println("the head is a matrix of its own now (tie_word_embeddings: false): it and the embedding were one in the base, and are not the same any more")
 	}
 	if o.DType != "" {
 		dtype = o.DType
 	}
-	_, err = fmt.Printf("%s, %d parameters in %s, from %s with the adapters of %s to %s\n", merged.Kind(), model.Parameters(merged), strings.ToLower(dtype), base.Path("."), m.dir(), c.To)
+	defer card.tell(c.To)
+	_, err = fmt.Printf("%s, %d parameters in %s, from %s with the adapters of %s to %s\n", merged.Kind(), model.Parameters(merged), strings.ToLower(dtype), base.Path("."), m.named(), c.To)
 	return err
 }
 
 // prepare finds what is to be written and how, and says where the base may be another than that of the adapters.
 func (c *mergeCmd) prepare(m *storedModel) (o model.ExportOptions, merged model.Definition, base *hub.Bundle, err error) {
-	if merged, err = model.Merged(m.def); err != nil {
+	if merged, err = model.Merged(m.Def); err != nil {
 		return o, nil, nil, usageError{fmt.Errorf("merge: %s: %w", m.dir(), err)}
 	}
 	if base, err = m.Base(); err != nil {
 		return o, nil, nil, &setup.ModelError{Err: c.advised(err)}
 	}
-	if err := tellDoubt(m.weights, true); err != nil {
+	if err := tellDoubt(m.Weights, true); err != nil {
 		return o, nil, nil, err
 	}
 	if o, err = c.options("merge", m.Bundle, base); err != nil {
 		return o, nil, nil, err
 	}
-	o.Like = m.weights.Below()
+	o.Like = m.Weights.Below()
 	if o.Ends, err = setup.MergedEnds(m.Bundle, base, merged); err != nil {
 		return o, nil, nil, &setup.ModelError{Err: err}
 	}

@@ -72,7 +72,7 @@ func TestMergeOfTheCommand(t *testing.T) {
 		head, _, _ := strings.Cut(string(text), "tags:")
 		return head
 	}
-	c := &mergeCmd{Model: base, Adapter: adapter, writeFlags: to("merged")}
+	c := &mergeCmd{Model: base, Adapter: []string{adapter}, writeFlags: to("merged")}
 	require.NoError(t, c.Run(context.Background()))
 	assert.Equal(t, "---\nbase_model: base\nbase_model_relation: finetune\nlicense: mit\nlibrary_name: transformers\npipeline_tag: text-generation\n", front(c.To))
 	merged, err := hub.ReadConfig(c.To)
@@ -92,7 +92,7 @@ func TestMergeOfTheCommand(t *testing.T) {
 	err = (&mergeCmd{Model: adapter, writeFlags: to("x")}).Run(context.Background())
 	require.ErrorContains(t, err, `base "elsewhere": found no directory`)
 	require.ErrorContains(t, err, "say where it is with --base")
-	err = (&mergeCmd{Model: base, Adapter: adapter, baseFlag: baseFlag{Base: base}, writeFlags: to("x")}).Run(context.Background())
+	err = (&mergeCmd{Model: base, Adapter: []string{adapter}, baseFlag: baseFlag{Base: base}, writeFlags: to("x")}).Run(context.Background())
 	require.ErrorContains(t, err, "wanted one base")
 
 	out := &exportCmd{Model: adapter, baseFlag: baseFlag{Base: base}, writeFlags: to("again")}
@@ -114,7 +114,7 @@ func TestMergeOfTheCommand(t *testing.T) {
 func TestKeysOfACard(t *testing.T) {
 	keys := func(c modelcard.Card) map[string]any {
 		all := map[string]any{}
-		for _, k := range (modelCard{c}).keys() {
+		for _, k := range (modelCard{Card: c}).keys() {
 			all[strings.TrimPrefix(k.Name, "general.")] = k.Value
 		}
 		return all
@@ -137,7 +137,7 @@ func TestBaseIsDoubted(t *testing.T) {
 		m, err := baseFlag{Base: base}.stored(dir)
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, m.Close()) })
-		return m.weights
+		return m.Weights
 	}
 	doubt := func(adapter, base string) string {
 		found, _, err := open(adapter, base).Doubt()
@@ -203,7 +203,7 @@ func TestExportIsStopped(t *testing.T) {
 	stop(stopped)
 	to := writing(t, "to")
 	for _, c := range []interface{ Run(context.Context) error }{
-		&exportCmd{Model: base, writeFlags: to}, &mergeCmd{Model: base, Adapter: adapter, writeFlags: to},
+		&exportCmd{Model: base, writeFlags: to}, &mergeCmd{Model: base, Adapter: []string{adapter}, writeFlags: to},
 	} {
 		assert.ErrorIs(t, c.Run(ctx), stopped)
 		assert.NoDirExists(t, to.To)

@@ -187,7 +187,7 @@ func plannedState(ctx context.Context, cfg *runfile.Config, out io.Writer) (stat
 	}
 	st, t := p.State, p.Spec.Train
 	st.Sampling = t.Sample.Tokens > 0
-	if p.Spec.Data.Validation > 0 && t.EvalEvery > 0 && !p.Spec.DrawsRollouts() { // rewards are measured as training draws
+	if p.Spec.HoldsOut() && t.EvalEvery > 0 && !p.Spec.DrawsRollouts() { // rewards are measured as training draws
 		st.Evaluation = fit.EvaluationRows(ctx, st, t.EvalTokens)
 	}
 	return st, nil

@@ -25,17 +25,25 @@ const (
 	blockOf                       = 16
 	pageSeen                      = float64(pagePrompt+pageTokens/2) / pageWindow // of the keys that a pass is counted with, in the mean
 	pageFilled                    = float64(pagePrompt/2) / pageWindow            // likewise, as prompts are taken in
+	pageShort                     = 128                                           // tokens of a short completion
 	rolloutsPage                  = "../../docs/benchmarks.md"
 	rolloutsModel, rolloutsTuning = "SmolLM2-135M", "lora.rank=8 lora.target=all-linear data.jsonl=absent.jsonl data.validation=0 rollout.loss=dapo train.batch=8 train.accumulate=8 model.context=640 train.sample_tokens=0"
 )
 
-// passTime is the time of a pass that goes on with texts, at a card's limits and as kernels reached an H100's.
-func passTime(t *testing.T, on card, def model.Definition, pass string, seen float64) (limit, expected float64) {
+// heldBy is the part of all blocks that a pass reads as completions have so many tokens in the mean: those of a prompt once, since its rows read them at the
+// same time and they fit a card's cache.
+func heldBy(tokens int) float64 {
+	return float64(pagePrompts*pagePrompt+pageRows*tokens/2) / (pageRows * pageWindow)
+}
+
+// passTime is the time of a pass that goes on with texts, at a card's limits and as kernels reached an H100's, where rows see a part of the keys and a part of
+// the blocks is read.
+func passTime(t *testing.T, on card, def model.Definition, pass string, storage buffers.DType, seen, held float64) (limit, expected float64) {
 	t.Helper()
 	a := on.adapter(false)
 	dev := gpu.DryOf(a, a.Limits)
 	built, wanted, err := state.Generation(def, pageWindow, state.Paging{
-		Rows: pageRows, Size: blockOf, Entries: pageWindow / blockOf, Blocks: pageRows * pageWindow / blockOf, Fill: 64,
+		Rows: pageRows, Size: blockOf, Entries: pageWindow / blockOf, Blocks: pageRows * pageWindow / blockOf, Fill: 64, Storage: storage,
 	}, pass, false)
 	require.NoError(t, err)
 	o := compile.Options{Label: pass, Targets: []compile.Target{{Name: "wanted", Value: wanted}}, Bind: map[string]gpu.Range{}}
@@ -51,10 +59,10 @@ func passTime(t *testing.T, on card, def model.Definition, pass string, seen flo
 	g, err := compile.New(t.Context(), dev, built.Graph, o)
 	require.NoError(t, err)
 	for _, w := range g.Work() {
-		s := on.Speed.Seconds(w.Work)
 		if w.Kind == "cached_attention" {
-			s *= seen
+			w.FLOPs, w.Bytes = seen*w.FLOPs, held*w.Bytes
 		}
+		s := on.Speed.Seconds(w.Work)
 		limit, expected = limit+s, expected+s/reached(w, false)
 	}
 	return limit, expected
@@ -66,18 +74,23 @@ func rolloutsTable(t *testing.T) string {
 	def, err := hub.ReadConfig(dir)
 	require.NoError(t, err)
 	names := []string{"RTX 3060", "RX 7900 XTX", "Apple M2"}
-	lines := []string{"a pass of 64 rows, ms", "drawing 32,768 tokens, s", "the same one text at a time, s", "the update of 40,960 positions, s", "memory planned, GiB"}
+	lines := []string{"a pass of 64 rows, ms", "with `train.storage: bf16`, ms", "drawing 32,768 tokens, s", "the same one text at a time, s", "the update of 40,960 positions, s", "memory planned, GiB", "tokens a second of 64 rows, by those of one", "with `train.storage: bf16`", "with that, 128 tokens drawn"}
 	both := func(i int, limit, expected float64) { lines[i] += fmt.Sprintf(" | %.3g, %.3g", limit, expected) }
 	for _, name := range names {
 		on, known := namedCard(name)
 		require.True(t, known, name)
-		draw, drawn := passTime(t, on, def, "draw", pageSeen)
-		fill, filled := passTime(t, on, def, "fill", pageFilled)
-		one, alone := passTime(t, on, def, "decode", pageSeen)
+		draw, drawn := passTime(t, on, def, "draw", buffers.F32, pageSeen, heldBy(pageTokens))
+		half, halved := passTime(t, on, def, "draw", buffers.BF16, pageSeen, heldBy(pageTokens))
+		fill, filled := passTime(t, on, def, "fill", buffers.F32, pageFilled, pageFilled)
+		one, alone := passTime(t, on, def, "decode", buffers.F32, pageSeen, pageSeen)
+		const shortSeen = float64(pagePrompt+pageShort/2) / pageWindow
+		short, shorter := passTime(t, on, def, "draw", buffers.BF16, shortSeen, heldBy(pageShort))
+		first, only := passTime(t, on, def, "decode", buffers.F32, shortSeen, shortSeen)
 		fills := float64((pagePrompts*(pagePrompt-1) + pageRows*(blockOf-1) + 63) / 64)
 		both(0, 1e3*draw, 1e3*drawn)
-		both(1, pageTokens*draw+fills*fill, pageTokens*drawn+fills*filled)
-		both(2, pageRows*pageTokens*one, pageRows*pageTokens*alone)
+		both(1, 1e3*half, 1e3*halved)
+		both(2, pageTokens*draw+fills*fill, pageTokens*drawn+fills*filled)
+		both(3, pageRows*pageTokens*one, pageRows*pageTokens*alone)
 		set := append([]string{"model.from=" + dir, "rewards=[{kind: repetition}]"}, strings.Fields(rolloutsTuning)...)
 		c := planCmd{Step: true, Memory: on.Name, runFlags: runFlags{Set: set}}
 		cfg, err := c.load()
@@ -85,14 +98,17 @@ func rolloutsTable(t *testing.T) string {
 		p, err := c.planStep(t.Context(), cfg)
 		require.NoError(t, err)
 		of := p.Cards[slices.IndexFunc(p.Cards, func(p plannedCard) bool { return p.Name == on.Name })]
-		both(3, of.Seconds, of.Expected)
+		both(4, of.Seconds, of.Expected)
 		least := uint64(0)
 		for _, choice := range plannedWith(t, on.Name, set...).Choices {
 			if least == 0 || choice.Planned < least {
 				least = choice.Planned
 			}
 		}
-		lines[4] += fmt.Sprintf(" | %.3g", float64(least)/(1<<30))
+		lines[5] += fmt.Sprintf(" | %.3g", float64(least)/(1<<30))
+		both(6, pageRows*one/draw, pageRows*alone/drawn)
+		both(7, pageRows*one/half, pageRows*alone/halved)
+		both(8, pageRows*first/short, pageRows*only/shorter)
 	}
 	return fmt.Sprintf("\n| | %s |\n|---%s|\n| %s |\n\n", strings.Join(names, " | "), strings.Repeat("|---:", len(names)), strings.Join(lines, " |\n| "))
 }

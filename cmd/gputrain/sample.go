@@ -91,11 +91,8 @@ func (c *sampleCmd) Run(ctx context.Context) error {
 		return err
 	}
 	sampling.Stop = append(sampling.Stop, c.tokens.Ends()...)
-	if v := m.Definition().Vocab(); c.unspoken == nil && c.tokens.Tokenizer == nil && v != 256 {
-		return usageError{fmt.Errorf("sample: %s: found a vocabulary of %d and no tokenizer, wanted tokenizer.json or tokenizer.model there, or 256: bytes", c.Model, v)}
-	}
-	if c.unspoken != nil {
-		return c.unspoken
+	if err := c.spells("sample", m.Definition()); err != nil {
+		return err
 	}
 	if t := c.tokens.Tokenizer; t != nil && sampling.Stop == nil {
 		sampling.Stop = t.EndTokens()
@@ -131,15 +128,13 @@ const mostTexts, atOnce = 10_000, 64
 
 // several draws texts side by side, and writes them one below the other.
 func (c *sampleCmd) several(ctx context.Context, m *state.Model, s train.SampleConfig, prompt []int32) error {
-	if p := s.RepetitionPenalty; p != 0 && p != 1 {
-		return usageError{fmt.Errorf("sample: --texts: found a repetition penalty of %v, wanted none for several texts (--repetition-penalty 1)", p)}
-	}
 	rows, text := min(c.Texts, atOnce), c.tokens.Text()
 	if err := m.Widen(rows); err != nil {
 		return err
 	}
 	all, err := rollout.Draw(ctx, rollout.Config{
-		Tokens: s.Tokens, Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP, MinP: s.MinP, Vocab: text.Size(), Stop: s.Stop, Rows: rows, Seed: s.Seed,
+		Tokens: s.Tokens, Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP, MinP: s.MinP, Penalty: s.RepetitionPenalty, Vocab: text.Size(), Stop: s.Stop, Rows: rows,
+		Seed: s.Seed,
 	}, m, []rollout.Prompt{{Tokens: prompt, Samples: c.Texts}}, nil)
 	if err != nil {
 		return err

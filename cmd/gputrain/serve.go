@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 
+	"gputrain/cmd/gputrain/listen"
 	"gputrain/cmd/gputrain/serve"
 	"gputrain/internal/caught"
 	"gputrain/run/train"
@@ -38,7 +39,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if server.Runs() == 0 {
 		fmt.Fprintln(os.Stderr, "no run here yet; the page shows runs as they begin")
 	}
-	listener, err := serve.Listen(":"+c.Port, c.Host)
+	listener, err := listen.Open(":"+c.Port, c.Host)
 	if err != nil {
 		return usageError{err}
 	}
@@ -64,7 +65,7 @@ func (f *serveFlags) start(ctx context.Context, dir string) (stop func(), err er
 	if err != nil {
 		return nil, err
 	}
-	listener, err := serve.Listen(f.Serve, f.Host)
+	listener, err := listen.Open(f.Serve, f.Host)
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -83,9 +84,9 @@ func (f *serveFlags) start(ctx context.Context, dir string) (stop func(), err er
 	}, nil
 }
 
-func announce(l *serve.Listener) {
-	if l.Warning != "" {
-		fmt.Fprintf(os.Stderr, "warning: %s\n", l.Warning)
+func announce(l *listen.Listener) {
+	if l.Outside {
+		fmt.Fprintf(os.Stderr, "warning: everybody who reaches %s can read these runs: settings, samples and reports\n", l.Addr())
 	}
 	fmt.Fprintf(os.Stderr, "live page at %s\n", l.URL)
 }

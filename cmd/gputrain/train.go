@@ -46,7 +46,7 @@ type trainCmd struct {
 	begun    atomic.Bool                   // a step
 	extend   func(run *train.Config) error // nil: the run is as the run file says
 	result   train.Result                  // of the run
-	again    func(set, next string) string // the command with a key, in another run directory; nil: that is easily said
+	again    func(next string) string      // the command that goes on from this run in another directory; nil: that is easily said
 }
 
 // Run trains, on several ranks where mpirun or srun has started them.
@@ -120,6 +120,9 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 		}
 		return nil
 	}))
+	if len(run.Asked) > 0 {
+		run.Hooks = append(run.Hooks, answersHook(os.Stdout, run.Steps))
+	}
 	if c.extend != nil {
 		if err := c.extend(&run); err != nil {
 			return err

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,8 +13,10 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"gputrain/cmd/gputrain/tuning"
+	"gputrain/hub"
 	"gputrain/internal/stranger"
 	"gputrain/internal/terminal"
 	"gputrain/run/data/texts"
@@ -28,21 +32,35 @@ import (
 const tuneFile = tuning.File
 
 type tuneCmd struct {
-	Model    string   `arg:"" help:"Model directory in the Hugging Face layout, or GGUF file, with its tokenizer and chat template." type:"model"`
-	Data     []string `arg:"" help:"Files of rows: a JSON object a line, an array of objects (both also .gz), or Parquet." placeholder:"DATA"`
+	Model    string   `arg:"" help:"Model directory in the Hugging Face layout, or GGUF file, with its tokenizer and chat template. With --from it is left out."`
+	Data     []string `arg:"" optional:"" help:"Files of rows: a JSON object a line, an array of objects (both also .gz), or Parquet; or the directory of a data set of Hugging Face's hub." placeholder:"DATA"`
+	Held     []string `help:"File of rows that are held out, to evaluate by, in the place of a share of DATA; may be given several times." placeholder:"FILE" sep:"none"`
+	From     string   `help:"Go on from the adapters of a run, by its best checkpoint, or of a directory, with new data: tune --from RUN DATA." type:"path" placeholder:"RUN"`
 	Method   string   `help:"sft, dpo, kto, grpo, reward, classes or embed; by default the one that the rows tell." placeholder:"METHOD"`
 	Reward   []string `help:"What is good of completions that the model draws (grpo), such as number:answer, equal:answer or length; several are added up." placeholder:"KIND[:VALUE]" sep:"none"`
 	Set      []string `help:"Override one value of the run file, such as --set lora.rank=4." placeholder:"KEY=VALUE" sep:"none"`
+	Ask      []string `help:"A question for the model before, at evaluations and after; several are put side by side. Without it, two of what is held out are put before and after." placeholder:"QUESTION" sep:"none"`
+	System   string   `help:"With --ask: message of the system that precedes each question." placeholder:"TEXT"`
 	RunDir   string   `help:"Run directory; by default one below runs/, named for the model, the first file and the changes of --set, so that the same command resumes its run." type:"path" placeholder:"DIR"`
 	Adapter  string   `help:"Index, part of a name, or backend:part." placeholder:"SEL" xor:"adapter"`
 	Memory   string   `help:"Say what would be chosen for a card that is not here, of so much memory or by its name, and train nothing." placeholder:"24GiB|CARD" xor:"adapter"`
+	DryRun   bool     `help:"Say what would be chosen, what it takes and how long, and train nothing."`
 	Progress string   `help:"auto, bar, plain, json or none." default:"auto" enum:"auto,bar,plain,json,none"`
 	Fresh    bool     `help:"Choose anew, and start over: remove an earlier run's files from the run directory."`
 
 	AllowCommand bool `help:"Start the commands of rewards also where a file names them: they run with your rights."`
 
+	serveFlags
+
 	rewards []reward.Spec
+	sets    []string // what is said of the data sets that DATA names
+	holds   bool     // --held is given
+	begin   string   // with --from: where the adapters are
+	method  string   // by which they were tuned; "": nobody knows
 }
+
+// trains tells whether the command does, and not only says what it would choose.
+func (c *tuneCmd) trains() bool { return c.Memory == "" && !c.DryRun }
 
 // Help says what the command does.
 func (*tuneCmd) Help() string {
@@ -51,12 +69,18 @@ func (*tuneCmd) Help() string {
 }
 
 func (c *tuneCmd) Run(ctx context.Context) error {
-	t := &trainCmd{Adapter: c.Adapter, Progress: c.Progress, Fresh: c.Fresh, AllowCommand: c.AllowCommand}
+	if c.Serve != "" && !c.trains() {
+		return usageError{fmt.Errorf("tune: --serve %s: found --dry-run or --memory, too, wanted a run to show", c.Serve)}
+	}
+	t := &trainCmd{Adapter: c.Adapter, Progress: c.Progress, Fresh: c.Fresh, AllowCommand: c.AllowCommand, serveFlags: c.serveFlags}
 	return t.stoppable(ctx, func(ctx context.Context, begin time.Time) error { return train.Stopping(ctx, c.tune(ctx, begin, t)) })
 }
 
 // tune chooses, or reads what was chosen before, and trains by that.
 func (c *tuneCmd) tune(ctx context.Context, begin time.Time, t *trainCmd) error {
+	if err := c.arguments(); err != nil {
+		return usageError{err}
+	}
 	model, rows, err := c.places()
 	if err != nil {
 		return err
@@ -70,15 +94,18 @@ func (c *tuneCmd) tune(ctx context.Context, begin time.Time, t *trainCmd) error 
 		c.rewards = append(c.rewards, spec)
 	}
 	if c.RunDir == "" {
-		if c.RunDir, err = c.runDir(model, rows); err != nil {
+		if c.RunDir, err = c.runDir(model); err != nil {
 			return err
 		}
 	}
+	if err := c.asks(); err != nil {
+		return err
+	}
 	path := filepath.Join(c.RunDir, tuneFile)
-	if info, err := os.Stat(c.RunDir); err == nil && !info.IsDir() && c.Memory == "" {
+	if info, err := os.Stat(c.RunDir); err == nil && !info.IsDir() && c.trains() {
 		return usageError{fmt.Errorf("tune: --run-dir: %s: found %s, wanted a directory, or a new name for one", c.RunDir, stranger.Kind(info))}
 	}
-	if c.Memory != "" {
+	if !c.trains() {
 		_, err := c.choose(ctx, path, model, rows)
 		return err
 	}
@@ -119,6 +146,30 @@ func (c *tuneCmd) tune(ctx context.Context, begin time.Time, t *trainCmd) error 
 	return c.farewell(os.Stdout, path, t.result)
 }
 
+// asks makes keys of the questions, which the run directory is not named for.
+func (c *tuneCmd) asks() error {
+	if len(c.Ask) == 0 {
+		if c.System != "" {
+			return usageError{fmt.Errorf("tune: --system: found %q and no question, wanted --ask with it", c.System)}
+		}
+		return nil
+	}
+	for _, q := range append(slices.Clone(c.Ask), c.System) {
+		if !utf8.ValidString(q) || strings.TrimSpace(q) == "" && q != c.System {
+			return usageError{fmt.Errorf("tune: --ask: found %q, wanted a text", q)}
+		}
+	}
+	list, err := json.Marshal(c.Ask)
+	if err == nil {
+		c.Set = append(slices.Clone(c.Set), "train.ask="+string(list))
+	}
+	if c.System != "" && err == nil {
+		list, err = json.Marshal(c.System)
+		c.Set = append(c.Set, "train.ask_system="+string(list))
+	}
+	return err
+}
+
 // notRescheduled is what a run says to a command without --reschedule.
 func notRescheduled(err error) error {
 	var changed *train.ChangedError
@@ -133,6 +184,7 @@ func (c *tuneCmd) places() (model string, rows []string, err error) {
 	if model, err = filepath.Abs(c.Model); err != nil {
 		return "", nil, err
 	}
+	c.holds, c.sets = len(c.Held) > 0, nil
 	for _, file := range c.Data {
 		switch ext := strings.ToLower(filepath.Ext(strings.TrimSuffix(file, ".gz"))); ext {
 		case ".txt", ".md":
@@ -143,23 +195,65 @@ func (c *tuneCmd) places() (model string, rows []string, err error) {
 		if err != nil {
 			return "", nil, err
 		}
-		rows = append(rows, abs)
+		if info, err := os.Stat(abs); err != nil || !info.IsDir() {
+			if how := hub.DownloadData(file); errors.Is(err, fs.ErrNotExist) && filepath.Ext(file) == "" && how != "" {
+				return "", nil, usageError{fmt.Errorf("tune: DATA: %w%s", err, how)}
+			}
+			rows = append(rows, abs)
+		} else if rows, err = c.dataSet(abs, rows); err != nil {
+			return "", nil, usageError{fmt.Errorf("tune: %w", err)}
+		}
+	}
+	for i := range c.Held {
+		if c.Held[i], err = filepath.Abs(c.Held[i]); err != nil {
+			return "", nil, err
+		}
 	}
 	return model, rows, nil
 }
 
+// dataSet adds the files of a data set to those of rows, and to those that are held out, unless the command names some.
+func (c *tuneCmd) dataSet(dir string, rows []string) ([]string, error) {
+	for _, other := range []string{"config.json", runfile.RecordFile} {
+		if hub.Has(dir, other) {
+			return nil, fmt.Errorf("%s: found %s, as models and runs have, wanted the directory of a data set, or files of rows", dir, other)
+		}
+	}
+	set, err := texts.FindDataSet(dir)
+	if err != nil {
+		return nil, err
+	}
+	said := fmt.Sprintf("%d files of %s to train on", len(set.Train), filepath.Base(dir))
+	switch {
+	case len(set.Held) > 0 && !c.holds:
+		c.Held = append(c.Held, set.Held...)
+		said += fmt.Sprintf(", its split %s held out (%d files)", set.Split, len(set.Held))
+	case len(set.Held) > 0:
+		set.Unread = append(set.Unread, set.Split)
+	}
+	if len(set.Unread) > 0 {
+		said += "; not read: " + strings.Join(set.Unread, ", ")
+	}
+	c.sets = append(c.sets, said)
+	return append(rows, set.Train...), nil
+}
+
 // runDir is the directory of the run below runs/: named for the model and the first file.
-func (c *tuneCmd) runDir(model string, rows []string) (string, error) {
+func (c *tuneCmd) runDir(model string) (string, error) {
 	cfg, err := tuning.Set(tuning.Given{Rewards: c.rewards}, os.Environ(), c.Set)
 	if err != nil {
 		return "", usageError{err}
 	}
-	file := filepath.Base(rows[0])
+	file := filepath.Base(c.Data[0])
 	name, _, _ := strings.Cut(file, ".")
 	if c.Method != "" {
 		name += "-" + c.Method
 	}
-	return runDirOf([]string{strings.TrimSuffix(filepath.Base(model), ggufSuffix) + "-" + name + ".yaml"}, cfg), nil
+	of := strings.TrimSuffix(filepath.Base(model), ggufSuffix)
+	if c.From != "" {
+		of = filepath.Base(c.From)
+	}
+	return runDirOf([]string{of + "-" + name + ".yaml"}, cfg), nil
 }
 
 // recorded holds the command to the model and the files that the run was begun with.
@@ -176,9 +270,17 @@ func (c *tuneCmd) recorded(path, model string, rows []string) error {
 		return usageError{fmt.Errorf("tune: run directory %q: found a run of the model %s, wanted %s: name another directory with --run-dir",
 			c.RunDir, found, model)}
 	}
+	if found := cfg.Data.Held; !slices.Equal(found, c.Held) {
+		said := func(files []string) string { return cmp.Or(strings.Join(files, ", "), "a share of the rows") }
+		return usageError{fmt.Errorf("tune: run directory %q: found a run that holds out %s, wanted %s: name another directory with --run-dir",
+			c.RunDir, said(found), said(c.Held))}
+	}
 	if found := cfg.Data.JSONL; !slices.Equal(found, rows) {
-		return usageError{fmt.Errorf("tune: run directory %q: found a run on %s, wanted %s: name another directory with --run-dir",
-			c.RunDir, strings.Join(found, ", "), strings.Join(rows, ", "))}
+		return usageError{fmt.Errorf("tune: run directory %q: found a run on %s, wanted %s: name another directory with --run-dir; "+
+			"to go on with these from what the run has learned: %s", c.RunDir, strings.Join(found, ", "), strings.Join(rows, ", "), c.again(nextDir(c.RunDir)))}
+	}
+	if err := c.wentOn(cfg); err != nil {
+		return usageError{err}
 	}
 	if found := tuning.MethodOf(cfg.Objective().Row().Form).Name; c.Method != "" && c.Method != found {
 		return usageError{fmt.Errorf("tune: run directory %q: found a run of --method %s, wanted %s: name another directory with --run-dir", c.RunDir, found, c.Method)}
@@ -190,9 +292,13 @@ func (c *tuneCmd) recorded(path, model string, rows []string) error {
 	return nil
 }
 
-// best is the checkpoint whose evaluation had the lowest loss.
+// best is the checkpoint whose evaluation had the lowest loss, or where none of that step was saved the newest.
 func (c *tuneCmd) best(r train.Result) string {
-	return filepath.Join(c.RunDir, "checkpoints", checkpoint.DirName(r.BestStep))
+	best := filepath.Join(c.RunDir, "checkpoints", checkpoint.DirName(r.BestStep))
+	if gone(best) {
+		return r.Checkpoint
+	}
+	return best
 }
 
 // askBest puts the questions to the best checkpoint, which is not the last.
@@ -203,7 +309,10 @@ func (c *tuneCmd) askBest(ctx context.Context, a *asker, base string, r train.Re
 	}
 	defer p.Close()
 	p.Busy("open the best checkpoint", 0, 0)
-	f := modelFlags{baseFlag: baseFlag{Base: base}, Model: c.best(r), Adapter: c.Adapter}
+	f := modelFlags{baseFlag: baseFlag{Base: base}, Model: c.best(r)}
+	if c.Adapter != "" {
+		f.Adapter = []string{c.Adapter}
+	}
 	m, release, err := f.open(ctx)
 	if err != nil {
 		return err
@@ -221,11 +330,16 @@ func (c *tuneCmd) farewell(out io.Writer, path string, r train.Result) error {
 	method := tuning.MethodOf(cfg.Objective().Row().Form)
 	at, note, step := c.RunDir, "", r.Step
 	if r.BestStep > 0 && r.BestStep != r.Step {
-		at, step = c.best(r), r.BestStep
-		note = fmt.Sprintf(" (step %d had the lowest loss on what is held out, %.3f)", r.BestStep, r.BestLoss)
+		note = fmt.Sprintf("step %d had the lowest loss on what is held out, %.3f", r.BestStep, r.BestLoss)
 		if method.Draws {
-			note = fmt.Sprintf(" (step %d had the highest reward on what is held out, %.3f)", r.BestStep, 0-r.BestLoss)
+			note = fmt.Sprintf("step %d had the highest reward on what is held out, %.3f", r.BestStep, 0-r.BestLoss)
 		}
+		if best := c.best(r); best != r.Checkpoint {
+			at, step = best, r.BestStep
+		} else {
+			note += ", and no checkpoint of it was saved: train.save_every"
+		}
+		note = " (" + note + ")"
 	}
 	name := filepath.Base(c.RunDir)
 	if strings.HasPrefix(name, "-") { // which would be a flag
@@ -284,6 +398,7 @@ const (
 type asker struct {
 	out       io.Writer
 	questions []texts.Question
+	said      []string // the questions as the command has them; nil: they are held out
 	sample    train.SampleConfig
 	tokens    train.Tokenizer
 	drawn     *drawn // of a run that is rewarded for completions; nil: another
@@ -293,6 +408,14 @@ type asker struct {
 // ask makes a run put them, before the first step and after the last.
 func (a *asker) ask(run *train.Config) error {
 	if a.drawn = drawnIn(run); a.drawn != nil {
+		run.Hooks = append(run.Hooks, a.hook())
+		return nil
+	}
+	if len(run.Asked) > 0 {
+		a.said, a.sample, a.tokens = run.Ask, run.Sample, run.Tokenizer
+		for _, q := range run.Asked {
+			a.questions = append(a.questions, texts.Question{Prompt: q.Prompt, Answer: q.Stop})
+		}
 		run.Hooks = append(run.Hooks, a.hook())
 		return nil
 	}
@@ -321,12 +444,12 @@ func (a *asker) ask(run *train.Config) error {
 func (a *asker) hook() train.Hook {
 	return train.HookFunc(func(ctx context.Context, e train.Event) error {
 		switch {
-		case e.Kind == train.Started && e.Step == 0:
+		case e.Kind == train.Started && e.Step == 0 && a.said == nil:
 			return a.put(ctx, before, e.State, e.Progress)
 		case e.Kind != train.Ended || e.Err != nil || e.State == nil:
 		case e.BestStep > 0 && e.BestStep != e.Step:
 			a.best = true
-		default:
+		case a.said == nil:
 			return a.put(ctx, after, e.State, e.Progress)
 		}
 		return nil
@@ -339,26 +462,59 @@ func (a *asker) put(ctx context.Context, when string, m rollout.Model, p train.P
 	if a.drawn != nil {
 		return a.drawn.put(ctx, a.out, when, m, p)
 	}
+	questions := make([]train.Question, len(a.questions))
 	for i, q := range a.questions {
-		c, t := a.sample, a.tokens
-		c.Begin, c.Stop = q.Prompt, append(slices.Clone(c.Stop), q.Answer[len(q.Answer)-1]) // what ends the turn
-		var answer strings.Builder
-		drawn, all := i*c.Tokens, len(a.questions)*c.Tokens
-		if err := train.Continue(ctx, c, t, m, func(more string) bool {
-			answer.WriteString(more)
-			p.Busy("answers "+when, min(drawn, all-1), all)
-			drawn++
-			return true
-		}); err != nil {
-			return err
+		questions[i] = train.Question{Prompt: q.Prompt, Tokens: a.sample.Tokens, Stop: q.Answer[len(q.Answer)-1:]} // what ends the turn
+	}
+	p.Busy("answers "+when, 0, len(questions))
+	return train.Answers(ctx, a.sample, a.tokens, m, questions, func(i int, found train.Answer) error {
+		if found.Err != nil {
+			return found.Err
 		}
 		p.Clear()
-		if _, err := fmt.Fprintf(a.out, "%s\n  question  %s\n  answer    %s\n  held out  %s\n", when,
-			line(setup.Spoken(t, q.Prompt)), line(answer.String()), line(train.TextOf(t, q.Prompt, q.Answer))); err != nil {
+		defer p.Busy("answers "+when, i+1, len(questions))
+		q := a.questions[i]
+		if a.said != nil {
+			return tellAnswer(a.out, when, a.said[i], found.Text)
+		}
+		if err := tellAnswer(a.out, when, setup.Spoken(a.tokens, q.Prompt), found.Text); err != nil {
 			return err
 		}
+		_, err := fmt.Fprintf(a.out, "  held out  %s\n", line(train.TextOf(a.tokens, q.Prompt, q.Answer)))
+		return err
+	})
+}
+
+// tellAnswer writes an answer, below when it was given; "": as the one before it.
+func tellAnswer(out io.Writer, when, question, answer string) error {
+	if when != "" {
+		when += "\n"
 	}
-	return nil
+	_, err := fmt.Fprintf(out, "%s  question  %s\n  answer    %s\n", when, line(question), line(answer))
+	return err
+}
+
+// answersHook writes what a run's model answers to the questions of the run.
+func answersHook(out io.Writer, last int64) train.Hook {
+	told := int64(-1)
+	return train.HookFunc(func(_ context.Context, e train.Event) error {
+		if e.Kind != train.Sampled || !e.Sample.Asked {
+			return nil
+		}
+		when := fmt.Sprintf("step %d", e.Sample.Step)
+		switch e.Sample.Step {
+		case 0:
+			when += ", before training"
+		case last:
+			when += ", the last"
+		}
+		if told == e.Sample.Step {
+			when = ""
+		}
+		told = e.Sample.Step
+		e.Progress.Clear()
+		return tellAnswer(out, when, e.Sample.Prompt, e.Sample.Text)
+	})
 }
 
 // line is a text on one line.

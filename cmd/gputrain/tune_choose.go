@@ -30,6 +30,7 @@ import (
 type choosing struct {
 	set         []string
 	method      string // that the user names; "": the rows tell
+	before      string // by which the adapters were tuned that it goes on from, if the rows suit it; "": nobody knows
 	card        string // that is not here, to choose for
 	given       tuning.Given
 	device      *gpu.Device
@@ -37,10 +38,11 @@ type choosing struct {
 	takes       fit.Takes    // and what it takes
 	begun       time.Time
 	progress    train.Progress // nil: none is shown
-	lasts       string         // how long, as far as is known
+	lasts, each string         // how long all takes, as far as is known, and each
 	model       *hub.Bundle
 	definition  model.Definition
-	description string // of the conversations
+	description string   // of the conversations
+	sets        []string // what is said of the data sets that they are of
 }
 
 // choose chooses, says so, and makes the run file, which the run writes once it has its directory; for a card that is not here it only says so.
@@ -49,7 +51,7 @@ func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string)
 	if err != nil {
 		return nil, usageError{err}
 	}
-	h := &choosing{set: c.Set, method: c.Method, card: c.Memory, begun: time.Now(), progress: p, given: tuning.Given{Model: model, Rows: rows, Rewards: c.rewards}}
+	h := &choosing{set: c.Set, method: c.Method, before: c.method, card: c.Memory, begun: time.Now(), progress: p, given: tuning.Given{Model: model, Rows: rows, Held: c.Held, From: c.begin, Rewards: c.rewards}, sets: c.sets}
 	p.Busy("choose", 0, 0)
 	recipe, cfg, err := h.chosen(ctx, c.Adapter)
 	p.Close()
@@ -59,8 +61,8 @@ func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string)
 	}
 	defer h.device.Release()
 	choices := recipe.Choices(cfg)
-	if err := h.tell(os.Stdout, c.Model, recipe, cfg, choices); err != nil || c.Memory != "" {
-		return nil, err
+	if err := h.tell(os.Stdout, c.Model, recipe, cfg, choices); err != nil || !c.trains() {
+		return nil, cmp.Or(err, c.dry(os.Stdout, path))
 	}
 	var file bytes.Buffer
 	if err := tuning.Write(&file, choices); err != nil {
@@ -68,6 +70,19 @@ func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string)
 	}
 	fmt.Printf("run file   %s\n\n", terminal.Text(path))
 	return file.Bytes(), nil
+}
+
+// dry says that nothing was written, and what the command would do.
+func (c *tuneCmd) dry(out io.Writer, path string) error {
+	if !c.DryRun {
+		return nil
+	}
+	does := "the same command without --dry-run trains"
+	if _, err := os.Stat(path); err == nil && !c.Fresh {
+		does += " with what was chosen before, " + path + "; with --fresh by this"
+	}
+	_, err := fmt.Fprintf(out, "dry run    nothing was written; %s\n", terminal.Text(does))
+	return err
 }
 
 // Write tells what there is to say meanwhile.
@@ -120,7 +135,7 @@ func (h *choosing) chosen(ctx context.Context, sel string) (r tuning.Recipe, cfg
 			return r, nil, err
 		}
 	}
-	h.lasts, err = h.expected(ctx, cfg, text, steps)
+	h.lasts, h.each, err = h.expected(ctx, cfg, text, steps)
 	return r, cfg, err
 }
 
@@ -171,6 +186,9 @@ func (h *choosing) own(cfg *runfile.Config) error {
 	case tuning.Named(cfg, "data.jsonl"):
 		return fmt.Errorf("tune: %s: found %s, wanted nothing: files of rows are arguments",
 			cfg.At("data.jsonl"), strings.Join(cfg.Data.JSONL, ", "))
+	case tuning.Named(cfg, "data.held"):
+		return fmt.Errorf("tune: %s: found %s, wanted nothing: --held names files that are held out",
+			cfg.At("data.held"), strings.Join(cfg.Data.Held, ", "))
 	case !cfg.LoRA.On():
 		return fmt.Errorf("tune: %s: found 0, wanted 1 or more: gputrain train --set model.from=%s trains all of a model",
 			cfg.At("lora.rank"), shellWord(h.given.Model))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"gputrain/cmd/gputrain/tuning"
@@ -83,6 +84,9 @@ func (h *choosing) recognize(ctx context.Context) error {
 			return fmt.Errorf("tune: --reward: %s: %w", files, err)
 		}
 	default:
+		if named, err = row.Named(h.before); err == nil {
+			break
+		}
 		if named, err = row.Method(); err != nil {
 			return fmt.Errorf("tune: %s: %w", files, err)
 		}
@@ -91,7 +95,7 @@ func (h *choosing) recognize(ctx context.Context) error {
 		return fmt.Errorf("tune: %s: %w", files, row.Unrewarded())
 	}
 	if named.Form == formats.Queries {
-		if h.given.Negatives, err = texts.NegativesOf(ctx, texts.Config{JSONL: h.given.Rows}); err != nil {
+		if h.given.Negatives, err = texts.NegativesOf(ctx, texts.Config{JSONL: slices.Concat(h.given.Rows, h.given.Held)}); err != nil {
 			return err
 		}
 	}
@@ -159,13 +163,9 @@ func (h *choosing) whole() (err error) {
 	}
 	switch {
 	case h.model.Has(model.AdapterConfigFile):
-		base := "BASE"
-		if found, err := h.model.Base(); err == nil {
-			base = found.Path(".")
-		}
-		return usageError{fmt.Errorf("tune: %s: found adapters, wanted a whole model: gputrain tune %s DATA --set lora.from=%s goes on with them, "+
+		return usageError{fmt.Errorf("tune: %s: found adapters, wanted a whole model: gputrain tune --from %s DATA goes on with them, "+
 			"and gputrain merge %s --to DIR writes the model that they make",
-			from, shellWord(base), shellWord(from), shellWord(from))}
+			from, shellWord(from), shellWord(from))}
 	case h.model.Path(".") != from:
 		return usageError{fmt.Errorf("tune: %s: found a run, wanted a model: gputrain export %s --to DIR writes what it has trained",
 			from, shellWord(from))}

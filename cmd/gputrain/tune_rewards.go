@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"gputrain/gpu"
 	"gputrain/run/data"
 	"gputrain/run/grpo"
 	"gputrain/run/reward"
@@ -18,7 +19,7 @@ import (
 type drawn struct {
 	grpo.Config
 	prompts []data.Prompt
-	open    func() (reward.Rewards, error)
+	open    func(on *gpu.Device) (reward.Rewards, error)
 	opened  bool // by the run, which closes them
 }
 
@@ -31,8 +32,8 @@ func drawnIn(run *train.Config) *drawn {
 	d := &drawn{Config: *run.Rollouts, open: run.Rollouts.Open}
 	d.Drawing.Temperature, d.Drawing.Seed = 0, run.State.Seed
 	d.prompts = held.Spread(held.Len())
-	run.Rollouts.Open = func() (all reward.Rewards, err error) { // they are opened once
-		all, err = d.open()
+	run.Rollouts.Open = func(on *gpu.Device) (all reward.Rewards, err error) { // they are opened once
+		all, err = d.open(on)
 		d.Rewards, d.opened = all, err == nil
 		return all, err
 	}
@@ -49,7 +50,7 @@ func (d *drawn) over() {
 // put writes what the model makes of them by its likeliest tokens, and what that is worth.
 func (d *drawn) put(ctx context.Context, out io.Writer, when string, m rollout.Model, p train.Progress) (err error) {
 	if !d.opened {
-		if d.Rewards, err = d.open(); err != nil {
+		if d.Rewards, err = d.open(nil); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, d.Rewards.Close()) }()

@@ -46,18 +46,20 @@ func (h *choosing) advise(ctx context.Context, large *tuning.TooLargeError) erro
 	return nil
 }
 
-// expected is about how long a run of so many steps takes.
-func (h *choosing) expected(ctx context.Context, cfg *runfile.Config, text *texts.Corpus, steps int64) (string, error) {
+// expected is about how long a run of so many steps takes, and each of what it does.
+func (h *choosing) expected(ctx context.Context, cfg *runfile.Config, text *texts.Corpus, steps int64) (whole, each string, err error) {
 	peak, err := h.peak(ctx)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	run := train.Config{Options: cfg.Train.Loop, State: h.planned, Validation: text.Validation}
 	if r := cfg.Rollout; h.given.Method.Draws {
 		run.Rollouts = &grpo.Config{Samples: r.Samples, Updates: r.Updates, EvalSamples: r.EvalSamples, Drawing: rollout.Config{Tokens: r.Tokens, Rows: r.Rows}}
 	}
 	if run.Steps = steps; run.Validation != nil && run.Sample.Tokens > 0 {
-		run.Answers = asked
+		if run.Asked = make([]train.Question, len(cfg.Train.Ask)); len(run.Asked) == 0 {
+			run.Answers = asked
+		}
 	}
 	return train.Expected(run, time.Since(h.begun), h.device.Adapter(), peak, h.takes.Submits)
 }
@@ -71,8 +73,11 @@ func (h *choosing) tell(out io.Writer, name string, r tuning.Recipe, cfg *runfil
 	lines := []string{
 		fmt.Sprintf("model      %s: %s, %d parameters, stored as %s", name, h.definition.Kind(), model.Parameters(h.definition), r.Stored()),
 		"data       " + h.description,
-		fmt.Sprintf("adapter    %s", h.device.Adapter()),
 	}
+	for _, said := range h.sets {
+		lines = append(lines, "data set   "+said)
+	}
+	lines = append(lines, fmt.Sprintf("adapter    %s", h.device.Adapter()))
 	for _, c := range choices {
 		if c.Text != "" {
 			lines = append(lines, c.Text)
@@ -83,7 +88,8 @@ func (h *choosing) tell(out io.Writer, name string, r tuning.Recipe, cfg *runfil
 	if host > 0 {
 		takes += fmt.Sprintf(": buffers %s, program and checkpoints %s", gpu.SizeText(device), gpu.SizeText(host))
 	}
-	lines = append(lines, takes, fmt.Sprintf("time       at least %s at half of the adapter's peak; what its driver has yet to compile is not in it", h.lasts))
+	lines = append(lines, takes, fmt.Sprintf("time       at least %s for all, at half of the adapter's peak; what its driver has yet to compile is not in it", h.lasts),
+		"of which   "+h.each)
 	for _, line := range lines {
 		text := []rune(terminal.Text(line))
 		if len(text) > widest {

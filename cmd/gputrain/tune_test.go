@@ -22,7 +22,9 @@ import (
 	"gputrain/run/runfile"
 	"gputrain/run/setup"
 	"gputrain/run/train"
+	"gputrain/state/checkpoint"
 	"gputrain/text/chat"
+	"gputrain/text/tokenizer"
 )
 
 // speaker is a directory with a small model, a tokenizer of letters and a template.
@@ -90,8 +92,8 @@ func TestTuneRefuses(t *testing.T) {
 		{without("tokenizer.json"), chats, nil, "found no tokenizer, wanted tokenizer.json or tokenizer.model", 2},
 		{without("chat_template.jinja"), chats, nil, "no chat template", 2},
 		{without("config.json"), chats, nil, "found neither config.json nor checkpoints", 2},
-		{adapters, chats, nil, "found adapters, wanted a whole model: gputrain tune BASE DATA --set lora.from=" + adapters, 2},
-		{sound, t.TempDir(), nil, "found a directory, wanted files: write ", 2},
+		{adapters, chats, nil, "found adapters, wanted a whole model: gputrain tune --from " + adapters + " DATA goes on with them", 2},
+		{sound, t.TempDir(), nil, "found no files of rows, wanted .parquet, .jsonl or .json", 2},
 		{without("model.safetensors"), chats, nil, "found no weights, wanted model.safetensors", 6},
 		{sound, file("a.txt", "it is a.\n"), nil, "found text, wanted rows (.jsonl", 2},
 		{sound, filepath.Join(t.TempDir(), "none.jsonl"), nil, "none.jsonl", 2},
@@ -368,9 +370,11 @@ func TestTuneAsChosenBefore(t *testing.T) {
 	require.ErrorContains(t, err, "found a run of the model "+base)
 	assert.NotContains(t, err.Error(), "remove")
 	assert.Equal(t, 2, exitCode(err))
-	require.ErrorContains(t, tune(base, chatsFile(t, 30)), "found a run on "+chats)
+	other := chatsFile(t, 30)
+	require.ErrorContains(t, tune(base, other), "found a run on "+chats)
+	require.ErrorContains(t, tune(base, other), fmt.Sprintf("to go on with these from what the run has learned: gputrain tune --from %s %s --set data.epochs=1 --run-dir %s-2", dir, other, dir))
 	err = (&tuneCmd{Model: dir, Data: []string{chats}, RunDir: dir + "-more", Progress: "none"}).Run(t.Context())
-	require.ErrorContains(t, err, fmt.Sprintf("found adapters, wanted a whole model: gputrain tune %s DATA --set lora.from=%s goes on with them", base, dir))
+	require.ErrorContains(t, err, fmt.Sprintf("found adapters, wanted a whole model: gputrain tune --from %s DATA goes on with them", dir))
 
 	moved := base + "-moved"
 	require.NoError(t, os.Rename(base, moved))
@@ -380,8 +384,8 @@ func TestTuneAsChosenBefore(t *testing.T) {
 		return (&mergeCmd{Model: dir, writeFlags: writeFlags{To: filepath.Join(t.TempDir(), "merged"), DType: "auto", ShardSize: "5GB"}}).Run(context.Background())
 	}
 	require.NoError(t, merge(), "the run has found where the base is now")
-	swapped := &mergeCmd{Model: dir, Adapter: moved, writeFlags: writeFlags{To: filepath.Join(t.TempDir(), "merged"), DType: "auto", ShardSize: "5GB"}}
-	require.ErrorContains(t, swapped.Run(t.Context()), "merge: ADAPTER: "+moved+": found a whole model, wanted adapters")
+	swapped := &mergeCmd{Model: dir, Adapter: []string{moved}, writeFlags: writeFlags{To: filepath.Join(t.TempDir(), "merged"), DType: "auto", ShardSize: "5GB"}}
+	require.ErrorContains(t, swapped.Run(t.Context()), "--adapter: "+moved+": found a whole model, wanted adapters")
 	require.NoError(t, os.Rename(moved, base))
 	require.ErrorContains(t, merge(), moved)
 	raw, err := os.ReadFile(filepath.Join(base, "model.safetensors"))
@@ -410,9 +414,58 @@ func TestTuneGoesOnWithMoreRows(t *testing.T) {
 	require.NoError(t, os.WriteFile(chats, more, 0o666))
 	err = tune(dir, "lora.rank=2")
 	assert.Equal(t, 2, exitCode(err))
-	require.ErrorContains(t, err, fmt.Sprintf("gputrain tune %s %s --set data.epochs=1 --set lora.from=%s --run-dir %s-2", base, chats, dir, dir))
-	require.NoError(t, tune(nextDir(dir), "lora.from="+dir))
+	require.ErrorContains(t, err, fmt.Sprintf("gputrain tune --from %s %s --set data.epochs=1 --run-dir %s-2", dir, chats, dir))
+	next := nextDir(dir)
+	onward := tuneCmd{From: dir, Model: chats, Set: []string{"data.epochs=1"}, RunDir: next, Progress: "none"}
+	again := func(c tuneCmd) error { return c.Run(t.Context()) }
+	require.NoError(t, again(onward))
 	assert.Equal(t, dir+"-3", nextDir(dir))
+	cfg := runfile.New()
+	require.NoError(t, cfg.File(filepath.Join(next, tuneFile)))
+	assert.Equal(t, []any{base, []string{chats}, 0}, []any{cfg.Model.From, cfg.Data.JSONL, cfg.LoRA.Rank})
+	begun, err := bestOf(dir)
+	require.NoError(t, err)
+	assert.Equal(t, begun, cfg.LoRA.From, "the best checkpoint")
+	require.NoError(t, again(onward), "there is nothing left to do")
+	require.NoError(t, tune(next), "by the model, too")
+	for want, c := range map[string]tuneCmd{
+		"began with adapters of its own, wanted those of " + next:           {From: next, Model: chats, RunDir: dir},
+		fmt.Sprintf("began with those of %s, wanted those of", begun):       {From: next, Model: chats, RunDir: next},
+		"found a model, " + base + ", too, wanted DATA alone":               {From: dir, Model: base, Data: []string{chats}},
+		"found a whole model, wanted adapters, or a run with some":          {From: base, Model: chats},
+		"found --set lora.from=x, too, wanted one of them":                  {From: dir, Model: chats, Set: []string{"lora.from=x"}},
+		"found neither config.json nor checkpoints, wanted a run directory": {From: t.TempDir(), Model: chats},
+		"tune: DATA: found nothing, wanted files of rows behind the model":  {Model: base},
+	} {
+		c.Progress = "none"
+		err := again(c)
+		require.ErrorContains(t, err, want)
+		assert.Equal(t, 2, exitCode(err), err)
+	}
+}
+
+// Of a run's checkpoints the best is gone on from, if it is there, and rows are learned as before where they may mean several things.
+func TestTuneGoesOnFromTheBest(t *testing.T) {
+	gputest.Long(t, "TestTuneGoesOnWithMoreRows")
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	gputest.Device(t)
+	pairs := filepath.Join(t.TempDir(), "pairs.jsonl")
+	row := `{"prompt": [{"role": "user", "content": "what is a?"}], "chosen": [{"role": "assistant", "content": "it is b."}], "rejected": [{"role": "assistant", "content": "it is c."}]}` + "\n"
+	require.NoError(t, os.WriteFile(pairs, []byte(strings.Repeat(row, 30)), 0o666))
+	base, dir := speaker(t), filepath.Join(t.TempDir(), "run")
+	require.NoError(t, os.WriteFile(filepath.Join(base, "tokenizer_config.json"), []byte(`{"pad_token": "<pad>"}`), 0o666))
+	set := []string{"train.steps=4", "train.eval_every=1", "train.save_every=1", "optimizer.schedule.warmup_steps=0"}
+	c := &tuneCmd{Model: base, Data: []string{pairs}, Method: "reward", RunDir: dir, Progress: "none", Set: append(set, "optimizer.learning_rate=1000")}
+	require.NoError(t, c.Run(t.Context()))
+	s, err := train.ReadSummary(dir)
+	require.NoError(t, err)
+	require.Less(t, s.Best.Step, s.Step, "of %v", s.Evaluations)
+	next := &tuneCmd{From: dir, Model: pairs, RunDir: dir + "-2", Progress: "none", Set: set}
+	require.NoError(t, next.Run(t.Context()))
+	cfg := runfile.New()
+	require.NoError(t, cfg.File(filepath.Join(dir+"-2", tuneFile)))
+	assert.Equal(t, filepath.Join(dir, "checkpoints", fmt.Sprintf("step-%08d", s.Best.Step)), cfg.LoRA.From)
+	assert.Equal(t, "reward", tuning.MethodOf(cfg.Objective().Row().Form).Name)
 }
 
 // Choosing anew replaces what tune has written, not a file of others, and not below a run that goes on.
@@ -469,12 +522,209 @@ func TestBestCheckpointAnswers(t *testing.T) {
 		a.questions = []texts.Question{{Prompt: []int32{1, 2}, Answer: []int32{3, 0}}}
 		require.NoError(t, c.askBest(t.Context(), a, base, train.Result{BestStep: found.Step}))
 		assert.Contains(t, out.String(), "after tuning\n  question  ")
-		require.Error(t, c.askBest(t.Context(), a, base, train.Result{BestStep: found.Step + 1}), "it is not there")
+		require.NoError(t, c.askBest(t.Context(), a, base, train.Result{BestStep: found.Step + 1, Checkpoint: found.Path}), "none was saved, so the newest answers")
 	}
+}
+
+// Questions of the user are put before, at evaluations and after: each answer is that of the checkpoint of its step, to the question as a chat has it.
+func TestAsked(t *testing.T) {
+	gputest.Device(t)
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	base, dir := speaker(t), filepath.Join(t.TempDir(), "run")
+	c := &tuneCmd{
+		Model: base, Data: []string{chatsFile(t, 30)}, RunDir: dir, Progress: "none", Ask: []string{"what is it?", "who?"}, System: "be kind",
+		Set: []string{"train.steps=4", "train.eval_every=2", "train.save_every=2", "train.keep=9"},
+	}
+	require.NoError(t, c.Run(t.Context()))
+	samples, err := os.ReadFile(filepath.Join(dir, "samples.jsonl"))
+	require.NoError(t, err)
+	var found []train.Sample
+	for text := range strings.Lines(string(samples)) {
+		var s train.Sample
+		require.NoError(t, json.Unmarshal([]byte(text), &s))
+		if s.Asked {
+			found = append(found, s)
+		}
+	}
+	require.Len(t, found, 6)
+	report, err := os.ReadFile(filepath.Join(dir, "report.md"))
+	require.NoError(t, err)
+	tok, err := setup.OpenTokenizer(base)
+	require.NoError(t, err)
+	for i, s := range found {
+		assert.Equal(t, []any{int64(i / 2 * 2), c.Ask[i%2] + "\n", "be kind"}, []any{s.Step, s.Prompt, s.System})
+		assert.Contains(t, string(report), strings.TrimSuffix(s.Prompt, "\n"))
+		prompt, err := tok.Encode("s:be kind<end>u:"+c.Ask[i%2]+"<end>a:", tokenizer.Options{})
+		require.NoError(t, err)
+		of := modelFlags{Model: base}
+		if s.Step > 0 {
+			of = modelFlags{Model: filepath.Join(dir, "checkpoints", checkpoint.DirName(s.Step)), baseFlag: baseFlag{Base: base}}
+		}
+		m, release, err := of.open(t.Context())
+		require.NoError(t, err)
+		var answer strings.Builder
+		how := train.SampleConfig{Begin: prompt, Tokens: 64 - len(prompt), Stop: []int32{0}}
+		require.NoError(t, train.Continue(t.Context(), how, setup.NewTokenizer(tok), m, func(text string) bool { answer.WriteString(text); return true }))
+		assert.True(t, strings.HasPrefix(answer.String(), s.Text) && s.Text != "", "step %d: %q, wanted %q", s.Step, s.Text, answer.String())
+		release()
+	}
+	var out strings.Builder
+	a := &asker{out: &out}
+	run := train.Config{Tokenizer: setup.NewTokenizer(tok), Options: train.Options{Ask: c.Ask, Sample: train.SampleConfig{Tokens: 3}}}
+	run.Asked = []train.Question{{Prompt: []int32{1, 2}, Stop: []int32{0}}, {Prompt: []int32{3}, Stop: []int32{0}}}
+	require.NoError(t, a.ask(&run))
+	require.NoError(t, c.askBest(t.Context(), a, base, train.Result{BestStep: 2}))
+	assert.Regexp(t, `^after tuning\n  question  what is it\?\n  answer    .*\nafter tuning\n  question  who\?\n  answer    .*\n$`, out.String())
+
+	for says, wrong := range map[string]tuneCmd{
+		"tune: --system: found": {System: "x"},
+		"tune: --ask: found":    {Ask: []string{" "}},
+		"one of fewer than":     {Ask: []string{strings.Repeat("who ", 90)}},
+		"none where answers":    {Ask: []string{"who?"}, Set: []string{noSamples}},
+	} {
+		wrong.Model, wrong.Data, wrong.RunDir, wrong.Progress = base, c.Data, filepath.Join(t.TempDir(), "run"), "none"
+		err := wrong.Run(t.Context())
+		assert.ErrorContains(t, err, says)
+		assert.Equal(t, 2, exitCode(err), "%v", err)
+	}
+}
+
+// A best step of which no checkpoint was saved is told, and the newest is the result.
+func TestBestWithoutCheckpoint(t *testing.T) {
+	gputest.Long(t, "TestBestCheckpointAnswers")
+	gputest.Device(t)
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	dir := filepath.Join(t.TempDir(), "run")
+	c := &tuneCmd{Model: speaker(t), Data: []string{chatsFile(t, 30)}, RunDir: dir, Progress: "none", Set: []string{
+		"train.steps=8", "train.eval_every=1", "train.save_every=0", "optimizer.learning_rate=100", "optimizer.schedule.warmup_steps=0", "train.patience=0",
+	}}
+	said, err := printed(t, func() error { return c.Run(t.Context()) })
+	require.NoError(t, err)
+	assert.Regexp(t, `the adapters are in `+dir+` \(step \d had the lowest loss on what is held out, [0-9.]+, and no checkpoint of it was saved: train.save_every\)\n  gputrain chat `+dir+`\n`, said)
+	assert.Contains(t, said, "after tuning\n")
 }
 
 func TestShellWord(t *testing.T) {
 	for path, want := range map[string]string{"runs/a-b": "runs/a-b", "a b": "'a b'", "it's": `'it'\''s'`, "": "''", "$x": "'$x'", "a\x1b[31m\u202e'\n\\": `$'a\x1b[31m\u202e\'\n\\'`} {
 		assert.Equal(t, want, shellWord(path))
+	}
+}
+
+// printed is what a function writes to standard output and standard error.
+func printed(t *testing.T, do func() error) (out string, err error) {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	require.NoError(t, err)
+	defer file.Close()
+	stdout, stderr := os.Stdout, os.Stderr
+	defer func() { os.Stdout, os.Stderr = stdout, stderr }()
+	os.Stdout, os.Stderr = file, file
+	err = do()
+	text, unread := os.ReadFile(file.Name())
+	require.NoError(t, unread)
+	return string(text), err
+}
+
+// A dry run tells all choices, what they take and how long, and leaves everything as it is; a page is shown of a run alone.
+func TestTuneDryRun(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	gputest.Device(t)
+	base, chats, dir := speaker(t), chatsFile(t, 30), filepath.Join(t.TempDir(), "run")
+	c := tuneCmd{Model: base, Data: []string{chats}, Set: []string{"data.epochs=1", "lora.rank=3"}, RunDir: dir, Progress: "none", DryRun: true}
+	tune := func(c tuneCmd) (string, error) { return printed(t, func() error { return c.Run(t.Context()) }) }
+	said, err := tune(c)
+	require.NoError(t, err)
+	assert.Regexp(t, `(?m)^adapters   rank 3, (.*\n)+takes      .*\ntime       at least .* for all, at half of the adapter's peak; .*\n`+
+		`of which   7 steps of .*, 7 evaluations of .*, 5 samples of .*, 7 checkpoints of .*\ndry run    nothing was written; the same command without --dry-run trains\n$`, said)
+	assert.NoDirExists(t, dir)
+	c.serveFlags.Serve = ":0"
+	_, err = tune(c)
+	require.ErrorContains(t, err, "tune: --serve :0: found --dry-run or --memory, too")
+	assert.Equal(t, 2, exitCode(err))
+
+	c.DryRun = false
+	said, err = tune(c)
+	require.NoError(t, err)
+	assert.Regexp(t, `(?m)^live page at http://127\.0\.0\.1:\d+/$`, said)
+	before, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	c.DryRun, c.serveFlags.Serve, c.Set[1] = true, "", "lora.rank=4"
+	said, err = tune(c)
+	require.NoError(t, err)
+	assert.Contains(t, said, "adapters   rank 4")
+	assert.Contains(t, said, "without --dry-run trains with what was chosen before, "+filepath.Join(dir, tuneFile)+"; with --fresh by this\n")
+	after, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Equal(t, fmt.Sprint(before), fmt.Sprint(after))
+	c.DryRun, c.Memory, c.serveFlags.Serve = false, "8GiB", ":0"
+	_, err = tune(c)
+	require.ErrorContains(t, err, "tune: --serve :0: found --dry-run or --memory, too")
+}
+
+// A data set's directory says what is held out, or --held does, and a run is held to that.
+func TestTuneHoldsOut(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	gputest.Device(t)
+	base, set, apart := speaker(t), filepath.Join(t.TempDir(), "chat-set"), chatsFile(t, 55)
+	require.NoError(t, os.MkdirAll(filepath.Join(set, "data"), 0o777))
+	rows, err := os.ReadFile(apart)
+	require.NoError(t, err)
+	lines := strings.SplitAfter(string(rows), "\n") // the first 40 differ
+	file := func(path, rows string) string {
+		require.NoError(t, os.WriteFile(path, []byte(rows), 0o666))
+		return path
+	}
+	file(filepath.Join(set, "data", "train-0.jsonl"), strings.Join(lines[:10], ""))
+	file(filepath.Join(set, "data", "train-1.jsonl"), strings.Join(lines[10:24], ""))
+	validation := file(filepath.Join(set, "data", "validation-0.jsonl"), strings.Join(lines[24:30], ""))
+	file(filepath.Join(set, "data", "test-0.jsonl"), lines[30])
+	held := file(filepath.Join(t.TempDir(), "held.jsonl"), strings.Join(lines[30:33], ""))
+	dir := filepath.Join(t.TempDir(), "run")
+	tune := func(c tuneCmd) (string, error) {
+		if c.Model == "" {
+			c.Model = base
+		}
+		if c.Data == nil {
+			c.Data = []string{set}
+		}
+		c.Progress, c.Set = "none", append([]string{"data.epochs=1"}, c.Set...)
+		return printed(t, func() error { return c.Run(t.Context()) })
+	}
+	said, err := tune(tuneCmd{RunDir: dir})
+	require.NoError(t, err)
+	assert.Contains(t, said, "\ndata set   2 files of chat-set to train on, its split validation held out (1 files); not read: test\n")
+	assert.Contains(t, said, "\nheld out   6 conversations of validation-0.jsonl, evaluated every ")
+	assert.Contains(t, said, "for 24 conversations to learn")
+	cfg := runfile.New()
+	require.NoError(t, cfg.File(filepath.Join(dir, tuneFile)))
+	assert.Equal(t, []string{validation}, cfg.Data.Held)
+	assert.Len(t, cfg.Data.JSONL, 2)
+	_, err = tune(tuneCmd{RunDir: dir})
+	require.NoError(t, err, "there is nothing left to do")
+	_, err = printed(t, func() error { return (&evalCmd{modelFlags: modelFlags{Model: dir}, Batch: 8}).Run(t.Context()) })
+	require.NoError(t, err)
+
+	said, err = tune(tuneCmd{DryRun: true, Held: []string{held}, RunDir: dir + "-2"})
+	require.NoError(t, err)
+	assert.Contains(t, said, "\ndata set   2 files of chat-set to train on; not read: test, validation\n")
+	assert.Contains(t, said, "\nheld out   3 conversations of held.jsonl, evaluated every ")
+	for want, c := range map[string]tuneCmd{
+		"found a run that holds out " + validation + ", wanted " + held:                {Held: []string{held}, RunDir: dir},
+		"found 3 of its 3 rows among those to train on, too, wanted none":              {Held: []string{held}, Data: []string{apart}},
+		"found it among the files to train on, too":                                    {Held: []string{held}, Data: []string{apart, held}},
+		"data.held (--held) and data.validation (--set): found both, wanted one":       {Held: []string{held}, Set: []string{"data.validation=0.2"}},
+		"tune: data.held (--set): found " + held + ", wanted nothing: --held names":    {Set: []string{"data.held=" + held}},
+		"found config.json, as models and runs have, wanted the directory of a data":   {Data: []string{base}},
+		"found no files of rows, wanted .parquet, .jsonl or .json, also .gz, in it or": {Data: []string{t.TempDir()}},
+		`absent.jsonl": file does not exist`:                                           {Held: []string{filepath.Join(set, "absent.jsonl")}},
+		"found a directory, wanted files":                                              {Held: []string{set}},
+	} {
+		if c.RunDir == "" {
+			c.RunDir = dir + "-none"
+		}
+		_, err := tune(c)
+		require.ErrorContains(t, err, want)
+		assert.Equal(t, 2, exitCode(err), err)
+		assert.NoDirExists(t, dir+"-none")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/shaders"
@@ -47,10 +48,13 @@ var cachedAttentionChecks = []Check{
 		return append(parted, one("odd", graph.Attention{Heads: 3, KVHeads: 3, HeadDim: 6, Packed: true}, 100, 1030)...)
 	}},
 	// Two rows of one prompt, whose last token is taken in beside their first own ones, a row of another length, and an idle token between. Blocks
-	// are in no order. Of 1040 positions, keys are parted.
+	// are in no order. Of 1040 positions, keys are parted. The last cache is in bf16.
 	{Name: "attention with pages", Tolerance: 256, Given: checkedPages, Build: func(g *graph.Graph) (outputs []*graph.Value) {
 		for i, op := range []graph.Attention{
-			{Heads: 4, KVHeads: 2, HeadDim: 8}, {Heads: 3, KVHeads: 3, HeadDim: 6, Packed: true}, {Heads: 4, KVHeads: 2, HeadDim: 8, Window: 9, Cap: 2},
+			{Heads: 4, KVHeads: 2, HeadDim: 8},
+			{Heads: 3, KVHeads: 3, HeadDim: 6, Packed: true},
+			{Heads: 4, KVHeads: 2, HeadDim: 8, Window: 9, Cap: 2},
+			{Heads: 4, KVHeads: 2, HeadDim: 8},
 		} {
 			name := fmt.Sprint(i)
 			q, kv, packed := op.Widths()
@@ -59,8 +63,13 @@ var cachedAttentionChecks = []Check{
 			if op.Packed {
 				in = []*graph.Value{checkedInput(g, "qkv"+name, 1, 5, packed)}
 			}
-			places := []*graph.Value{checkedInput(g, "cache"+name, 70, 16, 2*kv), checkedInts(g, "table", 3, 65), checkedInts(g, "row", 1, 5), checkedInts(g, "positions", 1, 5)}
-			outputs = append(outputs, g.Append(graph.CachedAttention(op), append(places, in...)...).Outputs...)
+			storage, wanted := buffers.F32, 2
+			if i == 3 {
+				storage, wanted = buffers.BF16, 1
+			}
+			cache := g.Input("cache"+name, graph.Type{Shape: []int{70, 16, 2 * kv}, DType: storage})
+			places := []*graph.Value{cache, checkedInts(g, "table", 3, 65), checkedInts(g, "row", 1, 5), checkedInts(g, "positions", 1, 5)}
+			outputs = append(outputs, g.Append(graph.CachedAttention(op), append(places, in...)...).Outputs[:wanted]...)
 		}
 		return outputs
 	}},
@@ -210,6 +219,18 @@ func lowerCachedAttention(c *Compiler, n *graph.Node) {
 	c.Dispatch(k, grid, params, append(bind, sums, stats)...)
 	k = c.kernel("attention_merge", "", shaders.Variant{})
 	c.Dispatch(k, c.Linear(joined*quads), mergeParams{uint32(joined * quads), uint32(quads), uint32(a.parts()), uint32(op.HeadDim)}, sums, stats, out)
+}
+
+// NewCache makes the memory of an input of a graph that is a cache: where the device reads texels and its kernels move whole vec4s of f32, it is of these, so that
+// no pass copies what it reads of it. Bytes of its type are bound, from its start on.
+func NewCache(d *gpu.Device, label string, g *graph.Graph, cache *graph.Value) (*gpu.Buffer, error) {
+	make := d.NewBuffer
+	for _, n := range g.Nodes() {
+		if op, ok := n.Op.(graph.CachedAttention); ok && n.Inputs[0] == cache && op.HeadDim%4 == 0 && !inBF16(cache) {
+			make = d.NewTexels
+		}
+	}
+	return make(label, Bytes(cache.Type()))
 }
 
 // changedInPlace is whether a cache is an input that one attention after the other has, and nothing else.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -112,6 +113,7 @@ type pagedCase struct {
 	lengths       []int // tokens of each row, those of this pass included
 	tokens        []int // of each row, in this pass
 	idle          int
+	storage       buffers.DType
 }
 
 func (s pagedCase) String() string {
@@ -127,7 +129,8 @@ func (s pagedCase) twin(rng *rand.Rand, order, places []int) *twin {
 	ints := func(name string, shape ...int) *graph.Value {
 		return g.Input(name, graph.Type{Shape: shape, DType: buffers.I32})
 	}
-	in := []*graph.Value{g.Input("cache", graph.F32(len(places), s.size, 2*kv)), ints("table", len(s.lengths), s.entries), ints("row", 1, n), ints("positions", 1, n)}
+	cache := g.Input("cache", graph.Type{Shape: []int{len(places), s.size, 2 * kv}, DType: s.storage})
+	in := []*graph.Value{cache, ints("table", len(s.lengths), s.entries), ints("row", 1, n), ints("positions", 1, n)}
 	if s.op.Packed {
 		in = append(in, g.Input("qkv", graph.F32(1, n, packed)))
 	} else {
@@ -135,6 +138,9 @@ func (s pagedCase) twin(rng *rand.Rand, order, places []int) *twin {
 	}
 	node := g.Append(graph.CachedAttention(s.op), in...)
 	w := &twin{graph: g, values: node.Outputs, feeds: map[string]*graph.Array{}}
+	if s.storage == buffers.BF16 { // of zeros, of which no token sees any
+		w.values, w.feeds["cache"] = node.Outputs[:1], graph.NewArray(cache.Shape())
+	}
 	for _, v := range in[1:4] {
 		w.feeds[v.Node().Op.(graph.Input).Name] = graph.NewArray(v.Shape())
 	}
@@ -194,6 +200,7 @@ func TestPagedAttention(t *testing.T) {
 		{op: heads(2, 1, 5, false), size: 64, entries: 1, lengths: []int{64, 30}, tokens: []int{5, 30}},
 		{op: near(heads(4, 2, 8, false), 21), size: 8, entries: 12, shared: 2, lengths: []int{17, 90}, tokens: []int{1, 30}, idle: 3},
 		{op: heads(1, 1, 128, false), size: 16, entries: 40, shared: 30, lengths: []int{481, 640}, tokens: []int{1, 1}},
+		{op: heads(4, 2, 8, true), size: 16, entries: 5, lengths: []int{17, 40, 1}, tokens: []int{17, 40, 1}, idle: 2, storage: buffers.BF16},
 		{op: heads(2, 1, 4, false), size: 16, entries: 80, shared: 30, lengths: []int{481, 1270}, tokens: []int{1, 1}, idle: 1},
 		{op: near(heads(2, 1, 4, false), 1100), size: 16, entries: 80, lengths: []int{481, 1270}, tokens: []int{1, 1}, idle: 1},
 	}
@@ -299,10 +306,14 @@ func TestCachedAttentionRefused(t *testing.T) {
 	for want, op := range map[string]graph.CachedAttention{
 		"not causal":      {Heads: 1, KVHeads: 1, HeadDim: 4, Packed: true},
 		"cache has shape": {Heads: 1, KVHeads: 1, HeadDim: 2, Packed: true, Causal: true},
+		"cache in bf16":   {Heads: 2, KVHeads: 2, HeadDim: 2, Packed: true, Causal: true},
 	} {
-		g := graph.New()
+		g, storage := graph.New(), buffers.F32
+		if strings.Contains(want, "bf16") {
+			storage = buffers.BF16
+		}
 		_, _, packed := graph.Attention(op).Widths()
-		g.Append(op, g.Input("cache", graph.F32(1, 8, 8)), g.Input("positions", graph.Type{Shape: []int{1, 2}, DType: buffers.I32}), g.Input("qkv", graph.F32(1, 2, packed)))
+		g.Append(op, g.Input("cache", graph.Type{Shape: []int{1, 8, 8}, DType: storage}), g.Input("positions", graph.Type{Shape: []int{1, 2}, DType: buffers.I32}), g.Input("qkv", graph.F32(1, 2, packed)))
 		require.ErrorContains(t, g.Err(), want)
 	}
 }
@@ -320,4 +331,35 @@ func TestRopeAtPositions(t *testing.T) {
 			w.check(t, d, 4*eps)
 		}
 	})
+}
+
+// A cache of whole vec4s is of texels where the device has them, and no pass copies it; of others the pass has a buffer.
+func TestNewCache(t *testing.T) {
+	for _, c := range []struct {
+		dim  int
+		use  gpu.TexelUse
+		kept bool
+	}{{8, gpu.TexelsAll, true}, {8, gpu.TexelsOff, false}, {6, gpu.TexelsAll, false}} {
+		l := gpu.DefaultLimits()
+		l.Software, l.TexelBindings, l.Texels = true, 8, c.use
+		d := gpu.Dry(l)
+		s := pagedCase{op: graph.Attention{Heads: 4, KVHeads: 2, HeadDim: c.dim}, size: 16, entries: 40, lengths: slices.Repeat([]int{300}, 64), tokens: slices.Repeat([]int{1}, 64)}
+		_, blocks := s.sizes()
+		order, places := make([]int, 64), make([]int, blocks)
+		for i := range order {
+			order[i] = i
+		}
+		w := s.twin(rand.New(rand.NewPCG(1, 1)), order, places)
+		cache := w.values[1].Node().Inputs[0]
+		b, err := NewCache(d, "cache", w.graph, cache)
+		require.NoError(t, err)
+		p, err := New(t.Context(), d, w.graph, Options{Targets: []Target{{Name: "o", Value: w.values[0]}}, Bind: map[string]gpu.Range{"cache": b.Range(0, Bytes(cache.Type()))}})
+		require.NoError(t, err)
+		rec := d.Record("pass")
+		p.Record(rec)
+		program, err := rec.Program(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, c.kept, strings.Contains(program.String(), "cache~=cache["), "%+v\n%s", c, program)
+		require.Equal(t, !c.kept && c.use == gpu.TexelsAll, strings.Contains(program.String(), "<- cache["), "%+v\n%s", c, program)
+	}
 }

@@ -113,6 +113,8 @@ func (k Check) feeds(g *graph.Graph) map[string]*graph.Array {
 			switch in.Type.DType {
 			case buffers.F32:
 				a.Data[i] = float64(float32(rng.NormFloat64()))
+			case buffers.BF16:
+				a.Data[i] = float64(array.DecodeBF16(array.EncodeBF16(float32(rng.NormFloat64()))))
 			case buffers.I32:
 				a.Data[i] = float64(rng.IntN(k.Below))
 			case buffers.U32:
@@ -131,6 +133,16 @@ func (p *Program) writeArray(name string, d buffers.DType, a *graph.Array) error
 		return p.WriteInts(name, numbers[int32](a))
 	case buffers.U32:
 		return p.WriteUints(name, numbers[uint32](a))
+	case buffers.BF16:
+		var halves []uint16
+		for _, v := range a.Data {
+			halves = append(halves, array.EncodeBF16(float32(v)))
+		}
+		in, err := p.checked(name, d, len(halves), halves)
+		if err != nil {
+			return err
+		}
+		return p.write(in)
 	}
 	return p.WriteFloats(name, numbers[float32](a))
 }

@@ -17,7 +17,7 @@ func init() {
 // sampleParams is Params of sample_sums.wgsl and sample_column.wgsl.
 type sampleParams struct{ Columns, Stride, Chunks, Unused uint32 }
 
-// checkedSamples are the temperatures, and the rows of columns, of a check: with uniforms at both ends, equal logits, all mass at the first and the
+// checkedSamples are the temperatures, which rows take in turn, and the rows of columns, of a check: with uniforms at both ends, equal logits, all mass at the first and the
 // last column, and logits that are none.
 var checkedSamples = struct {
 	temperatures []float64
@@ -30,10 +30,10 @@ var sampleChecks = []Check{{
 	Build: func(g *graph.Graph) (values []*graph.Value) {
 		s := checkedSamples
 		uniforms := checkedInput(g, "uniforms", len(s.uniforms))
-		for _, t := range s.temperatures {
+		for i := range s.temperatures {
 			for _, columns := range s.columns {
 				logits := checkedInput(g, fmt.Sprint("logits", columns), len(s.uniforms), columns)
-				values = append(values, g.Append(graph.Sample{}, logits, uniforms, checkedInput(g, fmt.Sprint("temperature", t))).Outputs[0])
+				values = append(values, g.Append(graph.Sample{}, logits, uniforms, checkedInput(g, fmt.Sprint("temperatures", i), len(s.uniforms))).Outputs[0])
 			}
 		}
 		return values
@@ -43,8 +43,11 @@ var sampleChecks = []Check{{
 func givenSamples() map[string][]float64 {
 	s := checkedSamples
 	given := map[string][]float64{"uniforms": s.uniforms}
-	for _, t := range s.temperatures {
-		given[fmt.Sprint("temperature", t)] = []float64{float64(float32(t))}
+	for i := range s.temperatures {
+		for row := range s.uniforms {
+			name := fmt.Sprint("temperatures", i)
+			given[name] = append(given[name], checkedTemperature(i, row))
+		}
 	}
 	for _, columns := range s.columns {
 		logits := make([]float64, len(s.uniforms)*columns)
@@ -68,11 +71,17 @@ func givenSamples() map[string][]float64 {
 	return given
 }
 
+// checkedTemperature is that of a row of the i-th.
+func checkedTemperature(i, row int) float64 {
+	all := checkedSamples.temperatures
+	return float64(float32(all[(i+row)%len(all)]))
+}
+
 func judgeSamples(feeds map[string]*graph.Array, value, element int, got []float32) float64 {
 	s := checkedSamples
 	columns, row := s.columns[value%len(s.columns)], element/2
 	logits := feeds[fmt.Sprint("logits", columns)].Data[row*columns : (row+1)*columns]
-	return graph.Sample{}.Off(logits, s.uniforms[row], float64(float32(s.temperatures[value/len(s.columns)])), int(got[2*row]), float64(got[2*row+1]))
+	return graph.Sample{}.Off(logits, s.uniforms[row], checkedTemperature(value/len(s.columns), row), int(got[2*row]), float64(got[2*row+1]))
 }
 
 // lowerSample makes two passes: the sums of chunks of a row, and the column that they lead to.
@@ -90,11 +99,11 @@ func lowerSample(c *Compiler, n *graph.Node) {
 	flags := map[string]bool{"SCALAR": kind == "f32"}
 	constants := map[string]string{"ELEMENT": kind, "LANES": strconv.Itoa(lanes), "STEPS": strconv.Itoa(steps)}
 	p := sampleParams{Columns: uint32(columns), Stride: uint32(stride), Chunks: uint32(chunks)}
-	in, temperature := c.One(c.In(logits), "logits"), c.One(c.In(n.Inputs[2]), "temperature")
+	in, temperatures := c.One(c.In(logits), "logits"), c.One(c.In(n.Inputs[2]), "temperatures")
 	sums := c.One(c.workspace("chunks", rows, chunks, 2), "chunks")
 	k := c.kernel("sample_sums", "", shaders.Variant{Flags: flags, Constants: constants})
-	c.Dispatch(k, gpu.Grid{X: uint32(chunks), Y: uint32(rows), Z: 1}, p, in, temperature, sums)
+	c.Dispatch(k, gpu.Grid{X: uint32(chunks), Y: uint32(rows), Z: 1}, p, in, temperatures, sums)
 	constants["CHUNKS"], constants["QUADS"] = strconv.Itoa(chunks), strconv.Itoa(lanes*steps)
 	k = c.kernel("sample_column", "", shaders.Variant{Flags: flags, Constants: constants})
-	c.Dispatch(k, gpu.Grid{X: uint32(rows), Y: 1, Z: 1}, p, in, c.One(c.In(n.Inputs[1]), "uniforms"), temperature, sums, c.One(c.Out(n.Outputs[0]), "drawn"))
+	c.Dispatch(k, gpu.Grid{X: uint32(rows), Y: 1, Z: 1}, p, in, c.One(c.In(n.Inputs[1]), "uniforms"), temperatures, sums, c.One(c.Out(n.Outputs[0]), "drawn"))
 }

@@ -40,16 +40,16 @@ func TestSampleOfManyColumns(t *testing.T) {
 	d, rng := gputest.Device(t), rand.New(rand.NewPCG(45, 46))
 	for _, hardware := range []bool{false, true} {
 		g := graph.New()
-		v := g.Append(graph.Sample{}, g.Input("logits", graph.F32(rows, columns)), g.Input("uniforms", graph.F32(rows)), g.Input("temperature", graph.F32())).Outputs[0]
-		w := &twin{graph: g, values: []*graph.Value{v}, feeds: map[string]*graph.Array{"temperature": {Data: []float64{0.75}}}, hardware: hardware}
+		v := g.Append(graph.Sample{}, g.Input("logits", graph.F32(rows, columns)), g.Input("uniforms", graph.F32(rows)), g.Input("temperatures", graph.F32(rows))).Outputs[0]
+		w := &twin{graph: g, values: []*graph.Value{v}, feeds: map[string]*graph.Array{"temperatures": {Shape: []int{rows}, Data: []float64{0.75, 1, 0.75, 0, 0.5}}}, hardware: hardware}
 		w.feed(rng)
-		uniforms, logits := w.feeds["uniforms"].Data, w.feeds["logits"].Data
+		uniforms, logits, temperatures := w.feeds["uniforms"].Data, w.feeds["logits"].Data, w.feeds["temperatures"].Data
 		for i := range uniforms {
 			uniforms[i] = float64(rng.Float32())
 		}
 		got, _ := w.run(t, d)
 		for r := range rows {
-			off := graph.Sample{}.Off(logits[r*columns:(r+1)*columns], uniforms[r], 0.75, int(got["v0"][2*r]), got["v0"][2*r+1])
+			off := graph.Sample{}.Off(logits[r*columns:(r+1)*columns], uniforms[r], temperatures[r], int(got["v0"][2*r]), got["v0"][2*r+1])
 			assert.LessOrEqual(t, off, 64*eps, "row %d: %v", r, got["v0"][2*r:2*r+2])
 		}
 		for i := range logits[columns:] {

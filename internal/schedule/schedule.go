@@ -108,6 +108,20 @@ func ForwardOnly(stages, parts, microbatches int) *Schedule {
 	return s
 }
 
+// Only is the schedule of some of its microbatches, which ascend and are numbered anew. Actions stay in their order: no more is in flight, or under way on
+// links, than before.
+func (s *Schedule) Only(microbatches []int) *Schedule {
+	out := &Schedule{Name: s.Name, Stages: s.Stages, Parts: s.Parts, Microbatches: len(microbatches), Actions: make([][]Action, len(s.Actions))}
+	for stage, actions := range s.Actions {
+		for _, a := range actions {
+			if i, found := slices.BinarySearch(microbatches, a.Microbatch); found {
+				out.Actions[stage] = append(out.Actions[stage], Action{a.Kind, a.Part, i})
+			}
+		}
+	}
+	return out
+}
+
 // Slots is the number of microbatches that are in flight in a part at most, from a forward to its backward, both included. Without
 // backwards it is 1.
 func (s *Schedule) Slots(part int) int {

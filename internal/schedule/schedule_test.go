@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -98,6 +99,28 @@ func TestScheduleMerged(t *testing.T) {
 			require.True(t, s.Merged(s.Parts-1), c)
 		default:
 			require.Equal(t, countSlots(s, s.Parts-1) == 1, s.Merged(s.Parts-1), c)
+		}
+	})
+}
+
+// TestOnly: some microbatches of a schedule run to their end over the same links and programs, in no more room.
+func TestOnly(t *testing.T) {
+	shapes(t, func(c Config, s *Schedule) {
+		for every := 2; every <= 3; every++ {
+			var some []int
+			for i := c.Microbatches % every; i < c.Microbatches; i += 1 + i%every {
+				some = append(some, i)
+			}
+			only := s.Only(some)
+			if len(some) == 0 {
+				require.Empty(t, slices.Concat(only.Actions...))
+				continue
+			}
+			require.NoError(t, only.Check(LinkMessages), c)
+			for part := range s.Parts {
+				require.LessOrEqual(t, only.Slots(part), s.Slots(part))
+				require.True(t, only.Merged(part) || !s.Merged(part))
+			}
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 
+	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/run/reward"
@@ -18,12 +19,13 @@ import (
 
 // Config says how generations are made.
 type Config struct {
-	Samples   int                            // completions of a prompt
-	Updates   int                            // of a generation
-	Drawing   rollout.Config                 // Seed and Generation aside
-	Rewards   reward.Rewards                 // by name, with their weights; their functions too where Open is nil
-	Open      func() (reward.Rewards, error) // opens the functions of Rewards, for the process that asks them and closes them
-	Rewarding model.Rewarding                // Group and Weights aside
+	Samples int            // completions of a prompt
+	Updates int            // of a generation
+	Drawing rollout.Config // Seed and Generation aside
+	Rewards reward.Rewards // by name, with their weights; their functions too where Open is nil
+	// Open opens the functions of Rewards, for the process that asks them and closes them: models on a device, nil for one of their own.
+	Open      func(on *gpu.Device) (reward.Rewards, error)
+	Rewarding model.Rewarding // Group and Weights aside
 	// EvalSamples are the completions of each held-out prompt of an evaluation, drawn as others are; 0: one of the likeliest tokens.
 	EvalSamples int
 	Shown       int                         // prompts of a generation that are logged with their completions

@@ -79,6 +79,9 @@ func (t Tokens) padding(spec *runfile.Config, def model.Definition) (id *int32, 
 	} else if spec.Data.Layout.End == nil {
 		ends = append(ends, 0) // of bytes
 	}
+	if t.Closing != nil {
+		ends = append(ends, *t.Closing)
+	}
 	fits := func(id int32) bool { return int(id) < def.Vocab() && !slices.Contains(ends, id) }
 	if own, there := model.Padding(def); there && own >= 0 && fits(own) {
 		return nil, "as it was"

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,7 +39,8 @@ func TestPaddingEndsNoRow(t *testing.T) {
 	defer b.Close()
 	tok, err := tokenizer.Open(b)
 	require.NoError(t, err)
-	ends := tok.EndTokens()
+	ends, special := tok.EndTokens(), tok.Special()
+	special = slices.DeleteFunc(special, func(id int32) bool { return slices.Contains(ends, id) })
 	for name, c := range map[string]struct {
 		more   string
 		tokens Tokens
@@ -56,6 +58,12 @@ func TestPaddingEndsNoRow(t *testing.T) {
 			Tokens{Kind: TokenizerTokens, Tokenizer: tok},
 			nil,
 			func(id int32) bool { return id != ends[0] && int(id) < tok.VocabSize() }, "pad_token_id",
+		},
+		"a template ends rows with it": {
+			fmt.Sprintf(`, "pad_token_id": %d`, special[0]),
+			Tokens{Kind: TokenizerTokens, Tokenizer: tok, Closing: &special[0]},
+			nil,
+			func(id int32) bool { return id != special[0] && !slices.Contains(ends, id) }, "pad_token_id",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -71,6 +71,12 @@ type Plan struct {
 func Resolve(spec *runfile.Config, w World) (*Plan, error) {
 	p := &Plan{Spec: spec.Clone()}
 	p.layEarlier(w.Earlier)
+	if t := p.Spec.Train; t.Patience > 0 && (t.EvalEvery == 0 || !p.Spec.HoldsOut()) {
+		return nil, p.Spec.Invalid("train.patience", t.Patience, "0 without evaluations (train.eval_every, data.validation)")
+	}
+	if len(p.Spec.Data.Held) > 0 {
+		p.Spec.Put("data.validation", 0.0, "data.held")
+	}
 	p.layTokens(w.Tokens)
 	if err := p.layTeacher(w.Teacher); err != nil {
 		return nil, err

@@ -70,6 +70,19 @@ func TestStepsOfEpochs(t *testing.T) {
 	assert.NoError(t, err)
 }
 
+// Nothing waits for evaluations that there are none of.
+func TestPatienceWantsEvaluations(t *testing.T) {
+	w := World{Tokens: Tokens{Kind: ByteTokens}}
+	for set, refused := range map[string]bool{"train.eval_every=0": true, "data.validation=0": true, "train.eval_every=3": false} {
+		_, err := Resolve(specOf(t, "train.patience=3", set), w)
+		if refused {
+			assert.EqualError(t, err, "run file: train.patience (--set): found 3, wanted 0 without evaluations (train.eval_every, data.validation)")
+		} else {
+			assert.NoError(t, err)
+		}
+	}
+}
+
 // A window has as many tokens as the run file says, at most those of the model that was read, and what is frozen is left to that where it has it.
 func TestModelThatWasRead(t *testing.T) {
 	def, err := model.New("llama", model.Keys{Layers: 1, Heads: 1, Width: 8, Vocab: 256, Context: 64, RopeTheta: 1e4})

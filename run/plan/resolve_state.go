@@ -248,7 +248,7 @@ func (p *Plan) laySteps(steps int64) error {
 func (p *Plan) layEvaluations() {
 	t := p.Spec.Train
 	n := evaluationTokens(p.State, t.Steps, t.EvalEvery, t.EvalTokens)
-	if p.Spec.IsDefault(evalTokensKey) && p.Spec.Data.Validation > 0 && n > 0 && n < t.EvalTokens {
+	if p.Spec.IsDefault(evalTokensKey) && p.Spec.HoldsOut() && n > 0 && n < t.EvalTokens {
 		p.Spec.Put(evalTokensKey, n, "default: all evaluations together read at most half of what training reads")
 	}
 	p.tell(evalTokensKey, p.Spec.Train.EvalTokens)

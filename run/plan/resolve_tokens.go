@@ -22,6 +22,7 @@ type Tokens struct {
 	Path      string               // of the tokenizer; "": text is bytes
 	Own       bool                 // it is that of model.from, which nobody has named
 	Tokenizer *tokenizer.Tokenizer // nil: there is none, or it cannot be read and nothing needs it
+	Closing   *int32               // the last token of conversations, by their template; nil: none is known
 }
 
 // TokensOf says by which tokenizer a run file reads: own is the directory of model.from where that has one, else "".

@@ -18,6 +18,7 @@ type Config struct {
 	Temperature float64
 	TopK        int
 	TopP, MinP  float64
+	Penalty     float64                   // on tokens already in prompt or completion, as Said has it; 0 or 1: none
 	Vocab       int                       // tokens from this one on are never drawn; 0: all of the model may be
 	Stop        []int32                   // tokens that end a completion; they are part of it
 	Ends        func(tokens []int32) bool // whether a completion ends with these tokens, besides; nil: none does
@@ -34,7 +35,7 @@ type Prompt struct {
 }
 
 // A Completion is what was drawn. Its log-probabilities are those of softmax(logits/Temperature), of softmax(logits) where that is 0, whatever TopK, TopP,
-// MinP and Vocab leave out.
+// MinP and Vocab leave out, and without Penalty.
 type Completion struct {
 	Prompt, Sample int // indices
 	Tokens         []int32
@@ -60,20 +61,23 @@ type Model interface {
 }
 
 // check refuses what nothing can be drawn for.
-func (c Config) check(window int, prompts []Prompt) error {
+func (c Config) check() error {
 	switch {
 	case c.Tokens < 1 || c.Rows < 1:
 		return fmt.Errorf("tokens %d, rows %d: want at least 1 of each", c.Tokens, c.Rows)
-	case !(c.Temperature >= 0 && c.TopP >= 0 && c.TopP <= 1 && c.MinP >= 0 && c.MinP <= 1 && c.TopK >= 0 && c.Vocab >= 0):
-		return fmt.Errorf("temperature %v, top-k %d, top-p %v, min-p %v, vocabulary %d: want none below 0, and shares up to 1", c.Temperature, c.TopK, c.TopP, c.MinP, c.Vocab)
+	case !(c.Temperature >= 0 && c.TopP >= 0 && c.TopP <= 1 && c.MinP >= 0 && c.MinP <= 1 && c.TopK >= 0 && c.Vocab >= 0 && c.Penalty >= 0):
+		return fmt.Errorf("temperature %v, top-k %d, top-p %v, min-p %v, penalty %v, vocabulary %d: want none below 0, and shares up to 1",
+			c.Temperature, c.TopK, c.TopP, c.MinP, c.Penalty, c.Vocab)
 	}
-	for i, p := range prompts {
-		switch n := len(p.Tokens); {
-		case n < 1 || n >= window:
-			return fmt.Errorf("prompt %d: %d tokens, want 1 to %d, so that the window of %d has room for one more", i, n, window-1, window)
-		case p.Samples < 1:
-			return fmt.Errorf("prompt %d: %d samples, want at least 1", i, p.Samples)
-		}
+	return nil
+}
+
+func (p Prompt) check(window int) error {
+	switch n := len(p.Tokens); {
+	case n < 1 || n >= window:
+		return fmt.Errorf("%d tokens, want 1 to %d, so that the window of %d has room for one more", n, window-1, window)
+	case p.Samples < 1:
+		return fmt.Errorf("%d samples, want at least 1", p.Samples)
 	}
 	return nil
 }
@@ -89,62 +93,53 @@ func Draw(ctx context.Context, c Config, m Model, prompts []Prompt, done func(Co
 }
 
 func draw(ctx context.Context, c Config, m Model, prompts []Prompt, done func(Completion)) ([]Completion, error) {
-	if err := c.check(m.Window(), prompts); err != nil {
+	if err := c.check(); err != nil {
 		return nil, err
 	}
+	b := newDrawing(m, c.Rows)
 	first, n := make([]int, len(prompts)), 0 // of the completions of each prompt
 	for i, p := range prompts {
+		if err := p.check(m.Window()); err != nil {
+			return nil, fmt.Errorf("prompt %d: %w", i, err)
+		}
 		first[i], n = n, n+p.Samples
+		shared := &prefix{left: p.Samples}
+		for sample := range p.Samples {
+			r := c.row(p, i, sample, m.Window())
+			r.shared = shared
+			b.waiting = append(b.waiting, r)
+		}
 	}
 	all := make([]Completion, n)
-	end := func(r *row) {
+	b.done = func(r *row, err error) error {
+		if err != nil {
+			return fmt.Errorf("prompt %d, sample %d, token %d: %w", r.Prompt, r.Sample, len(r.Tokens), err)
+		}
 		if all[first[r.Prompt]+r.Sample] = r.Completion; done != nil {
 			done(r.Completion)
 		}
+		return nil
 	}
-	if m.Paging().Rows > 0 {
-		return all, newDrawing(c, m, prompts).draw(ctx, end)
-	}
-	return all, oneByOne(ctx, c, m, prompts, end)
-}
-
-// oneByOne draws a row after the other.
-func oneByOne(ctx context.Context, c Config, m Model, prompts []Prompt, done func(*row)) error {
-	chooser := c.chooser()
-	for i, p := range prompts {
-		for sample := range p.Samples {
-			r := c.row(p, i, sample, m.Window())
-			for ended := false; !ended; {
-				err := context.Cause(ctx)
-				if err != nil {
-					return err
-				}
-				var logits []float32
-				if n := len(r.Tokens); n == 0 {
-					logits, err = m.Logits(ctx, p.Tokens)
-				} else {
-					logits, err = m.Decode(ctx, r.Tokens[n-1])
-				}
-				if err != nil {
-					return err
-				}
-				if ended, err = r.next(&chooser, logits); err != nil {
-					return r.failed(err)
-				}
-			}
-			done(r)
+	for len(b.waiting)+b.alive > 0 {
+		if err := b.goOn(ctx); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return all, nil
 }
 
 // A row is a completion under way.
 type row struct {
 	Completion
-	of   Config
-	most int // tokens
-	key  prng.Key
+	of     Config
+	prompt []int32
+	most   int // tokens
+	key    prng.Key
+	said   *Said
+	top    int   // so many of the likeliest tokens are told with each
+	call   *call // whoever asks for it; nil: Draw
 
+	shared *prefix
 	blocks []int32 // its own, in a batch
 	again  int     // how often the next token has been drawn in vain
 	after  int     // so many tokens taken in, its prompt's the last of them, it goes on
@@ -158,11 +153,7 @@ func (c Config) row(p Prompt, prompt, sample, window int) *row {
 	for _, number := range []uint64{c.Seed >> 32, c.Generation, p.Number, uint64(sample)} {
 		key = key.FoldIn(uint32(number)).FoldIn(uint32(number >> 32))
 	}
-	return &row{Completion: Completion{Prompt: prompt, Sample: sample}, of: c, most: min(c.Tokens, window-len(p.Tokens)), key: key}
-}
-
-func (c Config) chooser() Chooser {
-	return Chooser{Temperature: c.Temperature, TopK: c.TopK, TopP: c.TopP, MinP: c.MinP}
+	return &row{Completion: Completion{Prompt: prompt, Sample: sample}, of: c, prompt: p.Tokens, most: min(c.Tokens, window-len(p.Tokens)), key: key, said: NewSaid(c.Penalty, p.Tokens)}
 }
 
 // next draws a token, and tells whether it is the last one.
@@ -171,15 +162,22 @@ func (r *row) next(by *Chooser, logits []float32) (ended bool, err error) {
 	if r.of.Vocab > 0 {
 		drawn = logits[:min(r.of.Vocab, len(logits))]
 	}
-	token, err := by.Choose(drawn, r.uniform())
+	by.Temperature, by.TopK, by.TopP, by.MinP = r.of.Temperature, r.of.TopK, r.of.TopP, r.of.MinP
+	token, err := by.Choose(r.said.Penalized(drawn), r.uniform())
 	if err != nil {
 		return false, err
 	}
-	p, err := logProb(logits, token, r.of.Temperature)
+	of, err := sharesOf(logits, r.of.Temperature)
 	if err != nil {
 		return false, err
 	}
-	return r.take(token, p), nil
+	t := Token{ID: token, LogProb: of.logProb(logits[token])}
+	if r.top > 0 {
+		for _, id := range Likeliest(drawn, r.top) {
+			t.Top = append(t.Top, Likely{id, of.logProb(logits[id])})
+		}
+	}
+	return r.take(t), nil
 }
 
 // uniform is the random number of the next token.
@@ -201,7 +199,7 @@ func (r *row) drawn(token int32, logProb float32) (ended bool, err error) {
 		return false, fmt.Errorf("log-probability %v: %w", logProb, ErrNotFinite)
 	case r.of.Vocab == 0 || int(token) < r.of.Vocab:
 		r.again = 0
-		return r.take(token, logProb), nil
+		return r.take(Token{ID: token, LogProb: logProb}), nil
 	case r.again == inVain:
 		return false, fmt.Errorf("token %d and others drawn %d times, wanted one below %d", token, inVain, r.of.Vocab)
 	}
@@ -210,37 +208,45 @@ func (r *row) drawn(token int32, logProb float32) (ended bool, err error) {
 }
 
 // byModel tells whether the model draws: of all tokens, by their shares alone.
-func (c Config) byModel() bool {
-	return c.TopK == 0 && (c.TopP == 0 || c.TopP == 1) && c.MinP == 0 && (c.Temperature >= 1e-3 || c.Temperature == 0 && c.Vocab == 0)
+func (r *row) byModel() bool {
+	c := r.of
+	return r.top == 0 && r.said.none() && c.TopK == 0 && (c.TopP == 0 || c.TopP == 1) && c.MinP == 0 && (c.Temperature >= 1e-3 || c.Temperature == 0 && c.Vocab == 0)
 }
 
 // take appends a token, and tells whether it is the last one.
-func (r *row) take(token int32, logProb float32) (ended bool) {
-	r.Tokens, r.LogProbs = append(r.Tokens, token), append(r.LogProbs, logProb)
-	if slices.Contains(r.of.Stop, token) || r.of.Ends != nil && r.of.Ends(r.Tokens) {
+func (r *row) take(t Token) (ended bool) {
+	r.Tokens, r.LogProbs = append(r.Tokens, t.ID), append(r.LogProbs, t.LogProb)
+	r.said.Add(t.ID)
+	if r.call != nil {
+		r.call.tell(t)
+	}
+	if slices.Contains(r.of.Stop, t.ID) || r.of.Ends != nil && r.of.Ends(r.Tokens) {
 		return true
 	}
 	r.Truncated = len(r.Tokens) == r.most
 	return r.Truncated
 }
 
-// failed names the row.
-func (r *row) failed(err error) error {
-	return fmt.Errorf("prompt %d, sample %d, token %d: %w", r.Prompt, r.Sample, len(r.Tokens), err)
-}
+// shares are those of softmax(logits/temperature), of softmax(logits) where that is 0.
+type shares struct{ best, temperature, logSum float64 }
 
-// logProb is that of a token by softmax(logits/temperature), by softmax(logits) where that is 0.
-func logProb(logits []float32, token int32, temperature float64) (float32, error) {
+func sharesOf(logits []float32, temperature float64) (s shares, err error) {
 	best, err := greatest(logits)
 	if err != nil {
-		return 0, err
+		return s, err
 	}
+	s = shares{best: float64(logits[best]), temperature: temperature}
 	if temperature == 0 {
-		temperature = 1
+		s.temperature = 1
 	}
 	sum := 0.0
 	for _, l := range logits {
-		sum += math.Exp((float64(l) - float64(logits[best])) / temperature)
+		sum += math.Exp((float64(l) - s.best) / s.temperature)
 	}
-	return float32((float64(logits[token])-float64(logits[best]))/temperature - math.Log(sum)), nil
+	s.logSum = math.Log(sum)
+	return s, nil
+}
+
+func (s shares) logProb(logit float32) float32 {
+	return float32((float64(logit)-s.best)/s.temperature - s.logSum)
 }

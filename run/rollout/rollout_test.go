@@ -76,10 +76,10 @@ func (f *fake) Draw(ctx context.Context, p state.Places) (tokens []int32, logPro
 	f.drawn++
 	for i := range p.Rows {
 		own := logits[i*vocab:][:vocab]
-		token, err := (&Chooser{Temperature: float64(p.Temperature)}).Choose(own, p.Uniforms[i])
+		token, err := (&Chooser{Temperature: float64(p.Temperatures[i])}).Choose(own, p.Uniforms[i])
 		lp := float32(math.NaN())
-		if err == nil {
-			lp, _ = logProb(own, token, float64(p.Temperature))
+		if of, wrong := sharesOf(own, float64(p.Temperatures[i])); err == nil && wrong == nil {
+			lp = of.logProb(own[token])
 		}
 		tokens, logProbs = append(tokens, token), append(logProbs, lp)
 	}

@@ -53,6 +53,9 @@ func (c *Config) mayTokenize() bool {
 	return c.Data.Tokens == "tokenizer" || c.Data.Tokens == "auto" && c.Data.Tokenizer+c.Model.From != ""
 }
 
+// HoldsOut tells whether a part of the data is held out for validation.
+func (c *Config) HoldsOut() bool { return len(c.Data.Held) > 0 || c.Data.Validation > 0 }
+
 // validateData checks what the keys below data say together; each alone is in its range.
 func (c *Config) validateData() error {
 	d, kept := c.Data, Default().Data
@@ -73,6 +76,7 @@ func (c *Config) validateData() error {
 		where   bool
 		wanted  string
 	}{
+		{"data.held", len(d.Held) > 0, given["data.jsonl"], "nothing without data.jsonl"},
 		{"data.field", d.Fields.Text != "", given["data.jsonl"], "nothing without data.jsonl; the sources of a mixture have fields of their own"},
 		{"data.prompt_field", d.Fields.Prompt != "", given["data.jsonl"], "nothing without data.jsonl; the sources of a mixture have fields of their own"},
 		{"data.mask_field", d.Fields.Mask != "", given["data.jsonl"], "nothing without data.jsonl; the sources of a mixture have fields of their own"},
@@ -93,6 +97,10 @@ func (c *Config) validateData() error {
 		}
 	}
 	switch {
+	case len(d.Held) > 0 && c.Given("data.validation") && d.Validation > 0:
+		return fmt.Errorf("run file: %s and %s: found both, wanted one of them", c.At("data.held"), c.At("data.validation"))
+	case len(d.Held) > 0 && c.TeacherIsFile():
+		return c.Invalid("data.held", inline(d.Held), "nothing with distil.teacher a file, which has a line for each row of data.jsonl")
 	case slices.Contains(formats.Chats, d.Format) && d.Fields.Text+d.Fields.Prompt+d.Fields.Mask != "":
 		return c.Invalid("data.format", d.Format, "auto or fields with data.field, data.prompt_field or data.mask_field")
 	case d.Layout.Packing == "stream" && d.Layout.Long != kept.Layout.Long:

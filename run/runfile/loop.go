@@ -13,6 +13,7 @@ type Loop struct {
 	Steps          int64     `yaml:"steps" default:"1600" range:"1.." resume:"reschedule" doc:"optimizer updates"`
 	EvalEvery      int64     `yaml:"eval_every" default:"400" range:"0.." doc:"updates between evaluations, with one at the end; 0: none at all"`
 	EvalTokens     int64     `yaml:"eval_tokens" default:"32768" range:"0.." doc:"most validation tokens that an evaluation reads; 0: all of them. By default fewer in a short run: all evaluations together read at most half of what training reads"`
+	Patience       int64     `yaml:"patience" range:"0.." resume:"free" doc:"evaluations in a row that are no better than the best one, by a lower loss or a higher reward, after which the run ends early; 0: it never does"`
 	SaveEvery      Intervals `yaml:"save_every" default:"200" resume:"free" doc:"updates between permanent checkpoints: a number, or a list such as [{every: 100, until: 1000}, {every: 1000}]; 0: only at the end"`
 	SaveInterval   duration  `yaml:"save_interval" range:"duration" resume:"free" doc:"time between temporary checkpoints, such as 15m. Each is removed once there is a newer one. Empty: none"`
 	SaveAsync      bool      `yaml:"save_async" default:"true" resume:"free" doc:"keep training while a checkpoint is written, from a copy in host memory where there is room for one; false: training waits, and no copy is taken"`
@@ -20,6 +21,8 @@ type Loop struct {
 	KeepBest       int       `yaml:"keep_best" default:"1" range:"1.." resume:"free" doc:"checkpoints with the lowest validation losses to keep as well"`
 	SampleEvery    int64     `yaml:"sample_every" range:"0.." resume:"free" doc:"updates between samples; 0: only at the end. A run from a model also has one before its first update"`
 	Sample         Sample    `yaml:",inline"`
+	Ask            []string  `yaml:"ask" resume:"free" doc:"questions that are put to the model at evaluations and at the end, each in a conversation of its own, written by the chat template; of a run from a model also before its first update. Answers are drawn as samples are, and have at most train.sample_tokens"`
+	AskSystem      string    `yaml:"ask_system" resume:"free" doc:"message of the system that precedes each question of train.ask; empty: none"`
 	HistogramEvery int64     `yaml:"histogram_every" range:"0.." resume:"free" doc:"updates between histograms of parameters and gradients, computed on the device and written to histograms.jsonl; 0: none"`
 	HistogramMatch []string  `yaml:"histogram_match" range:"pattern" resume:"free" doc:"regular expressions on params/PATH and grads/PATH that get histograms; empty: all"`
 	LogEvery       int64     `yaml:"log_every" default:"1" range:"1.." resume:"free" doc:"updates between lines of metrics.jsonl"`

@@ -24,7 +24,7 @@ var unknowable = []string{
 	"found both, wanted one of them",      // data.text, data.jsonl, data.mixture
 	"bytes, or files in data.text",        // data.tokens without files
 	"without documents (data.jsonl)",      // data.eos, data.packing, data.long
-	"nothing without data.jsonl",          // data.field
+	"nothing without data.jsonl",          // data.field, data.held
 	"nothing without model.from",          // model.allow_missing
 	"nothing without model.quantize.mode", // its other keys
 	"nothing without lora.rank",           // or lora.from: other keys of lora
@@ -44,6 +44,7 @@ var unknowable = []string{
 	"with data.field, data.prompt_field",  // data.format
 	"none of them with data.format",       // field of a source
 	"restart, whose epochs have no end",   // data.epochs
+	"has a line for each row",             // data.held
 	"files in one of them",                // text and jsonl of a source
 	"none of them for text",               // field of a source
 	"a regular expression: ",              // its syntax
@@ -106,7 +107,7 @@ null|""|text|"1"|-2|-1|0|1|2|3|5|1.5|0.5|1.0|1e3|1e7|3000000000|3000000000000000
 		}
 	}
 	// What keys say together.
-	return append(out, "", "null", "3", "[]", "text", "modle: {layers: 3}", "optimizer: {schedule: 0.1}", "optimizer: {schedule: {type: cosin}}", "data: {mixture: [{txt: a, weight: 1}]}", "data: {text: a, jsonl: b}", "data: {jsonl: a, packing: stream, long: keep_end}", "data: {jsonl: a, packing: stream}",
+	return append(out, "", "null", "3", "[]", "text", "modle: {layers: 3}", "optimizer: {schedule: 0.1}", "optimizer: {schedule: {type: cosin}}", "data: {mixture: [{txt: a, weight: 1}]}", "data: {text: a, jsonl: b}", "data: {jsonl: a, held: b}", "data: {jsonl: a, held: b, validation: 0.1}", "data: {jsonl: a, held: b}\ndistil: {teacher: c.jsonl}", "data: {jsonl: a, packing: stream, long: keep_end}", "data: {jsonl: a, packing: stream}",
 		"data: {jsonl: a, field: x, format: alpaca}", "data: {mixture: [{jsonl: a, weight: 1, field: x}], format: alpaca}",
 		"data: {mixture: [{text: a, weight: 1}], epochs: 2}", "pipeline: {stages: 2, adapters: [0, 1, 2]}", "pipeline: {stages: 2, adapters: ['0:0', 1]}", "pipeline: {schedule: interleaved, chunks: 1}",
 		"optimizer: {schedule: {steps: 5, warmup_steps: 5}}", "optimizer: {parameters: {weight_decay: null}}", "data: {jsonl: a, field: x, eos: 3}", "model: {quantize: {mode: affine, bits: 2, group: 32, match: [a]}}",

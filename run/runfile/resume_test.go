@@ -12,7 +12,7 @@ func TestResumeOfKeys(t *testing.T) {
 	for key, want := range map[string]resume{
 		"pipeline.stages": Free, "pipeline.adapters": Free, "pipeline.rules": Free, "device.texels": Free, "device.submit_limit": Free, "train.keep": Free, "data.prefetch": Free,
 		"pipeline.microbatches": fixed, "train.batch": fixed, "train.accumulate": fixed, "train.seed": fixed, "train.eval_every": fixed,
-		"train.sample_every": Free, "train.sample_tokens": Free, "train.prompt": Free, "train.temperature": Free, "train.top_k": Free, "train.top_p": Free, "train.min_p": Free, "train.repetition_penalty": Free,
+		"train.sample_every": Free, "train.sample_tokens": Free, "train.prompt": Free, "train.ask": Free, "train.ask_system": Free, "train.temperature": Free, "train.top_k": Free, "train.top_p": Free, "train.min_p": Free, "train.repetition_penalty": Free,
 		"train.steps": Scheduled, "optimizer.schedule.type": Scheduled, "data.text": ByContent, "model.from": ByPlace, "optimizer.parameters.b1": fixed,
 	} {
 		assert.Equal(t, want, ResumeOf(key), key)

@@ -52,6 +52,7 @@ type Model struct {
 type Data struct {
 	Text       []string `yaml:"text" resume:"content" doc:"files or globs (** crosses folders); empty: the Go source of your toolchain, without one the text beside the program"`
 	JSONL      []string `yaml:"jsonl" resume:"content" doc:"files or globs of documents: a JSON object a line, an array of JSON objects (both also .gz), or Parquet; instead of text"`
+	Held       []string `yaml:"held" resume:"content" doc:"files or globs of rows, as data.jsonl, that are held out for validation in the place of data.validation: no row of theirs may be in data.jsonl"`
 	Mixture    []Source `yaml:"mixture" resume:"content" doc:"several sources by weight, such as [{text: 'books/*.txt', weight: 3}, {jsonl: chats.jsonl, prompt_field: question, field: answer, weight: 1}]; instead of text"`
 	MixtureEnd string   `yaml:"mixture_end" default:"restart" range:"mixture_ends" doc:"when an epoch of the mixture ends: never, because a used-up source begins again (restart), or when the first or the last source is used up (first_exhausted, all_exhausted)"`
 	Tokens     string   `yaml:"tokens" default:"auto" range:"auto|bytes|tokenizer|u16|u32" doc:"contents of the files: text whose bytes are the tokens (bytes), text for a tokenizer (tokenizer), or little-endian tokens (u16, u32); auto: tokenizer if data.tokenizer or model.from has one, else bytes"`
@@ -119,7 +120,7 @@ type train struct {
 	TokenAccuracy  bool    `after:"z_loss" yaml:"token_accuracy" doc:"log nll, z and token_accuracy of steps and evaluations, the share of labels that are the likeliest token, without train.label_smoothing and train.z_loss too. It reads no logits twice"`
 	Seed           uint64  `yaml:"seed" default:"42" doc:"seed of initialisation, order, dropout and samples"`
 	Recompute      string  `yaml:"recompute" default:"auto" range:"auto|none|attention|layers" resume:"free" doc:"activations of each layer that the backward pass computes again instead of keeping, to the same bits: nothing (none), the operands of attention, norms and activation functions (attention), everything except the layer's input (layers), or the first of these that fits the memory (auto)"`
-	Storage        string  `yaml:"storage" default:"f32" range:"f32|bf16" doc:"how a step keeps its activations, its logits, and the gradients between operations: in f32, or rounded to bf16, in half the bytes. Operations compute and add up in f32; parameters, their gradients and the optimizer's state stay in f32"`
+	Storage        string  `yaml:"storage" default:"f32" range:"f32|bf16" doc:"how a step keeps its activations, its logits, and the gradients between operations: in f32, or rounded to bf16, in half the bytes; with bf16 rollouts keep keys and values so, too. Operations compute and add up in f32; parameters, their gradients and the optimizer's state stay in f32"`
 	Products       string  `yaml:"products" default:"f32" range:"f32|f16" doc:"how products of matrices read their operands: in f32, or rounded to f16, as matrix units multiply them (device.matrix). Sums, and everything else, stay in f32; the loss is scaled by a power of two that the run adapts"`
 	MemoryLimit    string  `yaml:"memory_limit" range:"size" resume:"free" doc:"most device memory to use on one adapter, such as 6GiB, however many stages it has; empty: all it has"`
 }

@@ -32,6 +32,9 @@ type Exporting struct {
 // Card is what is known of it, from its directory, the record of its run and the cards of what that began with. What cannot be read is told.
 func Card(e Exporting, tell func(string)) modelcard.Card {
 	run := runOf(e.From.Path("."), tell)
+	if len(e.From.Parts()) > 0 { // each has been trained by a run of its own
+		run = nil
+	}
 	models, last := e.bases()
 	defer closeAll(models)
 	c := modelcard.Card{Title: modelName(e.To), Tags: []string{"gputrain"}}
@@ -193,6 +196,9 @@ func (e Exporting) describe(c *modelcard.Card, run *train.Summary) {
 	base := model.BaseOf(e.Def)
 	c.Add("model", fmt.Sprintf("%s, %d parameters", base.Kind(), model.Parameters(base)))
 	c.Add("adapters", model.DescribeLoRA(e.Def))
+	if len(e.From.Parts()) > 0 {
+		c.Add("sum of adapters", PartsText(e.From, modelName))
+	}
 	if c.Base == "" {
 		return
 	}
@@ -303,6 +309,19 @@ func dataText(s *train.Summary, values map[string]runfile.Recorded) string {
 		parts = append(parts, "fingerprint "+s.Fingerprint)
 	}
 	return strings.Join(parts, "; ")
+}
+
+// PartsText says which adapters count together, and how much: "a, b=0.5".
+func PartsText(b *hub.Bundle, name func(path string) string) string {
+	var texts []string
+	for _, p := range b.Parts() {
+		text := name(p.Path("."))
+		if p.Weight != 1 {
+			text += "=" + strconv.FormatFloat(p.Weight, 'g', -1, 64)
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, ", ")
 }
 
 var hubCache = regexp.MustCompile(`(?:^|/)models--([\w.-]+)/snapshots/[0-9a-f]+$`)

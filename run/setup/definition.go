@@ -236,6 +236,10 @@ func described(cfg *runfile.Config, earlier *plan.Earlier, out io.Writer, open o
 	}
 	p.State.Consulted = append(p.State.Consulted, begin.reference(p.State)...)
 	p.State.Companions = begin.Tokens.Companions
+	if p.State.Scorers, err = scorersOf(p.Spec, p.State.Sequence); err != nil {
+		begin.Release()
+		return nil, w, Weights{}, &UsageError{err}
+	}
 	tell(out, p.Told)
 	return p, w, begin, nil
 }

@@ -2,13 +2,17 @@ package setup
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"strconv"
 
+	"gputrain/internal/atomicfile"
 	"gputrain/run/data"
 	"gputrain/run/data/texts"
 	"gputrain/run/rollout"
@@ -23,19 +27,35 @@ type Teaching struct {
 	Tell   func(rows, tokens int64) // after each row; may be nil
 }
 
-// Write writes the lists of all rows, in their order.
-func (t Teaching) Write(ctx context.Context, to io.Writer, rows *texts.Documents) error {
-	out := bufio.NewWriterSize(to, 1<<20)
+// Write writes the lists of all rows, in their order, behind those that a part has already. After an error the lists so far are in it.
+func (t Teaching) Write(ctx context.Context, to *atomicfile.Part, rows *texts.Documents) error {
 	head, err := json.Marshal(t.Head)
 	if err != nil {
 		return err
 	}
-	_, _ = out.Write(append(head, '\n')) // what fails, fails in Flush
+	head = append(head, '\n')
+	if _, err := rows.Lines(t.Window, func(l texts.Line) error { return t.inside(l) }); err != nil {
+		return err
+	}
+	there, size, err := listsIn(to.File, head)
+	if err != nil {
+		return err
+	}
+	if err := to.Cut(size); err != nil {
+		return err
+	}
+	out := bufio.NewWriterSize(to, 1<<20)
+	if size == 0 {
+		_, _ = out.Write(head) // what fails, fails in Flush
+	}
 	done, tokens := int64(0), int64(0)
 	_, err = rows.Lines(t.Window, func(l texts.Line) error {
-		line, n, err := t.line(ctx, l)
-		if err != nil {
-			return fmt.Errorf("row %d: %w", l.Number+1, err)
+		var line []byte
+		n := data.Counted(l.Labels)
+		if done >= there {
+			if line, err = t.line(ctx, l); err != nil {
+				return fmt.Errorf("row %d: %w", l.Number+1, err)
+			}
 		}
 		if done, tokens = done+1, tokens+int64(n); t.Tell != nil {
 			t.Tell(done, tokens)
@@ -43,23 +63,52 @@ func (t Teaching) Write(ctx context.Context, to io.Writer, rows *texts.Documents
 		_, err = out.Write(line)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	return out.Flush()
+	return errors.Join(err, out.Flush())
 }
 
-// line is the line of a row, and how many of its tokens are learned.
-func (t Teaching) line(ctx context.Context, l texts.Line) (line []byte, tokens int, err error) {
+// listsIn is how many lists a part has behind its first line, and how many bytes these take; what a killed process, or a machine that lost its power, has left
+// behind them is none.
+func listsIn(f *os.File, head []byte) (rows, size int64, err error) {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return 0, 0, err
+	}
+	in := bufio.NewReaderSize(f, 1<<20)
+	for {
+		line, err := in.ReadBytes('\n')
+		switch {
+		case errors.Is(err, io.EOF):
+			return max(0, rows-1), size, nil
+		case err != nil:
+			return 0, 0, err
+		case rows == 0 && !bytes.Equal(line, head), rows > 0 && !json.Valid(line):
+			return max(0, rows-1), size, nil
+		}
+		rows, size = rows+1, size+int64(len(line))
+	}
+}
+
+// learnedOf is how many tokens of a row precede the end of what is learned of it.
+func learnedOf(l texts.Line) int {
 	last := len(l.Labels)
 	for last > 0 && l.Labels[last-1] == data.Ignored {
 		last--
 	}
-	if last > t.Window {
-		return nil, 0, fmt.Errorf("found %d tokens before the last that is learned, wanted at most %d, as many as the teacher sees at once: data.long keep_start or keep_end cuts rows", last, t.Window)
+	return last
+}
+
+// inside refuses a row that the teacher does not see at once.
+func (t Teaching) inside(l texts.Line) error {
+	if last := learnedOf(l); last > t.Window {
+		return fmt.Errorf("row %d: found %d tokens before the last that is learned, wanted at most %d, as many as the teacher sees at once: data.long keep_start or keep_end cuts rows", l.Number+1, last, t.Window)
 	}
+	return nil
+}
+
+// line is the line of a row.
+func (t Teaching) line(ctx context.Context, l texts.Line) (line []byte, err error) {
+	tokens := 0
 	var ids, logs []byte
-	if last > 0 {
+	if last := learnedOf(l); last > 0 {
 		err = t.Logits(ctx, l.Tokens[:last], func(at int, logits []float32) error {
 			if l.Labels[at] == data.Ignored {
 				return nil
@@ -84,7 +133,7 @@ func (t Teaching) line(ctx context.Context, l texts.Line) (line []byte, tokens i
 			return nil
 		})
 	}
-	return fmt.Appendf(nil, "{\"ids\": [%s], \"logprobs\": [%s]}\n", ids, logs), tokens, err
+	return fmt.Appendf(nil, "{\"ids\": [%s], \"logprobs\": [%s]}\n", ids, logs), err
 }
 
 // logSum is the logarithm of the sum of the exponentials of logits over a temperature.

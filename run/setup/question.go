@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -8,6 +9,7 @@ import (
 	"gputrain/run/plan"
 	"gputrain/run/runfile"
 	"gputrain/run/train"
+	"gputrain/text/chat"
 )
 
 // ask makes samples go on from something that the text has: a question with all that the template writes around it, and up to where its answer ends.
@@ -39,6 +41,40 @@ func ask(run *train.Config, cfg *runfile.Config, text *texts.Corpus, tokens Toke
 		return nil
 	}
 	s.Begin, s.Prompt = question.Prompt, Spoken(run.Tokenizer, question.Prompt)
+	return nil
+}
+
+// asked lays the questions of a run, for answers that its windows have room for.
+func asked(run *train.Config, cfg *runfile.Config, tokens Tokens) error {
+	all := cfg.Train.Ask
+	if len(all) == 0 {
+		if s := cfg.Train.AskSystem; s != "" {
+			return cfg.Invalid("train.ask_system", s, "questions with it (train.ask)")
+		}
+		return nil
+	}
+	switch {
+	case run.Sample.Tokens == 0:
+		return cfg.Invalid("train.ask", all[0], "none where answers have no tokens (train.sample_tokens is 0)")
+	case tokens.Tokenizer == nil:
+		return cfg.Invalid("train.ask", all[0], "none without a tokenizer: data.tokenizer, or a directory in model.from that has one")
+	case tokens.Chats.Template == nil:
+		return cfg.Wrong("train.ask", tokens.Chats.Lacking)
+	}
+	encoder, err := chat.NewEncoder(tokens.Tokenizer, tokens.Chats.Template, tokens.Chats.Options)
+	if err != nil {
+		return cfg.Wrong("train.ask", err)
+	}
+	for _, question := range all {
+		q := train.Question{Stop: encoder.Ends()}
+		if q.Prompt, err = encoder.Ask(cfg.Train.AskSystem, question); err != nil {
+			return cfg.Wrong("train.ask", fmt.Errorf("%q: %w", question, err))
+		}
+		if q.Tokens = min(run.Sample.Tokens, run.State.Sequence-len(q.Prompt)); q.Tokens < 1 {
+			return cfg.Invalid("train.ask", question, fmt.Sprintf("one of fewer than %d tokens with what the template adds, found %d: the window has %d", run.State.Sequence, len(q.Prompt), run.State.Sequence))
+		}
+		run.Asked = append(run.Asked, q)
+	}
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"gputrain/gpu"
 	"gputrain/hub"
 	"gputrain/internal/stranger"
 	"gputrain/model"
@@ -77,7 +78,7 @@ func (w rewards) of(cfg *runfile.Config, asked []*data.Prompts, out io.Writer) (
 		},
 		Text: withoutSpecial(tokenizer),
 	}
-	c.Drawing.Ends = endsWith(r.Stop, c.Text, specialOf(tokenizer))
+	c.Drawing.Ends = EndsWith(r.Stop, tokenizer)
 	for _, prompts := range asked {
 		if err := grpo.CheckPrompts(prompts, w.window); err != nil {
 			return nil, err
@@ -98,11 +99,14 @@ func (w rewards) of(cfg *runfile.Config, asked []*data.Prompts, out io.Writer) (
 		return nil, err
 	}
 	env := reward.Env{AllowCommand: w.commands || cfg.CommandsTyped(), Tokens: r.Tokens, Log: func(line string) { fmt.Fprintf(out, "gputrain: %s\n", line) }}
-	env.Model = func(dir string) (reward.Function, error) { return openReward(cfg, dir, w.fingerprint(), out) }
+	env.Model = w.opener(cfg, nil, out)
 	if err := reward.Check(cfg.Rewards, env); err != nil {
 		return nil, err
 	}
-	c.Open = func() (reward.Rewards, error) { return reward.OpenAll(cfg.Rewards, env) }
+	c.Open = func(on *gpu.Device) (reward.Rewards, error) {
+		env.Model = w.opener(cfg, on, out)
+		return reward.OpenAll(cfg.Rewards, env)
+	}
 	return c, nil
 }
 
@@ -149,11 +153,16 @@ func withoutSpecial(t train.Tokenizer) func(tokens []int32) string {
 	}
 }
 
+// EndsWith tells whether tokens that a tokenizer reads have completed one of the texts; nil where there is none.
+func EndsWith(texts []string, t train.Tokenizer) func(tokens []int32) bool {
+	return endsWith(texts, withoutSpecial(t), specialOf(t))
+}
+
 // joined is how many more tokens are read than a text has bytes: a decoder may take a space from the first, and gives up bytes of which the first are the end of
 // a character, which has no more than utf8.UTFMax.
 const joined = 1 + utf8.UTFMax
 
-// endsWith tells whether tokens have completed one of the texts; nil where there is none. Each token that a text goes through has a byte of it, so the last
+// endsWith is EndsWith by the text of tokens. Each token that a text goes through has a byte of it, so the last
 // ones are enough to read. They are read anew each time: what a stream holds back until more comes may be the end of a text.
 func endsWith(texts []string, textOf func(tokens []int32) string, special []int32) func(tokens []int32) bool {
 	if len(texts) == 0 {

@@ -39,7 +39,7 @@ func TestRolloutsOfARunFile(t *testing.T) {
 	assert.EqualValues(t, 18, run.Steps, "three times six prompts, two in a generation of two updates")
 	assert.Equal(t, "equal", r.Rewards[0].Name)
 	assert.InDelta(t, 2, r.Rewards[0].Weight, 0)
-	opened, err := r.Open()
+	opened, err := r.Open(nil)
 	require.NoError(t, err)
 	require.NoError(t, opened.Close())
 	one, err := run.Tokenizer.Encode("1+1")
@@ -124,7 +124,7 @@ func TestCommandsOfRewards(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err)
-		opened, err := run.Rollouts.Open()
+		opened, err := run.Rollouts.Open(nil)
 		require.NoError(t, err)
 		require.NoError(t, opened.Close())
 		release()

@@ -21,7 +21,6 @@ import (
 	"gputrain/run/runfile"
 	"gputrain/run/train"
 	"gputrain/state"
-	"gputrain/state/checkpoint"
 	"gputrain/text/chat"
 )
 
@@ -49,42 +48,65 @@ type scorer struct {
 	from   texts.Config
 	tokens Tokens
 	policy string // fingerprint of the tokenizer whose tokens samples have; "": not known
+	window int    // of the model that draws samples
 
 	end  int32   // the token that ends an answer, where a template writes one
 	tail []int32 // what the template writes behind it, which rows of messages have and completions do not
 }
 
-// scoredAtOnce is how many rows a scorer computes at once.
+// scoredAtOnce is how many rows a scorer computes at once, of as many tokens as the window in which they are drawn; of longer ones fewer.
 const scoredAtOnce = 16
 
-// openScorer opens the reward model in dir, whose head gives one score a row. policy is the fingerprint of the tokenizer of samples: a model with the same
-// tokenizer reads their tokens, any other their texts. Notes are written to out.
-func openScorer(dev *gpu.Device, dir, policy string, out io.Writer) (_ *scorer, err error) {
-	s := &scorer{policy: policy}
-	if s.files, err = Open(dir, out); err != nil {
+// storedReward opens the files of the reward model in dir, whose head gives one score a row.
+func storedReward(dir string, out io.Writer) (*StoredModel, error) {
+	files, err := Open(dir, out)
+	if err != nil {
 		return nil, err
 	}
+	s, err := Stored(files)
+	if err != nil {
+		return nil, err
+	}
+	if h := model.HeadOf(s.Def); h.Kind != model.HeadScores || h.Labels != 1 {
+		err := &UsageError{fmt.Errorf("%s: found a model without one score a row, wanted a reward model: gputrain train with head.objective reward makes one (docs/heads.md)", dir)}
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// scorersOf are the reward models of a run file beside a model that draws in a window, for the plan of its memory.
+func scorersOf(cfg *runfile.Config, window int) (all []state.Scorer, err error) {
+	for i, r := range cfg.Rewards {
+		if r.Model == "" {
+			continue
+		}
+		s, err := storedReward(r.Model, io.Discard)
+		if err != nil {
+			return nil, fmt.Errorf("rewards[%d]: %w", i, err)
+		}
+		one, err := state.NewScorer(s.Def, s.Weights, scoredAtOnce, window)
+		if err = errors.Join(err, s.Close()); err != nil {
+			return nil, fmt.Errorf("rewards[%d]: %w", i, err)
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// openScorer opens the reward model in dir for rows that are drawn in a window. policy is the fingerprint of the tokenizer of samples: a model with the same
+// tokenizer reads their tokens, any other their texts. Notes are written to out.
+func openScorer(dev *gpu.Device, dir, policy string, window int, out io.Writer) (_ *scorer, err error) {
+	stored, err := storedReward(dir, out)
+	if err != nil {
+		return nil, err
+	}
+	s, def := &scorer{policy: policy, window: window, files: stored.Bundle}, stored.Def
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	at := s.files.Path(".")
-	if err := checkpoint.VerifyModel(checkpoint.OS, at); err != nil {
-		return nil, err
-	}
-	def, err := s.files.Definition()
-	if err != nil {
-		return nil, &ModelError{err}
-	}
-	if h := model.HeadOf(def); h.Kind != model.HeadScores || h.Labels != 1 {
-		return nil, &UsageError{fmt.Errorf("%s: found a model without one score a row, wanted a reward model: gputrain train with head.objective reward makes one (docs/heads.md)", dir)}
-	}
-	weights, err := s.files.Weights(def)
-	if err != nil {
-		return nil, &ModelError{err}
-	}
-	if s.model, err = state.LoadStored(dev, at, def, weights); err != nil {
+	if s.model, err = state.LoadStored(dev, stored.Path("."), def, stored.Weights); err != nil {
 		return nil, err
 	}
 	if s.tokens, err = ModelTokens(s.files, def); err != nil {
@@ -138,7 +160,14 @@ func (s *scorer) whole(one reward.Sample) []int32 {
 
 // scores scores rows of tokens.
 func (s *scorer) scores(ctx context.Context, rows [][]int32) ([]float64, error) {
-	found, err := s.model.Scores(ctx, rows, scoredAtOnce)
+	longest, atOnce := 0, scoredAtOnce
+	for _, row := range rows {
+		longest = max(longest, len(row))
+	}
+	for n := state.ScoredTokens(s.window); n < longest && atOnce > 1; n *= 2 { // these take no more memory than was planned
+		atOnce /= 2
+	}
+	found, err := s.model.Scores(ctx, rows, atOnce)
 	scores := make([]float64, len(found))
 	for i, values := range found {
 		scores[i] = float64(values[0])
@@ -184,25 +213,30 @@ func (s *scorer) Close() error {
 	return s.files.Close()
 }
 
-// openReward opens a reward model beside a run, on a new device of the run's first adapter.
-func openReward(cfg *runfile.Config, dir, policy string, out io.Writer) (reward.Function, error) {
-	adapters, err := Adapters(cfg, "")
-	if err != nil {
-		return nil, err
+// opener opens reward models on a device; nil: each on a new one of the run file's first adapter.
+func (w rewards) opener(cfg *runfile.Config, on *gpu.Device, out io.Writer) func(dir string) (reward.Function, error) {
+	return func(dir string) (reward.Function, error) {
+		if on != nil {
+			return openScorer(on, dir, w.fingerprint(), w.window, out)
+		}
+		adapters, err := Adapters(cfg, "")
+		if err != nil {
+			return nil, err
+		}
+		options, err := DeviceOptions(cfg, adapters[0])
+		if err != nil {
+			return nil, err
+		}
+		dev, err := gpu.Open(context.Background(), adapters[0], options)
+		if err != nil {
+			return nil, err
+		}
+		s, err := openScorer(dev, dir, w.fingerprint(), w.window, out)
+		if err != nil {
+			dev.Release()
+			return nil, err
+		}
+		s.device = dev
+		return s, nil
 	}
-	options, err := DeviceOptions(cfg, adapters[0])
-	if err != nil {
-		return nil, err
-	}
-	dev, err := gpu.Open(context.Background(), adapters[0], options)
-	if err != nil {
-		return nil, err
-	}
-	s, err := openScorer(dev, dir, policy, out)
-	if err != nil {
-		dev.Release()
-		return nil, err
-	}
-	s.device = dev
-	return s, nil
 }

@@ -1,19 +1,25 @@
 package setup
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/gpu"
 	"gputrain/hub"
 	"gputrain/internal/gputest"
 	"gputrain/model"
+	"gputrain/run/fit"
 	"gputrain/run/reward"
 	"gputrain/run/runfile"
+	"gputrain/run/train"
+	"gputrain/state"
 )
 
 // exported writes a model as it is drawn.
@@ -38,7 +44,7 @@ func exported(t *testing.T, head model.Head) string {
 // TestScorer scores the tokens of samples, and texts as rows of texts are read: with the token that ends them.
 func TestScorer(t *testing.T) {
 	dev := gputest.Device(t)
-	s, err := openScorer(dev, exported(t, model.Head{Kind: model.HeadScores, Labels: 1}), "", os.Stderr)
+	s, err := openScorer(dev, exported(t, model.Head{Kind: model.HeadScores, Labels: 1}), "", 32, os.Stderr)
 	require.NoError(t, err)
 	want, err := s.scores(t.Context(), [][]int32{{'a', 'b', 'c', 0}, {'a', 0}})
 	require.NoError(t, err)
@@ -62,11 +68,53 @@ func TestScorer(t *testing.T) {
 	require.NoError(t, s.Close())
 
 	for _, head := range []model.Head{{Kind: model.HeadScores, Labels: 2}, {Kind: model.HeadVectors}, {}} {
-		_, err = openScorer(dev, exported(t, head), "", os.Stderr)
+		_, err = openScorer(dev, exported(t, head), "", 32, os.Stderr)
 		assert.ErrorContains(t, err, "found a model without one score a row, wanted a reward model")
 	}
-	_, err = openScorer(dev, t.TempDir(), "", os.Stderr)
+	_, err = openScorer(dev, t.TempDir(), "", 32, os.Stderr)
 	assert.ErrorContains(t, err, "found neither config.json nor checkpoints")
+}
+
+// TestScorersArePlanned: what a reward model takes of the run's device is in its plan, within a tenth, for rows as long as the window and for longer ones; where
+// there is no room for it the run is refused before it begins.
+func TestScorersArePlanned(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	dev, judge := gputest.Device(t), exported(t, model.Head{Kind: model.HeadScores, Labels: 1})
+	rows := filepath.Join(t.TempDir(), "rows.jsonl")
+	require.NoError(t, os.WriteFile(rows, []byte(strings.Repeat(`{"prompt": "1+1"}`+"\n", 8)), 0o666))
+	sets := []string{
+		"data.jsonl=" + rows, "model.layers=1", "model.heads=1", "model.width=8", "model.context=16", "rollout.loss=dapo", "rollout.samples=2", "rollout.tokens=8",
+		"train.batch=4", "data.validation=0", "train.sample_tokens=0", "train.steps=1",
+	}
+	planned := func(more ...string) (state.Config, uint64) {
+		p, err := Plan(configOf(t, append(more, sets...)...), io.Discard)
+		require.NoError(t, err)
+		memory, err := fit.On{Devices: []*gpu.Device{dev}}.Memory(t.Context(), state.Job{Config: p.State})
+		require.NoError(t, err)
+		return p.State, memory[0].Total()
+	}
+	_, without := planned("rewards=[{kind: length, buffer: 4}]")
+	c, with := planned("rewards=[{kind: model, model: " + judge + "}]")
+	more := float64(with - without)
+	before := dev.Counters().LiveBytes
+	s, err := openScorer(dev, judge, "", c.Sequence, io.Discard)
+	require.NoError(t, err)
+	defer s.Close()
+	for _, long := range []int{16, 20, 31} {
+		_, err = s.scores(t.Context(), slices.Repeat([][]int32{make([]int32, long), {1, 2}}, 16))
+		require.NoError(t, err)
+		assert.InEpsilon(t, more, float64(dev.Counters().LiveBytes-before), 0.1, "%d tokens", long)
+	}
+
+	limited := gputest.Device(t, gputest.WithMemoryLimit(with-uint64(more/2)))
+	run, release, err := Train(t.Context(), configOf(t, append(sets, "rewards=[{kind: model, model: "+judge+"}]")...), io.Discard)
+	require.NoError(t, err)
+	defer release()
+	run.Dir = t.TempDir()
+	_, err = train.Run(t.Context(), limited, run)
+	require.ErrorIs(t, err, gpu.ErrOutOfMemory)
+	assert.ErrorContains(t, err, "reward models ")
+	assert.NoFileExists(t, filepath.Join(run.Dir, "metrics.jsonl"))
 }
 
 // An answer to messages that were drawn is scored at the last token of rows of messages: behind what the template writes after the token that ends it.

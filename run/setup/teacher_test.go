@@ -2,9 +2,12 @@ package setup
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -17,6 +20,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/hub"
+	"gputrain/internal/atomicfile"
 	"gputrain/internal/gputest"
 	"gputrain/model"
 	"gputrain/run/data"
@@ -139,9 +143,10 @@ func (s taught) lists(name string, k int, temperature float64) string {
 	text, err := OpenText(s.Context(), Data(cfg, tokens, m.Definition(), 24), io.Discard)
 	require.NoError(s, err)
 	defer text.Close()
-	var out bytes.Buffer
-	require.NoError(s, Teaching{Head: ListsHead{TopK: k, Temperature: temperature, Vocab: 256}, Window: 24, Logits: m.EachLogits}.Write(s.Context(), &out, text.Train.(*texts.Documents)))
-	require.NoError(s, os.WriteFile(s.at(name), out.Bytes(), 0o666))
+	part, err := atomicfile.OpenPart(s.at(name), "lists")
+	require.NoError(s, err)
+	require.NoError(s, Teaching{Head: ListsHead{TopK: k, Temperature: temperature, Vocab: 256}, Window: 24, Logits: m.EachLogits}.Write(s.Context(), part, text.Train.(*texts.Documents)))
+	require.NoError(s, part.Finish())
 	return s.at(name)
 }
 
@@ -342,4 +347,79 @@ func FuzzLists(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestListsGoOn: lists whose writer was stopped, or killed in the middle of a line, or of which a machine without power has kept zeros, are those of one that
+// nothing has disturbed; rows that are there are not asked about again, and those of other settings are other lists.
+func TestListsGoOn(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	dir := t.TempDir()
+	file, place := filepath.Join(dir, "rows.jsonl"), filepath.Join(dir, "lists.jsonl")
+	require.NoError(t, os.WriteFile(file, []byte(`{"text": "one"}`+"\n"+`{"text": "another"}`+"\n"+`{"text": "a third"}`+"\n"+`{"text": "the last"}`+"\n"), 0o666))
+	cfg := configOf(t, "data.jsonl="+file, "data.validation=0", "model.layers=1", "model.heads=1", "model.width=8", "model.context=24")
+	def, begin, err := Definition(cfg, io.Discard)
+	require.NoError(t, err)
+	text, err := OpenText(t.Context(), Data(cfg, begin.Tokens, def, 24), io.Discard)
+	require.NoError(t, err)
+	defer text.Close()
+	stopped := errors.New("stopped")
+	write := func(path, of string, topK, most int) (asked int, name string, err error) {
+		part, err := atomicfile.OpenPart(path, of)
+		require.NoError(t, err)
+		teaching := Teaching{Head: ListsHead{TopK: topK}, Window: 24, Logits: func(_ context.Context, window []int32, yield func(at int, logits []float32) error) error {
+			if asked++; asked > most {
+				return stopped
+			}
+			for at, id := range window {
+				logits := make([]float32, 256)
+				logits[id], logits[at] = 2, 1
+				if err := yield(at, logits); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}
+		teaching.Head.Temperature = 1
+		if err = teaching.Write(t.Context(), part, text.Train.(*texts.Documents)); err != nil {
+			return asked, part.Name(), errors.Join(err, part.Close())
+		}
+		return asked, part.Name(), part.Finish()
+	}
+	undisturbed := filepath.Join(dir, "undisturbed.jsonl")
+	_, _, err = write(undisturbed, "a", 3, 10)
+	require.NoError(t, err)
+	want, err := os.ReadFile(undisturbed)
+	require.NoError(t, err)
+	assert.Len(t, bytes.Split(bytes.TrimSpace(want), []byte("\n")), 5)
+
+	_, name, err := write(place, "a", 3, 2)
+	require.ErrorIs(t, err, stopped)
+	require.ErrorContains(t, err, "row 3: ")
+	raw, err := os.ReadFile(name)
+	require.NoError(t, err)
+	assert.True(t, bytes.HasPrefix(want, raw))
+	require.NoError(t, os.WriteFile(name, append(raw[:len(raw)-5], make([]byte, 9)...), 0o666))
+	asked, _, err := write(place, "a", 3, 1)
+	require.ErrorIs(t, err, stopped)
+	assert.Equal(t, 2, asked, "the second row again")
+	asked, other, err := write(place, "b", 2, 0)
+	require.ErrorIs(t, err, stopped)
+	assert.NotEqual(t, name, other)
+	assert.Equal(t, 1, asked)
+	held, err := atomicfile.OpenPart(place, "a")
+	require.NoError(t, err)
+	_, err = atomicfile.OpenPart(place, "a")
+	require.ErrorContains(t, err, "another process is writing it")
+	require.NoError(t, held.Close())
+	assert.NoFileExists(t, place)
+	asked, _, err = write(place, "a", 3, 10)
+	require.NoError(t, err)
+	assert.Equal(t, 2, asked)
+	found, err := os.ReadFile(place)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), string(found))
+	assert.NoFileExists(t, name)
+	_, err = atomicfile.OpenPart(place, "a")
+	require.ErrorIs(t, err, fs.ErrExist)
+	assert.NoFileExists(t, name)
 }

@@ -23,9 +23,12 @@ func Data(cfg *runfile.Config, tokens Tokens, def model.Definition, context int)
 		vocab = min(vocab, 1<<16)
 	}
 	out := texts.Config{
-		Text: d.Text, JSONL: d.JSONL, MixtureEnd: d.MixtureEnd, Tokens: tokens.Kind, Vocab: vocab, Invalid: d.Invalid, Cache: cacheOf(cfg),
+		Text: d.Text, JSONL: d.JSONL, Held: d.Held, MixtureEnd: d.MixtureEnd, Tokens: tokens.Kind, Vocab: vocab, Invalid: d.Invalid, Cache: cacheOf(cfg),
 		Fields: d.Fields, Format: d.Format, Chats: tokens.Chats,
 		Layout: d.Layout, Validation: d.Validation, Context: context,
+	}
+	if len(d.Held) > 0 {
+		out.Validation = 0
 	}
 	out.Layout.Together = d.Documents == runfile.DocumentsTogether
 	o := cfg.Objective()

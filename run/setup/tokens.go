@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gputrain/hub"
@@ -55,6 +56,7 @@ func tokensOf(cfg *runfile.Config, from *hub.Bundle, out io.Writer) (t Tokens, e
 	if t.Chats, err = t.chatsOf(cfg, from); err != nil {
 		return Tokens{}, &UsageError{err}
 	}
+	t.Closing = t.closing()
 	if t.Path == "" && from != nil { // what is there all the same
 		if t.Companions, err = Companions(from); err != nil {
 			return Tokens{}, &UsageError{err}
@@ -62,6 +64,25 @@ func tokensOf(cfg *runfile.Config, from *hub.Bundle, out io.Writer) (t Tokens, e
 	}
 	t.Companions = t.withTemplate(cfg)
 	return t, nil
+}
+
+// closing is the last token of a conversation; nil where there is no template, or one that does not take one as short: reading rows says why.
+func (t *Tokens) closing() *int32 {
+	if t.Tokenizer == nil || t.Chats.Template == nil {
+		return nil
+	}
+	encoder, err := chat.NewEncoder(t.Tokenizer, t.Chats.Template, t.Chats.Options)
+	if err != nil {
+		return nil
+	}
+	c := &chat.Conversation{}
+	c.Add("user", "a")
+	c.Add("assistant", "a")
+	tokens, _, err := encoder.Encode(c)
+	if err != nil || len(tokens) == 0 {
+		return nil
+	}
+	return &tokens[len(tokens)-1]
 }
 
 // open opens the tokenizer and reads the files that go with it.
@@ -155,6 +176,11 @@ func (t Tokens) Ends() []int32 {
 		return nil
 	}
 	return t.Tokenizer.EndTokens()
+}
+
+// Closes tells whether a token ends what it stands behind: one that ends a text, or that no text has.
+func (t Tokens) Closes(token int32) bool {
+	return slices.Contains(t.Ends(), token) || slices.Contains(specialOf(t.Text()), token)
 }
 
 // fingerprint is the tokenizer's; "": there is no tokenizer.

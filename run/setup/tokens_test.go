@@ -348,3 +348,21 @@ func TestTemplateThatWasSaved(t *testing.T) {
 	assert.Empty(t, Tokens{files: alone}.savedWith(cfg))
 	assert.Equal(t, "chatml", Tokens{}.savedWith(cfg))
 }
+
+// TestClosing: the last token of conversations is that which the template writes last.
+func TestClosing(t *testing.T) {
+	for template, want := range map[string]string{chatML: "Ċ", strings.ReplaceAll(chatML, `<|im_end|>\n`, `<|im_end|>`): "<|im_end|>", "{{ raise_exception('no') }}": ""} {
+		dir := modelDir(t, 640, "qwen2")
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "chat_template.jinja"), []byte(template), 0o666))
+		tokens, err := tokensOf(configOf(t, "data.tokenizer="+dir), nil, io.Discard)
+		require.NoError(t, err)
+		if want == "" {
+			assert.Nil(t, tokens.Closing)
+			continue
+		}
+		require.NotNil(t, tokens.Closing)
+		found, err := tokens.Tokenizer.Token(*tokens.Closing)
+		require.NoError(t, err)
+		assert.Equal(t, want, found)
+	}
+}

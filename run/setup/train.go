@@ -107,7 +107,7 @@ func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer)
 			}
 		}
 	}
-	p.State.Companions, p.State.Consulted = c.Companions, c.Consulted
+	p.State.Companions, p.State.Consulted, p.State.Scorers = c.Companions, c.Consulted, c.Scorers
 	cfg, c = p.Spec, p.State
 	bucket, err := runfile.ParseBytes(cfg.Cluster.Bucket)
 	if err != nil {
@@ -130,6 +130,9 @@ func Resume(ctx context.Context, spec *runfile.Config, r Resumed, out io.Writer)
 		if err := rollouts(&run, cfg, text, begin.Tokens, begin.from(), r.AllowCommand, out); err != nil {
 			return run, nil, &UsageError{err}
 		}
+	}
+	if err := asked(&run, cfg, begin.Tokens); err != nil {
+		return run, nil, &UsageError{err}
 	}
 	said.over(cfg) // a run records what its run file says
 	run.Settings = begin.Tokens.explain(Settings(cfg, c.Definition))

@@ -93,5 +93,9 @@ func distribution(h train.Histogram) []Value {
 // sample is a line of samples.jsonl as a block of Markdown that is shown as it is.
 func sample(s train.Sample) Value {
 	text := bytes.ToValidUTF8([]byte("    "+strings.ReplaceAll(s.Prompt+s.Text, "\n", "\n    ")), []byte("�"))
-	return Value{Tag: "sample", Kind: Text, Text: string(text)}
+	tag := "sample"
+	if s.Asked {
+		tag = "asked/" + strings.TrimSpace(s.Prompt)
+	}
+	return Value{Tag: tag, Kind: Text, Text: string(text)}
 }

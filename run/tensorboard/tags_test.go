@@ -56,4 +56,5 @@ func TestDistributions(t *testing.T) {
 func TestSamplesAreShownAsTheyAre(t *testing.T) {
 	found := sample(train.Sample{Prompt: "# a\n", Text: "*b*\n\n\xff<i>"})
 	assert.Equal(t, Value{Tag: "sample", Kind: Text, Text: "    # a\n    *b*\n    \n    �<i>"}, found)
+	assert.Equal(t, "asked/who?", sample(train.Sample{Prompt: "who?\n", Asked: true}).Tag)
 }

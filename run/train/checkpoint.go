@@ -69,7 +69,7 @@ func (t *trainer) saveDue() (due, temporary bool) {
 		return true, t.saves.temporarily
 	case step == 0 || step == t.saves.permanent:
 		return false, false
-	case step == c.Steps || saveDueAt(c.SaveEvery, step):
+	case t.ends() || saveDueAt(c.SaveEvery, step):
 		return true, false
 	}
 	late := t.saves.late

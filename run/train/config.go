@@ -90,7 +90,8 @@ type Config struct {
 	Output   io.Writer     // of lines and progress; default os.Stderr
 	Interval time.Duration // between lines of plain progress; default 10 s
 	Hooks    []Hook
-	Answers  int // that hooks draw of the model before the first step, and again after the last, each about as long as a sample: for the forecast
+	Asked    []Question // the tokens of Ask
+	Answers  int        // that hooks draw of the model before the first step, and again after the last, each about as long as a sample: for the forecast
 }
 
 // Options are those of a run file's section train that the loop goes by, SampleConfig how text is drawn, and SpikeConfig which updates are left

@@ -50,7 +50,9 @@ func (d *display) observe(e Event) error {
 		d.generated(e)
 	case Sampled:
 		d.forecast.samples.each = e.seen.took
-		d.say("step %d: a sample:\n%s", e.Sample.Step, indented(e.Sample.Prompt+e.Sample.Text))
+		if !e.Sample.Asked { // whoever asks says so elsewhere
+			d.say("step %d: a sample:\n%s", e.Sample.Step, indented(e.Sample.Prompt+e.Sample.Text))
+		}
 	}
 	return nil
 }

@@ -34,6 +34,15 @@ func (f forecast) left() time.Duration {
 
 // text is the forecast in one line.
 func (f forecast) text() string {
+	text := f.each()
+	if f.compiling > 0 {
+		text += ", compiling " + durationText(f.compiling)
+	}
+	return fmt.Sprintf("the run takes about %s: %s", f.whole(), text)
+}
+
+// each is how often everything is done, and how long it takes.
+func (f forecast) each() string {
 	parts := []string{f.steps.text("step")}
 	for _, e := range []struct {
 		errand
@@ -43,10 +52,7 @@ func (f forecast) text() string {
 			parts = append(parts, e.text(e.name))
 		}
 	}
-	if f.compiling > 0 {
-		parts = append(parts, "compiling "+durationText(f.compiling))
-	}
-	return fmt.Sprintf("the run takes about %s: %s", f.whole(), strings.Join(parts, ", "))
+	return strings.Join(parts, ", ")
 }
 
 // whole is the time of all the run.
@@ -106,6 +112,10 @@ func (f *forecast) count(c Config, from int64) {
 	if c.samplesBefore() && from == 0 {
 		f.samples.many++
 	}
+	f.samples.many += int64(len(c.Asked)) * timesDue(from, c.Steps, c.EvalEvery)
+	if c.From != "" && from == 0 {
+		f.samples.many += int64(len(c.Asked))
+	}
 	if f.samples.many += int64(c.Answers); from == 0 {
 		f.samples.many += int64(c.Answers)
 	}
@@ -145,16 +155,16 @@ func paced(a gpu.Adapter, flops float64) gpu.Speed {
 // ofPeak is the share of their peak that processors reach in a step.
 const ofPeak = 0.5
 
-// Expected says about how long a run takes that has spent so much, before anything of it is measured: on an adapter with that peak in f32 products, to which a
+// Expected says about how long a run takes that has spent so much, and each of what it does, before anything of it is measured: on an adapter with that peak in f32 products, to which a
 // step gives these submits. What drivers compile is not in it.
-func Expected(c Config, spent time.Duration, a gpu.Adapter, peak float64, submits [][]gpu.Planned) (string, error) {
+func Expected(c Config, spent time.Duration, a gpu.Adapter, peak float64, submits [][]gpu.Planned) (whole, each string, err error) {
 	job, err := state.NewJob(c.State)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	flops, err := job.FLOPs()
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	all := 0.0
 	for _, n := range flops {
@@ -162,7 +172,7 @@ func Expected(c Config, spent time.Duration, a gpu.Adapter, peak float64, submit
 	}
 	f, err := guessed(c, 0, all, commandsOf(submits), paced(a, peak*ofPeak))
 	f.spent = spent
-	return f.whole(), err
+	return f.whole(), f.each(), err
 }
 
 // guessed is a forecast for devices of that speed, whose passes of an update are so many operations and whose step is so many commands.

@@ -2,42 +2,20 @@ package train
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
-	"gputrain/buffers"
-	"gputrain/graph"
 	"gputrain/internal/formats"
-	"gputrain/internal/ranks/mesh"
-	"gputrain/model"
 	"gputrain/run/data"
 	"gputrain/run/fit"
 	"gputrain/run/grpo"
 	"gputrain/state"
 )
 
-// generationsDir is the directory of generations in a run directory, a file each: an update within one reads it when a run goes on.
-const generationsDir = "generations"
-
 // rolloutsFile is the log of completions, a line a prompt.
 const rolloutsFile = "rollouts.jsonl"
-
-// generationName is the name of the file of a generation.
-func generationName(number uint64) string { return fmt.Sprintf("%08d.json", number) }
-
-// numberOf is the generation of a file; false: it is none's.
-func numberOf(name string) (number uint64, is bool) {
-	number, err := strconv.ParseUint(strings.TrimSuffix(name, ".json"), 10, 64)
-	return number, err == nil && name == generationName(number)
-}
 
 // rollouts hand out the batches of a run whose rows the model itself draws. Which generation an update is of, and which part of it, follows from its step.
 type rollouts struct {
@@ -102,54 +80,6 @@ func (c Config) validateRollouts() error {
 	return nil
 }
 
-// openRollouts makes what draws generations, with the one that the run is in the middle of.
-func (t *opening) openRollouts(ctx context.Context) (err error) {
-	c := t.config
-	r := &rollouts{trainer: t.trainer, Config: *c.Rollouts, share: c.share(), place: t.run.Data, figures: map[int64]map[string]Number{}, took: map[int64]time.Duration{}, computed: map[int64]float64{}}
-	r.prompts = c.Train.(*data.Prompts)
-	r.held, _ = c.Validation.(*data.Prompts)
-	t.loader, t.rollouts = r, r
-	if r.bound, err = c.samplerBound(); err != nil {
-		return err
-	}
-	if r.Open != nil && c.leads() {
-		opened, err := r.Open()
-		if err != nil {
-			return fmt.Errorf("train: %w", err)
-		}
-		r.Rewards, r.opened = opened, true
-	}
-	step := t.state.Step()
-	if step%int64(r.Updates) == 0 || step >= c.Steps {
-		return nil
-	}
-	number := r.number(step)
-	var raw []byte
-	if c.leads() {
-		var err error
-		if raw, err = os.ReadFile(t.dir.join(generationsDir, generationName(number))); err != nil {
-			return fmt.Errorf("train: run directory %q: step %d is within generation %d: %w; bring its file back, or remove the checkpoint to go on from the one before it",
-				c.Dir, step, number, err)
-		}
-	}
-	if c.Ranks != nil {
-		var err error
-		if raw, err = mesh.Share(ctx, c.Ranks, "generation", raw); err != nil {
-			return err
-		}
-	}
-	g, err := grpo.Parse(raw, c.rowsAnUpdate()*r.Updates)
-	if err == nil && (g.Number != number || g.Step != int64(number)*int64(r.Updates)+1 || g.Place != r.place) {
-		err = fmt.Errorf("found generation %d of step %d, wanted %d of step %d, which begins at the run's place among the prompts",
-			g.Number, g.Step, number, int64(number)*int64(r.Updates)+1)
-	}
-	if err != nil {
-		return fmt.Errorf("train: run directory %q: %s: %w", c.Dir, filepath.Join(generationsDir, generationName(number)), err)
-	}
-	r.current = g
-	return nil
-}
-
 // number is the generation of the update that follows step.
 func (r *rollouts) number(step int64) uint64 { return uint64(step / int64(r.Updates)) }
 
@@ -177,53 +107,6 @@ func (r *rollouts) Next(context.Context) (data.Batch, error) {
 		b = b.Part(*r.share)
 	}
 	return b, nil
-}
-
-// learned tells whether there is anything to learn from a row.
-func (r *rollouts) learned(row grpo.Row) bool {
-	return !r.skips() || row.Advantage != 0 && !(row.Truncated && r.masks())
-}
-
-func (r *rollouts) skips() bool {
-	o := r.config.State.Objective
-	return o.Numbers["skip_flat"] != 0 && o.Numbers["beta"] == 0
-}
-
-func (r *rollouts) masks() bool {
-	return r.config.State.Objective.Numbers["mask_truncated_completions"] != 0
-}
-
-// arranged are the rows of an update in their order, and how many nothing is computed of.
-func (r *rollouts) arranged(rows []grpo.Row) ([]grpo.Row, int) {
-	if !r.skips() {
-		return rows, 0
-	}
-	return grpo.Arrange(rows, r.config.State.Batch, r.learned)
-}
-
-// computedShare is the share of the tokens of an update that figures are sums over.
-func (r *rollouts) computedShare(rows []grpo.Row) float64 {
-	all, some := 0, 0
-	for _, row := range rows {
-		if row.Truncated && r.masks() {
-			continue
-		}
-		if all += len(row.Tokens); r.learned(row) {
-			some += len(row.Tokens)
-		}
-	}
-	return float64(some) / float64(max(1, all))
-}
-
-// overComputed makes means over all tokens of an update those over the rows with anything to learn from; without any there are none.
-func (r *rollouts) overComputed(step int64, figures map[string]Number) {
-	share := r.computed[step]
-	delete(r.computed, step)
-	for name, by := range map[string]float64{"entropy": share, "old_difference": share, "old_difference_rms": math.Sqrt(share)} {
-		if figures[name] /= Number(by); share == 0 {
-			delete(figures, name)
-		}
-	}
 }
 
 // Close ends what rewards have started.
@@ -321,93 +204,6 @@ func (r *rollouts) reward(ctx context.Context, prompts []data.Prompt, rows []grp
 	return nil
 }
 
-// tellRows are the rows of all replicas, in their order, where err keeps none of the ranks.
-func tellRows(ctx context.Context, m *team, own []grpo.Row, err error) (rows []grpo.Row, _ error) {
-	type told struct { // Prompt is in no file
-		Row    grpo.Row `json:"row"`
-		Prompt int      `json:"prompt"`
-	}
-	var tell []told
-	if in, _ := m.group.InRow(); in == 0 { // the replica's first rank gives them
-		for _, r := range own {
-			tell = append(tell, told{r, r.Prompt})
-		}
-	}
-	all, err := tellAll(ctx, m, tell, err)
-	for _, t := range slices.Concat(all...) {
-		t.Row.Prompt = t.Prompt
-		rows = append(rows, t.Row)
-	}
-	return rows, err
-}
-
-// tellAll gives what each rank has to all of them, or ends them together: err is why this one is to end.
-func tellAll[T any](ctx context.Context, m *team, own T, err error) ([]T, error) {
-	if m.group == nil {
-		return []T{own}, err
-	}
-	if m.note(err) != nil && m.apart {
-		return nil, err
-	}
-	raw, failed := json.Marshal(own)
-	err = errors.Join(err, failed)
-	if wanted := stopOf(ctx, err); wanted != nil {
-		err = wanted
-	}
-	all, err := m.group.Agree(ctx, err, endWeight(ctx, err), raw)
-	if err != nil {
-		return nil, likewise(err)
-	}
-	out := make([]T, len(all))
-	for rank, one := range all {
-		if err := json.Unmarshal(one, &out[rank]); err != nil {
-			return nil, fmt.Errorf("train: rollouts: rank %d: %w", rank, err)
-		}
-	}
-	return out, nil
-}
-
-// write writes the file of a generation, and removes those of generations that no checkpoint is within.
-func (r *rollouts) write(g *grpo.Generation) error {
-	if !r.config.leads() {
-		return nil
-	}
-	raw, err := g.Bytes()
-	if err != nil {
-		return soundError{err}
-	}
-	if err := r.dir.check(); err != nil {
-		return err
-	}
-	dir := r.dir.join(generationsDir)
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return fmt.Errorf("train: write: %w", err)
-	}
-	if err := r.dir.replace(filepath.Join(generationsDir, generationName(g.Number)), raw); err != nil {
-		return err
-	}
-	needed := g.Number
-	steps, err := r.store.Steps()
-	if err != nil {
-		return err
-	}
-	for _, step := range append(steps, r.saves.unfinished()...) {
-		needed = min(needed, r.number(step))
-	}
-	found, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("train: %s: %w", generationsDir, err)
-	}
-	for _, e := range found {
-		if number, is := numberOf(e.Name()); is && number < needed {
-			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
-				return fmt.Errorf("train: %s: %w", generationsDir, err)
-			}
-		}
-	}
-	return nil
-}
-
 // evaluateRewards draws completions of held-out prompts, and tells what they are worth.
 func (t *trainer) evaluateRewards(ctx context.Context) (of state.EvalResult, figures map[string]Number, err error) {
 	r := t.rollouts
@@ -452,46 +248,6 @@ func numbersOf(figures map[string]float64) map[string]Number {
 		all[name] = Number(v)
 	}
 	return all
-}
-
-// Log-probabilities of the tokens that were drawn differ from those of training by what kernels round: about these at most, in f32 and with operands of 16
-// bits and less.
-const (
-	samplerBound        = 1e-3
-	roundedSamplerBound = 0.1
-)
-
-// samplerBound is by how much the sampler may differ from training; 0 for a network with dropout, whose training is another.
-func (c Config) samplerBound() (float64, error) {
-	job, err := state.NewJob(c.State)
-	if err != nil {
-		return 0, err
-	}
-	if c.Rollouts.Updates == 1 { // else the sampler is compared with a pass that drops nothing
-		built, err := job.Build()
-		if err != nil {
-			return 0, err
-		}
-		for _, n := range built.Graph.Nodes() {
-			if in, is := n.Op.(graph.Input); is && in.Name == model.InputDropoutKey {
-				return 0, nil
-			}
-		}
-	}
-	if job.RoundProducts || job.Storage != buffers.F32 || job.FrozenDType != buffers.F32 {
-		return roundedSamplerBound, nil
-	}
-	return samplerBound, nil
-}
-
-// compare warns once of a difference between the sampler and training that is not rounding.
-func (r *rollouts) compare(step int64, off Number) {
-	if r.bound == 0 || !(float64(off) > r.bound) {
-		return
-	}
-	r.display.say("warning: step %d: log-probabilities of tokens as they were drawn and those of training differ by %.3g, wanted at most %g: "+
-		"what is learned is not what was drawn, which is a mistake in the program", step, float64(off), r.bound)
-	r.bound = 0
 }
 
 // rewardsText is the reward in figures of a generation, and what it came with.

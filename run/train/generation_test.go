@@ -214,7 +214,7 @@ func TestRolloutsOnStagesAndRanks(t *testing.T) {
 }
 
 // TestFlatGroups: of groups whose completions got the same nothing is computed where they fill microbatches, and all but that share is as if it were: on ranks, which
-// share what there is, and on stages, which compute them.
+// share what there is, and on stages.
 func TestFlatGroups(t *testing.T) {
 	t.Setenv("GPUTRAIN_TEXELS", "off")
 	dev := gputest.Device(t)
@@ -258,6 +258,57 @@ func TestFlatGroups(t *testing.T) {
 		require.NoError(t, err)
 	}
 	requireSame(t, want, filesLeft(t, ranked.Dir))
+}
+
+// TestAGenerationGoesOnElsewhere: a run that is stopped between updates of a generation, and in the middle of rollouts, goes on each time on another number of
+// ranks and stages, to the bits of one device that nothing has disturbed.
+func TestAGenerationGoesOnElsewhere(t *testing.T) {
+	t.Setenv("GPUTRAIN_TEXELS", "off")
+	dev := gputest.Device(t)
+	made := func() Config {
+		c := lettersRun(t, "dapo", 3)
+		c.State.Definition, c.Steps, c.EvalEvery = undropped(t), 6, 3
+		return c
+	}
+	whole := made()
+	ran(t, dev, whole)
+	want := filesLeft(t, whole.Dir)
+	elsewhere := made()
+	for _, leg := range []struct {
+		ranks, stages int
+		end           int64 // of this leg
+		drawn         int64 // tokens, when rank 0 is told to stop; 0: it is not
+	}{{2, 1, 1, 0}, {1, 2, 3, 0}, {2, 2, 3, 40}, {3, 1, 4, 0}, {2, 2, 5, 0}, {1, 1, 6, 0}} {
+		target := Target(oneDevice{device: dev})
+		if leg.stages == 2 {
+			target = Pipelined([]*gpu.Device{dev, dev}, twoStages(t, elsewhere.State))
+		}
+		_, errs := ranksOn(t, slices.Repeat([]Target{target}, leg.ranks), elsewhere, func(rank int, c *Config) context.Context {
+			ctx, stop := context.WithCancelCause(t.Context())
+			rollouts, drawn := *c.Rollouts, int64(0)
+			rollouts.Drawing.Ends = func([]int32) bool {
+				if drawn++; drawn == leg.drawn && rank == 0 {
+					stop(&SignalError{os.Interrupt})
+				}
+				return false
+			}
+			c.Rollouts = &rollouts
+			if leg.drawn == 0 && leg.end < c.Steps {
+				c.Hooks = []Hook{on(StepEnd, leg.end, func(context.Context, Event) error { return ErrStopped })}
+			}
+			return ctx
+		})
+		for rank, err := range errs {
+			if leg.end < elsewhere.Steps {
+				require.ErrorIs(t, err, ErrStopped, "%+v: rank %d", leg, rank)
+			} else {
+				require.NoError(t, err, "%+v: rank %d", leg, rank)
+			}
+		}
+		steps := stepsIn(t, elsewhere.Dir)
+		require.EqualValues(t, leg.end, steps[len(steps)-1].Step, "%+v", leg)
+	}
+	requireSame(t, want, filesLeft(t, elsewhere.Dir))
 }
 
 // TestStoppedInAGeneration: a signal while completions are drawn, an error of a reward function, one that hooks return between a generation and its first

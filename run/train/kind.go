@@ -32,6 +32,7 @@ const (
 	KindBug
 	KindRankLost
 	KindDeviceLost // by a driver or a cable; the same run goes on from the newest checkpoint
+	kindEarly      // Config.Patience is over: no evaluation was better for long enough
 	kindFailed     // anything else
 )
 
@@ -45,6 +46,7 @@ var kinds = [...]struct {
 	KindUsage:      {text: "error", code: 2},
 	KindStopped:    {text: "stopped", code: 3},
 	kindTimeLimit:  {text: "time limit", code: 3},
+	kindEarly:      {text: "stopped early"},
 	kindDiverged:   {text: "diverged", code: 4},
 	kindMemory:     {text: "out of memory", code: 5},
 	kindCheckpoint: {text: "checkpoint problem", code: 6},

@@ -167,7 +167,9 @@ func unmarshalRenamed(line []byte, into any, figures *map[string]Number) error {
 type Sample struct {
 	Step        int64   `json:"step"`
 	Prompt      string  `json:"prompt"`
-	Text        string  `json:"text"` // what the model wrote after the prompt
+	Asked       bool    `json:"asked,omitzero"`  // it is a question of the run's, on a line of its own
+	System      string  `json:"system,omitzero"` // the message before that
+	Text        string  `json:"text"`            // what the model wrote after the prompt
 	Temperature float64 `json:"temperature"`
 	TopK        int     `json:"top_k"`
 	TopP        float64 `json:"top_p,omitzero"`

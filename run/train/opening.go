@@ -147,7 +147,8 @@ func (t *opening) openAll(ctx context.Context, reached int64) error {
 	if err := t.plan(ctx); err != nil {
 		return err
 	}
-	if err := t.estimate(max(reached, c.begun())); err != nil {
+	t.since = c.begun()
+	if err := t.estimate(max(reached, t.since)); err != nil {
 		return err
 	}
 	t.reporter.facts.add("batch", "%d sequences x %d batches x %d tokens", c.State.Batch, c.State.Microbatches, c.State.Sequence)
@@ -199,10 +200,10 @@ func (t *opening) openDirectory(ctx context.Context, settings []byte) error {
 	if err := t.recordReference(); err != nil {
 		return err
 	}
-	if err := t.logSession(); err != nil {
+	if err := t.openLogs(); err != nil {
 		return err
 	}
-	if err := t.openLogs(); err != nil {
+	if err := t.logSession(); err != nil {
 		return err
 	}
 	return t.openHistograms(ctx)
@@ -354,6 +355,9 @@ func (t *opening) begin(ctx context.Context) error {
 // resume takes over what the record of a checkpoint has of a run.
 func (t *opening) resume(record checkpoint.Record, path string) {
 	t.run, t.resumed, t.checkpoint = record.Run, record.Step, path
+	for _, d := range t.decided.Decisions {
+		t.since = max(t.since, d.Step)
+	}
 	t.saves.found(record)
 	t.saveFollowed(record)
 	t.window.losses = record.Run.Window
@@ -371,7 +375,7 @@ func (t *opening) openLogs() (err error) {
 	if t.journal.samples, err = t.openLog(samplesFile); err != nil {
 		return err
 	}
-	t.sampled = t.journal.samples.last
+	t.sampled, t.asked = t.journal.samples.last, t.journal.samples.last
 	if t.config.learnsRollouts() {
 		if t.journal.rollouts, err = t.openLog(rolloutsFile); err != nil {
 			return err

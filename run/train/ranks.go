@@ -32,7 +32,7 @@ func (c Config) follower(samples bool) Config {
 	c.Progress, c.Output = "none", io.Discard
 	c.Hooks, c.Watchers, c.HistogramEvery = nil, nil, 0
 	if !samples {
-		c.Sample.Tokens, c.State.Sampling = 0, false
+		c.Sample.Tokens, c.State.Sampling, c.Asked = 0, false, nil
 	}
 	return c
 }

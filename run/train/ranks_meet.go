@@ -38,16 +38,18 @@ func (m *team) expect(ctx context.Context, step, between time.Duration) (time.Du
 	return step, nil
 }
 
-// rolloutPatience is how long ranks wait for others that draw completions, or ask for rewards: how long texts become is known once they are there.
-const rolloutPatience = 6 * time.Hour
-
-// patient makes the ranks wait for others that make a generation, until after is called.
+// patient makes the ranks wait for others that draw completions, or ask for rewards, as long as these answer, until after is called: how long texts become is
+// known once they are there. A pass on stages may have to be compiled.
 func (m *team) patient() (after func()) {
 	if m.group == nil {
 		return func() {}
 	}
-	m.group.Expect(rolloutPatience)
-	return func() { m.group.Expect(m.works) }
+	bounded := m.group.Unbounded()
+	m.group.Expect(max(m.works, StartPatience))
+	return func() {
+		bounded()
+		m.group.Expect(m.works)
+	}
 }
 
 // wish is what a rank says before every step.

@@ -77,6 +77,7 @@ func (t *opening) tellCheckpoint(ctx context.Context, path string) error {
 type logged struct {
 	Evaluated int64  `json:"evaluated"`
 	Sampled   int64  `json:"sampled"`
+	Since     int64  `json:"since"`
 	EvalLoss  Number `json:"eval_loss"`
 	Peak      Number `json:"peak"`
 }
@@ -87,11 +88,11 @@ func (t *opening) makeEqual(ctx context.Context) error {
 	if g == nil {
 		return nil
 	}
-	all, err := mesh.Tell(ctx, g, "place in the run", logged{t.evaluated, t.sampled, Number(t.evalLoss), Number(t.meter.peak)})
+	all, err := mesh.Tell(ctx, g, "place in the run", logged{t.evaluated, t.sampled, t.since, Number(t.evalLoss), Number(t.meter.peak)})
 	if err != nil {
 		return err
 	}
-	t.evaluated, t.sampled, t.evalLoss = all[0].Evaluated, all[0].Sampled, float64(all[0].EvalLoss)
+	t.evaluated, t.sampled, t.asked, t.since, t.evalLoss = all[0].Evaluated, all[0].Sampled, all[0].Sampled, all[0].Since, float64(all[0].EvalLoss)
 	peak := 0.0
 	for _, l := range all {
 		if peak += float64(l.Peak); l.Peak == 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -142,8 +143,44 @@ func (t *opening) computeReference(ctx context.Context, by State) error {
 }
 
 // referenceOf is what the numbers in the file are of.
-func (c Config) referenceOf() map[string]string {
-	return map[string]string{"format": "pt", "text": c.Fingerprint, "context": strconv.Itoa(c.State.Sequence)}
+func (c Config) referenceOf() map[string]string { return referenceOf(c.Fingerprint, c.State.Sequence) }
+
+func referenceOf(fingerprint string, context int) map[string]string {
+	return map[string]string{"format": "pt", "text": fingerprint, "context": strconv.Itoa(context)}
+}
+
+// parseReference reads a file of log-probabilities, and compares what they are of.
+func parseReference(raw []byte, of map[string]string) (*safetensors.File, error) {
+	f, err := safetensors.Parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	for key, wanted := range of {
+		if found := f.Metadata()[key]; found != wanted {
+			return nil, fmt.Errorf("%s: found %q, wanted %q", key, found, wanted)
+		}
+	}
+	return f, nil
+}
+
+// Referred is the validation text of the run in dir, of a fingerprint and in windows of so many tokens, with what the run's reference says of it beside.
+func Referred(dir, fingerprint string, context int, validation data.Source) (of data.Source, err error) {
+	raw, err := os.ReadFile(filepath.Join(dir, referenceFile))
+	var f *safetensors.File
+	if err == nil {
+		f, err = parseReference(raw, referenceOf(fingerprint, context))
+	}
+	var values []float32
+	if err == nil {
+		values, err = f.Float32("validation")
+	}
+	if err == nil {
+		of, err = beside(validation, context, values)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("train: run directory %q: %s: %w", dir, referenceFile, err)
+	}
+	return of, nil
 }
 
 // layReference lays what the file says beside the rows.
@@ -152,14 +189,9 @@ func (t *opening) layReference(raw []byte) error {
 	wrong := func(err error) error {
 		return fmt.Errorf("train: run directory %q: %s: %w; without it, it is computed again by the weights that the run began with", c.Dir, referenceFile, err)
 	}
-	f, err := safetensors.Parse(raw)
+	f, err := parseReference(raw, c.referenceOf())
 	if err != nil {
 		return wrong(err)
-	}
-	for key, wanted := range c.referenceOf() {
-		if found := f.Metadata()[key]; found != wanted {
-			return wrong(fmt.Errorf("%s: found %q, wanted %q", key, found, wanted))
-		}
 	}
 	for name, source := range c.compared() {
 		values, err := f.Float32(name)

@@ -31,9 +31,6 @@ type rehearsal struct {
 // and then to be measured. Nothing of it changes the run.
 func (r *rehearsal) run(ctx context.Context) error {
 	c, from := r.config, r.state.Step()
-	if from >= c.Steps {
-		return nil
-	}
 	if ctx = r.team.uncancelled(ctx); context.Cause(ctx) != nil {
 		return r.expect(ctx)
 	}

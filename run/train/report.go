@@ -69,10 +69,11 @@ func (r report) text(l logs, pictures string) []byte {
 	writeWork(&out, r.work)
 	writeEvals(&out, l.evals)
 	l.rolledOut.write(&out)
-	if len(l.samples) > 0 {
+	if asked, samples := parted(l.samples); len(l.samples) > 0 {
 		out.WriteString("\n## Samples\n")
 		writeSides(&out, l.samples)
-		for _, s := range l.samples[max(0, len(l.samples)-3):] {
+		writeAnswers(&out, asked)
+		for _, s := range samples[max(0, len(samples)-3):] {
 			fmt.Fprintf(&out, "\nStep %d, temperature %g, top %d%s, seed %d:\n\n%s\n", s.Step, s.Temperature, s.TopK, s.further(), s.Seed, indented(s.Prompt+s.Text))
 		}
 	}
@@ -129,6 +130,37 @@ func writeSides(out *bytes.Buffer, samples []Sample) {
 		if last.Step > 0 {
 			fmt.Fprintf(out, "%s| %s | %s | %s (step %d) |\n", title, sideCell(before.Prompt), sideCell(before.Text), sideCell(last.Text), last.Step)
 			title = ""
+		}
+	}
+}
+
+// parted are the answers to questions of the run, and its other samples.
+func parted(all []Sample) (asked, samples []Sample) {
+	for _, s := range all {
+		if s.Asked {
+			asked = append(asked, s)
+		} else {
+			samples = append(samples, s)
+		}
+	}
+	return asked, samples
+}
+
+// mostAnswers is how many answers to a question a report has: the first, and the last ones.
+const mostAnswers = 12
+
+// writeAnswers puts what the model answered to each question, step by step.
+func writeAnswers(out *bytes.Buffer, asked []Sample) {
+	for len(asked) > 0 {
+		first := asked[0]
+		other := func(s Sample) bool { return s.Prompt != first.Prompt || s.System != first.System }
+		own := slices.DeleteFunc(slices.Clone(asked), other)
+		asked = slices.DeleteFunc(slices.Clone(asked), func(s Sample) bool { return !other(s) })
+		fmt.Fprintf(out, "\nAsked: %s\n\n| step | answer |\n|---|---|\n", sideCell(first.Prompt))
+		for i, s := range own {
+			if left := len(own) - mostAnswers; left <= 0 || i == 0 || i > left {
+				fmt.Fprintf(out, "| %d | %s |\n", s.Step, sideCell(s.Text))
+			}
 		}
 	}
 }
@@ -200,10 +232,18 @@ func (r *reporter) observe(e Event) error {
 	return nil
 }
 
-// write writes the report of a run that has ended at a step.
-func (r *reporter) write(kind Kind, step int64) error {
+// because is why a run has ended, behind how it has.
+func because(why string) string {
+	if why != "" {
+		why = ": " + why
+	}
+	return why
+}
+
+// write writes the report of a run that has ended at a step, and why so, where that is not plain.
+func (r *reporter) write(kind Kind, why string, step int64) error {
 	known := slices.Clone(r.facts)
-	known.add("ended", "%s at step %s of %s", kind, grouped(step), grouped(r.config.Steps))
+	known.add("ended", "%s at step %s of %s%s", kind, grouped(step), grouped(r.config.Steps), because(why))
 	if r.last.Skipped+r.last.Spikes > 0 {
 		known.add("left out", "%s updates that were not finite, %s beyond the usual", grouped(r.last.Skipped), grouped(r.last.Spikes))
 	}

@@ -30,8 +30,8 @@ const checkpointsDir = "checkpoints"
 // TensorBoardDir is the directory that package run/tensorboard makes in a run directory.
 const TensorBoardDir = "tensorboard"
 
-// Run trains on a device until all steps are made, ctx ends (see Signals) or something stops it: Result.Reason says which, and the error,
-// nil when all steps are made, more: it matches ErrStopped (and is a *TimeLimitError where that was it), ErrDiverged, gpu.ErrOutOfMemory or checkpoint.Err.
+// Run trains on a device until all steps are made, Options.Patience is over, ctx ends (see Signals) or something stops it: Result.Reason says which, and the error,
+// nil in the first two cases, more: it matches ErrStopped (and is a *TimeLimitError where that was it), ErrDiverged, gpu.ErrOutOfMemory or checkpoint.Err.
 //
 // The same call again goes on where the newest whole checkpoint of the run directory stands, to the same bits as if it had never
 // stopped. A directory of a run with other settings is a *ChangedError.
@@ -49,7 +49,9 @@ func RunOn(ctx context.Context, target Target, c Config) (Result, error) {
 	}
 	result, err := run(ctx, target, c)
 	err = Stopping(ctx, err)
-	result.Reason, result.Elapsed = KindOf(err), time.Since(started)
+	if result.Elapsed = time.Since(started); err != nil {
+		result.Reason = KindOf(err)
+	}
 	return result, err
 }
 
@@ -103,15 +105,22 @@ func run(ctx context.Context, target Target, c Config) (_ Result, err error) {
 	if !c.leads() {
 		return t.result(), err
 	}
-	err = errors.Join(err, t.tell(context.WithoutCancel(ctx), Event{Kind: Ended, Reason: KindOf(err), Err: err, BestStep: t.run.BestStep}))
+	kind, why := t.reason(err)
+	if failed := t.tell(context.WithoutCancel(ctx), Event{Kind: Ended, Reason: kind, Err: err, BestStep: t.run.BestStep}); failed != nil {
+		err = errors.Join(err, failed)
+		kind, why = t.reason(err)
+	}
 	reportErr := t.dir.check()
 	if reportErr == nil {
 		end := t.times.span(spanReport)
-		reportErr = errors.Join(t.noteEnded(KindOf(err)), t.reporter.write(KindOf(err), t.state.Step()))
+		reportErr = errors.Join(t.noteEnded(kind, why), t.reporter.write(kind, why, t.state.Step()))
 		end()
 	}
 	if t.checkpoint != "" && t.dir.check() == nil {
-		t.say("%s at step %s; model in %s, report in %s", KindOf(err), grouped(t.state.Step()), t.checkpoint, t.dir.join(reportFile))
+		if why != "" {
+			t.tellEarly()
+		}
+		t.say("%s at step %s; model in %s, report in %s", kind, grouped(t.state.Step()), t.checkpoint, t.dir.join(reportFile))
 	}
 	progress.Times(t.times.list())
 	progress.Close()

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -38,8 +37,7 @@ func GenerateTokens(ctx context.Context, c SampleConfig, prompt []int32, m Decod
 	}
 	key := prng.NewKey(c.Seed).FoldIn(sampleStream)
 	window := slices.Clone(prompt[max(0, len(prompt)-m.Window()):])
-	said := repetitions{penalty: float32(cmp.Or(c.RepetitionPenalty, 1)), tokens: map[int32]bool{}}
-	said.add(prompt...)
+	said := rollout.NewSaid(c.RepetitionPenalty, prompt)
 	draw := rollout.Chooser{Temperature: c.Temperature, TopK: c.TopK, TopP: c.TopP, MinP: c.MinP, ByWeight: true}
 	begun := false
 	for i := range c.Tokens {
@@ -60,7 +58,7 @@ func GenerateTokens(ctx context.Context, c SampleConfig, prompt []int32, m Decod
 		if err != nil {
 			return err
 		}
-		next, err := draw.Choose(said.penalized(values), key.Uniform(uint64(i)))
+		next, err := draw.Choose(said.Penalized(values), key.Uniform(uint64(i)))
 		if err != nil {
 			return fmt.Errorf("train: sample: %w", err)
 		}
@@ -68,42 +66,9 @@ func GenerateTokens(ctx context.Context, c SampleConfig, prompt []int32, m Decod
 			return nil
 		}
 		window = append(window, next)
-		said.add(next)
+		said.Add(next)
 	}
 	return nil
-}
-
-// repetitions are the tokens of a text, which are to be less likely than they were.
-type repetitions struct {
-	penalty float32
-	tokens  map[int32]bool
-}
-
-func (r *repetitions) add(tokens ...int32) {
-	if r.penalty == 1 {
-		return
-	}
-	for _, token := range tokens {
-		r.tokens[token] = true
-	}
-}
-
-// penalized are logits with the penalty, in numbers of their own.
-func (r *repetitions) penalized(logits []float32) []float32 {
-	if r.penalty == 1 {
-		return logits
-	}
-	logits = slices.Clone(logits)
-	for token := range r.tokens {
-		switch {
-		case token < 0 || int(token) >= len(logits): // the model refuses it
-		case logits[token] < 0:
-			logits[token] *= r.penalty
-		default:
-			logits[token] /= r.penalty
-		}
-	}
-	return logits
 }
 
 // sampleStream keeps the random numbers of sampling apart from all others of a run.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/run/rollout"
 )
 
 // counting is a model that continues n with n+1 and sees at most width tokens. It keeps what it has seen, window by window.
@@ -82,11 +84,10 @@ func TestGenerateTokens(t *testing.T) {
 
 // The penalty is on every token of the prompt, also before the window, and of what was drawn: once each.
 func TestRepetitionPenalty(t *testing.T) {
-	said := repetitions{penalty: 2, tokens: map[int32]bool{}}
-	said.add(0, 3, 0)
-	said.add(1, 900)
+	said := rollout.NewSaid(2, []int32{0, 3, 0})
+	said.Add(1, 900)
 	logits := []float32{4, -4, 4, -1, -1}
-	assert.Equal(t, []float32{2, -8, 4, -2, -1}, said.penalized(logits))
+	assert.Equal(t, []float32{2, -8, 4, -2, -1}, said.Penalized(logits))
 	assert.Equal(t, []float32{4, -4, 4, -1, -1}, logits, "the model's own")
 
 	c := SampleConfig{Prompt: "x", Tokens: 5, RepetitionPenalty: 1.5}

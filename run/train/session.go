@@ -39,6 +39,7 @@ type told struct {
 
 type ended struct {
 	Reason string `json:"reason"`
+	Why    string `json:"why,omitempty"` // before all steps were made, if no evaluation was better
 	Step   int64  `json:"step"`
 }
 
@@ -65,7 +66,7 @@ func (t *trainer) measuring() measured {
 // measuredBefore is what an earlier process of this run measured, and at which step, where that holds for this one: on processors, and where a step takes
 // long. What takes a moment is measured again, and submits to a card are planned by what is measured.
 func (t *trainer) measuredBefore() (found *measured, step int64) {
-	if t.resumed == 0 || t.config.Ranks != nil || t.state.Step() >= t.config.Steps {
+	if t.resumed == 0 || t.config.Ranks != nil || t.ends() {
 		return nil, 0
 	}
 	for _, d := range t.team.own() {
@@ -102,11 +103,11 @@ func (t *trainer) noteBegun(measured bool) error {
 }
 
 // noteEnded writes into it why and where the process ends.
-func (t *trainer) noteEnded(kind Kind) error {
+func (t *trainer) noteEnded(kind Kind, why string) error {
 	if t.session == nil {
 		return nil
 	}
-	t.session.Ended = &ended{kind.String(), t.state.Step()}
+	t.session.Ended = &ended{kind.String(), why, t.state.Step()}
 	return t.noteSession()
 }
 
@@ -122,7 +123,7 @@ func (t *trainer) noteSession() error {
 // logSession adds a line for this process, unless there is nothing left for it to do.
 func (t *opening) logSession() error {
 	step := t.state.Step()
-	if step == t.config.Steps {
+	if t.ends() {
 		return nil
 	}
 	text, err := stranger.Read(t.dir.join(sessionsFile))

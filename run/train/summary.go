@@ -43,6 +43,7 @@ type Summary struct {
 	Settings    []runfile.Recorded `json:"settings"`
 
 	report report
+	why    string // it has ended before all steps were made; "": it has not
 	logs   logs
 }
 
@@ -128,7 +129,7 @@ func (s *Summary) readSessions(dir string, most int64) (newest session, err erro
 	}
 	s.Title, s.Adapter, s.Program, s.Data = newest.Title, newest.Adapter, newest.Program, newest.Data
 	if newest.Ended != nil && newest.Ended.Step <= most {
-		s.Ended = newest.Ended.Reason
+		s.Ended, s.why = newest.Ended.Reason, newest.Ended.Why
 		s.Step = max(s.Step, newest.Ended.Step)
 	}
 	return newest, nil
@@ -178,7 +179,7 @@ func (s *Summary) addFacts(decided []record.Decision, newest session) {
 	if s.Ended != "" {
 		state = s.Ended
 	}
-	s.Facts.add("state", "%s at step %s of %s", state, grouped(s.Step), grouped(s.Steps))
+	s.Facts.add("state", "%s at step %s of %s%s", state, grouped(s.Step), grouped(s.Steps), because(s.why))
 	if s.Processes > 1 {
 		s.Facts.add("processes", "%d, the newest from step %s", s.Processes, grouped(newest.Step))
 	}

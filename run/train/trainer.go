@@ -43,7 +43,9 @@ type trainer struct {
 	saves      saves
 	evaluated  int64 // the step of the newest evaluation
 	sampled    int64 // and of the newest sample
+	asked      int64 // and of the newest answers to questions
 	evalLoss   float64
+	since      int64 // the step that Patience counts from
 	checkpoint string
 	session    *session // the line of this process; nil: nothing is left to do
 }
@@ -93,9 +95,11 @@ func (t *trainer) steps(ctx context.Context) error {
 	known, step := t.measuredBefore()
 	if known != nil {
 		r.recall(*known, step)
-	} else if err := r.run(ctx); err != nil {
-		_, err = t.team.agree(ctx, err, false)
-		return err
+	} else if !t.ends() {
+		if err := r.run(ctx); err != nil {
+			_, err = t.team.agree(ctx, err, false)
+			return err
+		}
 	}
 	if err := t.noteBegun(known == nil); err != nil {
 		return err
@@ -110,7 +114,7 @@ func (t *trainer) steps(ctx context.Context) error {
 		if err == nil {
 			err = t.due(ctx)
 		}
-		done, prepared := t.state.Step() >= t.config.Steps, prepared{}
+		done, prepared := t.ends(), prepared{}
 		if err == nil && !done {
 			prepared, err = t.prepare(ctx)
 		}
@@ -253,13 +257,16 @@ func (t *trainer) due(ctx context.Context) error {
 	}
 	c, step := t.config, t.state.Step()
 	at := func(every, done int64) bool {
-		return step > 0 && done != step && (step == c.Steps || every > 0 && step%every == 0)
+		return step > 0 && done != step && (t.ends() || every > 0 && step%every == 0)
 	}
 	evaluate := c.evaluates() && at(c.EvalEvery, t.evaluated)
-	sample := c.Sample.Tokens > 0 && at(c.SampleEvery, t.sampled) || step == 0 && c.samplesBefore() && t.sampled != 0
+	sample := func() bool {
+		return c.Sample.Tokens > 0 && at(c.SampleEvery, t.sampled) || step == 0 && c.samplesBefore() && t.sampled != 0
+	}
+	ask := len(c.Asked) > 0 && (at(c.EvalEvery, t.asked) || step == 0 && c.samplesBefore() && t.asked != 0)
 	save, _ := t.saveDue()
 	generate := t.rollouts != nil && t.rollouts.due()
-	if !evaluate && !sample && !save && !generate {
+	if !evaluate && !sample() && !ask && !save && !generate {
 		return nil
 	}
 	if err := t.drain(ctx); err != nil {
@@ -271,8 +278,13 @@ func (t *trainer) due(ctx context.Context) error {
 			return err
 		}
 	}
-	if sample {
+	if sample() { // the evaluation may have made this step the last
 		if err := t.sample(ctx); err != nil {
+			return err
+		}
+	}
+	if ask {
+		if err := t.ask(ctx); err != nil {
 			return err
 		}
 	}
@@ -282,7 +294,7 @@ func (t *trainer) due(ctx context.Context) error {
 			return err
 		}
 	}
-	if generate { // behind the save: a run that goes on from it makes the same
+	if generate && !t.ends() { // behind the save: a run that goes on from it makes the same
 		return t.generate(ctx)
 	}
 	return nil
@@ -352,13 +364,44 @@ func (t *trainer) sample(ctx context.Context) error {
 	if t.team.note(err) != nil {
 		return err
 	}
-	s := Sample{
-		Step: t.state.Step(), Prompt: c.Sample.Prompt, Text: text.String(),
-		Temperature: c.Sample.Temperature, TopK: c.Sample.TopK, TopP: unless1(c.Sample.TopP), MinP: c.Sample.MinP, Repetition: unless1(c.Sample.RepetitionPenalty),
-		Seed: c.Sample.Seed,
-	}
+	s := t.sampleOf(c.Sample.Prompt, text.String())
 	t.sampled = s.Step
 	return t.tell(ctx, Event{Kind: Sampled, Sample: &s, seen: seen{took: time.Since(begin)}})
+}
+
+// sampleOf is what the model wrote now.
+func (t *trainer) sampleOf(prompt, text string) Sample {
+	c := t.config.Sample
+	return Sample{
+		Step: t.state.Step(), Prompt: prompt, Text: text,
+		Temperature: c.Temperature, TopK: c.TopK, TopP: unless1(c.TopP), MinP: c.MinP, Repetition: unless1(c.RepetitionPenalty), Seed: c.Seed,
+	}
+}
+
+// ask puts the questions of the run to the model.
+func (t *trainer) ask(ctx context.Context) error {
+	defer t.times.span(spanSamples)()
+	c, begin := t.config, time.Now()
+	var samples []Sample
+	err := Answers(t.team.uncancelled(ctx), c.Sample, c.Tokenizer, t.state, c.Asked, func(i int, a Answer) error {
+		t.display.Busy(spanSamples, i, len(c.Asked))
+		if a.Err != nil {
+			t.say("step %d: no answer to %q: %v", t.state.Step(), c.Ask[i], a.Err)
+			return nil
+		}
+		s := t.sampleOf(c.Ask[i]+"\n", a.Text)
+		s.Asked, s.System = true, c.AskSystem
+		samples = append(samples, s)
+		return nil
+	})
+	if t.asked = t.state.Step(); t.team.note(err) != nil {
+		return err
+	}
+	var told []error
+	for _, s := range samples {
+		told = append(told, t.tell(ctx, Event{Kind: Sampled, Sample: &s, seen: seen{took: time.Since(begin) / time.Duration(len(samples))}}))
+	}
+	return errors.Join(told...)
 }
 
 func (t *trainer) result() Result {
@@ -366,6 +409,7 @@ func (t *trainer) result() Result {
 		Step: t.state.Step(), Resumed: t.resumed, Loss: t.window.mean(), EvalLoss: t.evalLoss, BestLoss: math.NaN(),
 		BestStep: t.run.BestStep, Checkpoint: t.checkpoint, Times: t.times.list(),
 	}
+	r.Reason, _ = t.reason(nil)
 	if r.BestStep > 0 {
 		r.BestLoss = t.run.BestLoss
 	}

@@ -184,6 +184,16 @@ func (e *Encoder) Prompt(c *Conversation) ([]int32, error) {
 	return ids, nil
 }
 
+// Ask is the tokens of a conversation that begins with a message, behind one of the system unless that is empty, up to the answer.
+func (e *Encoder) Ask(system, message string) ([]int32, error) {
+	talk := Conversation{}
+	if system != "" {
+		talk.Add("system", system)
+	}
+	talk.Add("user", message)
+	return e.Prompt(&talk)
+}
+
 func characters(s string) int { return utf8.RuneCountInString(s) }
 
 // Around is what is to be put in front of tokens and behind them, so that before and behind stand there once: a text may have been written with them.

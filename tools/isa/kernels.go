@@ -26,7 +26,8 @@ type use struct {
 }
 
 // models have the widths, heads and vocabularies of published ones: GPT-2 (but on bytes), Llama 3.2 1B and Phi-3 mini with Llama's 32,000 tokens,
-// Llama 2 7B with grouped heads, Qwen3 0.6B, Gemma 3 1B, Gemma 2 2B with as many tokens as that, Gemma 4 E2B, and Phi-4-mini.
+// Llama 2 7B with grouped heads, Qwen3 0.6B, Gemma 3 1B, Gemma 2 2B with as many tokens as that, Gemma 4 E2B, Phi-4-mini, and a layer without attention of
+// Qwen3.5 0.8B.
 var models = []use{
 	{name: "gpt2-64", model: gpt2(model.GPT2Config{Heads: 12, Width: 768, Vocab: 256})},
 	{name: "gpt2-dropout", model: gpt2(model.GPT2Config{Heads: 12, Width: 768, Vocab: 256, EmbeddingDropout: 0.1, ResidualDropout: 0.1})},
@@ -43,6 +44,8 @@ var models = []use{
 		"intermediate_size": 6144, "vocab_size": 262144`)},
 	{name: "phi4-128", model: file(`"model_type": "phi3", "num_attention_heads": 24, "num_key_value_heads": 8, "hidden_size": 3072, "intermediate_size": 8192,
 		"vocab_size": 200064, "partial_rotary_factor": 0.75, "tie_word_embeddings": true`)},
+	{name: "qwen3.5-delta", model: file(`"model_type": "qwen3_5_text", "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256, "hidden_size": 1024,
+		"intermediate_size": 3584, "vocab_size": 248320, "linear_num_value_heads": 16, "tie_word_embeddings": true`)},
 }
 
 // file is a model as a config.json has it.
@@ -65,7 +68,7 @@ func llama(c model.LlamaConfig) func() (model.Definition, error) {
 const longest = 1024 // tokens a sequence
 
 // uses are every model with AdamW, with one and with several batches an update, with evaluation and sampling, those of
-// wide heads also on packed documents, four with activations in bf16, two on each base that is not f32. For what the
+// wide heads also on packed documents, four with activations in bf16, two on each base that is not f32, one as GGUF files hold it. For what the
 // update itself takes, the smallest model and one with a large vocabulary have every optimizer, those with blocks also
 // blocks of 256, and those that can keep it in eight bits such a state.
 func uses(units bool) []use {
@@ -95,6 +98,19 @@ func uses(units bool) []use {
 			m.config = state.Config{Optimizer: optimizer("adamw", "{}"), Batch: 2, Sampling: true}
 			all = append(all, m)
 		}
+	}
+	for _, mode := range []string{"q8_0", "q4_0", "f16"} { // GPT-2's along columns, but for the embedding
+		m := models[0]
+		m.name += "-" + mode
+		m.model = func() (model.Definition, error) {
+			def, err := models[0].model()
+			if err != nil {
+				return nil, err
+			}
+			return model.WithQuantization(def, model.Quantization{Mode: mode})
+		}
+		m.config = state.Config{Optimizer: optimizer("adamw", "{}"), Batch: 2}
+		all = append(all, m)
 	}
 	for _, m := range []use{models[0], models[5]} {
 		add := func(name string, o optim.Config) {
@@ -215,12 +231,16 @@ func (u use) kernels(ctx context.Context, a gpu.Adapter) ([]*gpu.Kernel, error) 
 	}
 	defer s.Release()
 	if u.config.Sampling && u.base == buffers.F32 {
-		for _, rows := range []int{64, 2} { // drawn at once, on the device; the keys of two are parted
-			built, err := def.Build(1, rows, model.Options{Logits: true, Window: longest, Paging: model.Paging{Rows: rows, Blocks: 2 * rows, Size: 16}})
+		for i, rows := range []int{64, 2, 2} { // drawn at once, on the device; the keys of two are parted, and then in bf16
+			paging := model.Paging{Rows: rows, Blocks: 2 * rows, Size: 16}
+			if i == 2 {
+				paging.Storage = buffers.BF16
+			}
+			built, err := def.Build(1, rows, model.Options{Logits: true, Window: longest, Paging: paging})
 			if err != nil {
 				return nil, err
 			}
-			in := []*graph.Value{built.Logits, built.Graph.Input("uniforms", graph.F32(rows)), built.Graph.Input("temperature", graph.F32())}
+			in := []*graph.Value{built.Logits, built.Graph.Input("uniforms", graph.F32(rows)), built.Graph.Input("temperatures", graph.F32(rows))}
 			targets := []compile.Target{{Name: "drawn", Value: built.Graph.Append(graph.Sample{}, in...).Outputs[0]}}
 			p, err := compile.New(ctx, dev, built.Graph, compile.Options{Params: f.Params, Beside: []*buffers.Tree{f.Frozen}, Targets: targets})
 			if err != nil {

@@ -41,6 +41,11 @@ var amdLimits = []limit{
 	// A tile of 64x64 an invocation takes 16 accumulators and the operands of a step on their way: 128 registers. A check or an address in the innermost loop
 	// shows in its share.
 	{kernel: `graph\.matmul_tiled_.*|kron\.product_.*`, waves: [2]int{4, 2}, share: 97},
+	// A chunk of the gated delta rule, and the triangle of its inverse or rows of its states, take 13 KiB of workgroup memory for one wave of 64. Across rows
+	// its matrices are read a number at a time; a column of a state is an invocation's that goes on with a row.
+	{kernel: `graph\.delta_(chunks|keys)_.*`, waves: [2]int{3, 1}, narrow: 14},
+	{kernel: `graph\.delta_cached_.*`, waves: [2]int{8, 4}, narrow: 20},
+	{kernel: `graph\.delta_.*`, waves: [2]int{4, 2}, narrow: 28},
 	// Where positions are read, each is a number.
 	{kernel: `graph\.rope_(inverse_)?(partial_)?at`, waves: [2]int{16, 9}, narrow: 1},
 	// The gradient of a gain is added up in up to 32 registers an invocation. Statistics are loaded a row, and with positions their angles.

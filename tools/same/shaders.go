@@ -83,7 +83,7 @@ func shaderCases(w *world) (all []work, err error) {
 		}
 	}
 	for _, f := range families[2:4] {
-		for _, mode := range []string{"affine", "nf4", "mxfp4", "mxfp8", "nvfp4"} {
+		for _, mode := range []string{"affine", "nf4", "mxfp4", "mxfp8", "nvfp4", "q8_0", "q4_0", "f16"} {
 			if err := planned(f, "100M", "model.quantize.mode="+mode); err != nil {
 				return nil, err
 			}

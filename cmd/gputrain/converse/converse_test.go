@@ -18,7 +18,9 @@ import (
 	"gputrain/hub"
 	"gputrain/run/setup"
 	"gputrain/run/train"
+	"gputrain/state"
 	"gputrain/text/chat"
+	"gputrain/text/chat/template"
 	"gputrain/text/tokenizer"
 )
 
@@ -158,8 +160,116 @@ func TestCommands(t *testing.T) {
 		"<|im_start|>system:be kind<|im_end|>" + user("four") + assistant,
 		user("five") + assistant,
 	}, p.windows)
-	for _, says := range []string{"/system TEXT", `"/restart", wanted one of /help, /reset, /system, /exit, did you mean "/reset"?`, "gputrain: chat: prompt: ", "no system", "5 answers"} {
+	for _, says := range []string{"/system TEXT", `"/restart", wanted one of /help, /reset, /system, /undo, /retry, /correct, /save, /exit, did you mean`, "gputrain: chat: prompt: ", "no system", "5 answers"} {
 		assert.Contains(t, notes, says)
+	}
+}
+
+// What was said can be taken back, asked again and corrected, and is saved as rows that training reads; a retry that is interrupted at once leaves what was there.
+func TestCorrections(t *testing.T) {
+	d, p := talking(t, 4096, 100, "be kind", "1", "2", "3", "4", "")
+	file := filepath.Join(t.TempDir(), "rows.jsonl")
+	require.NoError(t, os.WriteFile(file, []byte(`{"text":"as it was"}`), 0o666))
+	const say = "one\n/retry\ntwo\n/undo\nthree\n/correct \"3\" is <it>\n"
+	out, notes, err := session(t, d, "/undo\n/save\n/save "+file+"\n"+say+"/save "+file+"\n/undo\n/save "+file+"\n/save "+t.TempDir()+"\n", person)
+	require.NoError(t, err)
+	assert.Equal(t, "1\n2\n3\n4\n", out)
+	const system, user = "<|im_start|>system:be kind<|im_end|>", "<|im_end|><|im_start|>user:"
+	one := system + "<|im_start|>user:one<|im_end|><|im_start|>assistant:"
+	assert.Equal(t, []string{one, one, one + "2" + user + "two<|im_end|><|im_start|>assistant:", one + "2" + user + "three<|im_end|><|im_start|>assistant:"}, p.windows)
+	for _, says := range []string{"found no answer in the conversation", "found /save alone, wanted a file", "taken back: two\n", "corrected\n", "saved: a row of " + file, "is a directory"} {
+		assert.Contains(t, notes, says)
+	}
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var rows [][]string
+	for _, text := range strings.Split(strings.TrimSuffix(string(raw), "\n"), "\n")[1:] {
+		row, err := template.Decode([]byte(text))
+		require.NoError(t, err)
+		talk, err := chat.FromRow(row.(*template.Object), "messages")
+		require.NoError(t, err)
+		var said []string
+		for _, m := range talk.Messages {
+			role, _ := m.Get("role")
+			content, _ := m.Get("content")
+			said = append(said, fmt.Sprint(role, ": ", content))
+		}
+		rows = append(rows, said)
+	}
+	first := []string{"system: be kind", "user: one", "assistant: 2"}
+	assert.Equal(t, [][]string{append(first[:3:3], "user: three", `assistant: "3" is <it>`), first}, rows)
+
+	kept := len(d.talk.Messages)
+	require.NoError(t, d.retry(func(string) error { return nil }))
+	assert.Len(t, d.talk.Messages, kept)
+}
+
+// repeating is a model that says the last message again.
+type repeating struct {
+	parrot
+	window int
+}
+
+func (r *repeating) Window() int          { return r.window }
+func (r *repeating) Paging() state.Paging { return state.Paging{} }
+func (r *repeating) Logits(ctx context.Context, window []int32) ([]float32, error) {
+	text, err := r.tok.Decode(window, false)
+	require.NoError(r.t, err)
+	_, last, _ := strings.Cut(text[strings.LastIndex(text, "user:"):], ":")
+	last, _, _ = strings.Cut(last, "<|im_end|>")
+	r.texts = []string{last}
+	logits, _, err := r.Extend(ctx, window)
+	return logits, err
+}
+func (r *repeating) Fill(context.Context, state.Places) error                 { panic("no rows") }
+func (r *repeating) Advance(context.Context, state.Places) ([]float32, error) { panic("no rows") }
+func (r *repeating) Draw(context.Context, state.Places) ([]int32, []float32, error) {
+	panic("no rows")
+}
+
+// Each line is a conversation of its own, of any form, and gets its answer in the order of lines.
+func TestEach(t *testing.T) {
+	d, p := talking(t, 90, 4, "")
+	of := d.config
+	of.System = "S"
+	lines := "one\n\n" + `{"id": 7, "prompt": "two"}` + "\n" + `{"messages": [{"role": "system", "content": "T"}, {"role": "user", "content": "a b c d e f"}, {"role": "assistant", "content": "known"}]}` + "\n" +
+		`{"prompt": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}, {"role": "user", "content": "z"}]}`
+	e, err := ReadEach(of, strings.NewReader(lines))
+	require.NoError(t, err)
+	require.Equal(t, 4, e.Lines())
+	m := &repeating{parrot{t: t, tok: p.tok}, e.Window()}
+	var out strings.Builder
+	require.NoError(t, e.Answer(t.Context(), m, &out, false))
+	assert.Equal(t, "one\ntwo\na b c d\nz\n", out.String())
+	assert.Equal(t, "<|im_start|>system:S<|im_end|><|im_start|>user:one<|im_end|><|im_start|>assistant:", m.windows[0])
+	assert.Contains(t, m.windows[2], "system:T")
+	assert.NotContains(t, m.windows[2], "known")
+	out.Reset()
+	require.NoError(t, e.Answer(t.Context(), m, &out, true))
+	var told []string
+	for text := range strings.Lines(out.String()) {
+		var one struct {
+			Line                 int
+			ID                   any
+			Message, Answer, End string
+		}
+		require.NoError(t, json.Unmarshal([]byte(text), &one))
+		told = append(told, fmt.Sprintf("%d %v %s %s %s", one.Line, one.ID, one.Message, one.Answer, one.End))
+	}
+	assert.Equal(t, []string{"1 <nil> one one end", "3 7 two two end", "4 <nil> a b c d e f a b c d tokens", "5 <nil> z z end"}, told)
+	for wrong, says := range map[string]string{
+		"":                          "found no line",
+		"a\n{\"x\": 1}":             `line 2: found an object with the keys ["x"], wanted messages or prompt`,
+		"{":                         "line 1: found no JSON object",
+		"\xff":                      "not UTF-8",
+		strings.Repeat("word ", 90): "wanted fewer than the window of 90",
+		`{"messages": []}`:          "line 1: ",
+		`{"messages": [{"role": "assistant", "content": "known"}]}`: "line 1: ",
+	} {
+		_, err := ReadEach(d.config, strings.NewReader(wrong))
+		var refused *MessageError
+		require.ErrorAs(t, err, &refused, wrong)
+		assert.ErrorContains(t, err, says)
 	}
 }
 

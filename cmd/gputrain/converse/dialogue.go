@@ -1,9 +1,13 @@
 package converse
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -40,6 +44,7 @@ type Dialogue struct {
 	text    train.Tokenizer
 	talk    chat.Conversation
 	answers int
+	kept    int // of these, in the conversation
 }
 
 // How an answer has ended.
@@ -156,9 +161,102 @@ func (d *Dialogue) Ask(ctx context.Context, message string, yield func(text stri
 	if a.Text != "" || a.End != interrupted {
 		talk.Add("assistant", a.Text)
 		d.talk = talk
+		d.kept++
 	}
 	d.answers++
 	return a, nil
+}
+
+// undo takes back the last message and the answer to it; "" is none.
+func (d *Dialogue) undo() (message string) {
+	messages := d.talk.Messages
+	last := len(messages) - 1
+	for last >= 0 && !fromUser(messages[last]) {
+		last--
+	}
+	if last < 0 {
+		return ""
+	}
+	content, _ := messages[last].Get("content")
+	message, _ = content.(string)
+	d.talk = chat.Conversation{Messages: messages[:last:last], Train: d.talk.Train[:last:last]}
+	return message
+}
+
+// retry answers the last message anew, by other random numbers.
+func (d *Dialogue) retry(ask func(message string) error) error {
+	before, kept := d.talk, d.kept
+	message := d.undo()
+	if message == "" {
+		return errNothing
+	}
+	err := ask(message)
+	if d.kept == kept {
+		d.talk = before
+	}
+	return err
+}
+
+// correct puts a text in place of the last answer.
+func (d *Dialogue) correct(answer string) error {
+	if !utf8.ValidString(answer) {
+		return &MessageError{errors.New("chat: command: found bytes that are not UTF-8, wanted a text")}
+	}
+	message := d.undo()
+	if message == "" {
+		return errNothing
+	}
+	d.talk.Add("user", message)
+	d.talk.Add("assistant", answer)
+	return nil
+}
+
+var errNothing = &MessageError{errors.New("chat: command: found no answer in the conversation, wanted one")}
+
+// save appends the conversation to a file of rows that training reads.
+func (d *Dialogue) save(path string) error {
+	if len(d.talk.Messages) == 0 || fromUser(d.talk.Messages[len(d.talk.Messages)-1]) || d.system() != "" && len(d.talk.Messages) == 1 {
+		return errNothing
+	}
+	type message struct {
+		Role    any `json:"role"`
+		Content any `json:"content"`
+	}
+	var row struct {
+		Messages []message `json:"messages"`
+	}
+	for _, m := range d.talk.Messages {
+		role, _ := m.Get("role")
+		content, _ := m.Get("content")
+		row.Messages = append(row.Messages, message{role, content})
+	}
+	var text bytes.Buffer
+	out := json.NewEncoder(&text)
+	out.SetEscapeHTML(false)
+	err := out.Encode(row)
+	if err == nil {
+		err = appendLine(path, text.Bytes())
+	}
+	if err != nil {
+		return &MessageError{fmt.Errorf("chat: /save: %w", err)}
+	}
+	return nil
+}
+
+// appendLine appends a line to a file, which begins on a line of its own.
+func appendLine(path string, text []byte) error {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o666)
+	if err != nil {
+		return err
+	}
+	var last [1]byte
+	if size, err := file.Seek(0, io.SeekEnd); err == nil && size > 0 {
+		if _, err := file.ReadAt(last[:], size-1); err == nil && last[0] != '\n' {
+			text = append([]byte("\n"), text...)
+		}
+	}
+	_, err = file.Write(text)
+	return errors.Join(err, file.Close())
 }
 
 // room is how many tokens an answer to a prompt may have in the window.

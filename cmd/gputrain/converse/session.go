@@ -40,6 +40,10 @@ var errLeft = errors.New("left")
 
 const help = `/reset        begins the conversation anew
 /system TEXT  begins it anew with a message of the system; without TEXT without one
+/undo         takes back the last message and its answer
+/retry        answers the last message anew
+/correct TEXT puts TEXT in place of the last answer
+/save FILE    appends the conversation to FILE, a row that gputrain tune learns from
 /exit         ends it, as Ctrl-D does
 Ctrl-C ends an answer, and twice in a row the program. A line that ends with \ goes on in the next one. A message that begins with / is written with //.
 `
@@ -147,16 +151,16 @@ func (s *Session) turn(ctx context.Context, lines <-chan line) error {
 	case strings.HasPrefix(message, "//"):
 		message = message[1:]
 	case strings.HasPrefix(message, "/"):
-		return s.command(message)
+		return s.command(ctx, message)
 	}
 	return s.Ask(ctx, message)
 }
 
 // command does what a line that begins with a slash says.
-func (s *Session) command(text string) error {
+func (s *Session) command(ctx context.Context, text string) error {
 	name, rest, _ := strings.Cut(text, " ")
 	rest = strings.TrimSpace(rest)
-	known := []string{"/help", "/reset", "/system", "/exit"}
+	known := []string{"/help", "/reset", "/system", "/undo", "/retry", "/correct", "/save", "/exit"}
 	switch name {
 	case "/help":
 		s.Notes("%s", help)
@@ -174,10 +178,39 @@ func (s *Session) command(text string) error {
 			with = "without a message of the system"
 		}
 		s.Notes("the conversation begins anew, %s\n", with)
+	case "/undo":
+		message := s.Dialogue.undo()
+		if message == "" {
+			return errNothing
+		}
+		s.Notes("taken back: %s\n", shortened(message))
+	case "/retry":
+		return s.Dialogue.retry(func(message string) error { return s.Ask(ctx, message) })
+	case "/correct", "/save":
+		if rest == "" {
+			return &MessageError{fmt.Errorf("chat: command: found %s alone, wanted %s behind it", name, map[string]string{"/correct": "the answer", "/save": "a file"}[name])}
+		}
+		do, done := s.Dialogue.save, "saved: a row of "+rest
+		if name == "/correct" {
+			do, done = s.Dialogue.correct, "corrected"
+		}
+		if err := do(rest); err != nil {
+			return err
+		}
+		s.Notes("%s\n", done)
 	default:
 		return &MessageError{fmt.Errorf("chat: command: found %q, wanted one of %s%s; // begins a message with a slash", name, strings.Join(known, ", "), suggest.DidYouMean(name, known))}
 	}
 	return nil
+}
+
+// shortened is the beginning of a text, on one line.
+func shortened(text string) string {
+	runes := []rune(strings.Join(strings.Fields(text), " "))
+	if len(runes) > 60 {
+		return string(runes[:60]) + "…"
+	}
+	return string(runes)
 }
 
 // Ask writes the answer to a message, and its figures to the notes.

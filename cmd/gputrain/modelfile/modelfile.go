@@ -20,7 +20,8 @@ import (
 
 // Model is what a Modelfile says.
 type Model struct {
-	From       string         // path of the GGUF file, from the Modelfile's directory
+	From       string         // path of the GGUF file, from the Modelfile's directory, or of a directory that Ollama imports
+	Adapter    string         // path of a GGUF file of adapters for it; "" for none
 	Template   *chat.Template // nil: none is written
 	Begin      string         // the token that Ollama puts before every text by itself; "" for none
 	Stops      []string       // texts that end an answer
@@ -34,6 +35,9 @@ type Parameter struct{ Name, Value string }
 func Write(w io.Writer, m Model, now time.Time) (notes []string, err error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "FROM %s\n", m.From)
+	if m.Adapter != "" {
+		fmt.Fprintf(&b, "ADAPTER %s\n", m.Adapter)
+	}
 	if m.Template != nil {
 		of := program{m.Template, m.Begin, now}
 		text, err := of.translate()

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"gputrain/cmd/gputrain/listen"
 )
 
 // mostBuckets bounds what one request may cost.
@@ -34,7 +36,7 @@ func serveCurves(r *run, q *http.Request) ([]byte, error) {
 			continue
 		}
 		if *into, err = strconv.ParseFloat(text, 64); err != nil || math.IsNaN(*into) || math.IsInf(*into, 0) {
-			return nil, fmt.Errorf("serve: %s: found %s, wanted a number", name, quoted(text))
+			return nil, fmt.Errorf("serve: %s: found %s, wanted a number", name, listen.Quoted(text))
 		}
 	}
 	if v.bucket == 0 {

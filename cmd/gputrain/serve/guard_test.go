@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/cmd/gputrain/listen"
 )
 
 func ask(s *Server, method, host, path string) *httptest.ResponseRecorder {
@@ -56,7 +58,7 @@ func TestHostsThatAreNotOurs(t *testing.T) {
 	} {
 		assert.Equal(t, code, ask(s, "GET", host, "/api/runs").Code, host)
 	}
-	s.outside, s.hosts = true, []string{"localhost", "gpu-box"}
+	s.hosts = listen.Hosts{Names: []string{"localhost", "gpu-box"}, Outside: true}
 	for host, code := range map[string]int{"10.0.0.1:7070": 200, "[2001:db8::1]:7070": 200, "gpu-box:7070": 200, "evil.example": 421} {
 		assert.Equal(t, code, ask(s, "GET", host, "/api/runs").Code, host)
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"gputrain/cmd/gputrain/follow"
+	"gputrain/cmd/gputrain/listen"
 	"gputrain/internal/stranger"
 	"gputrain/run/runfile"
 )
@@ -58,7 +59,7 @@ func (s *Server) of(answer func(*run, *http.Request) ([]byte, error)) http.Handl
 		runs := s.list()
 		i := slices.IndexFunc(runs, func(r *run) bool { return r.id == id })
 		if err != nil || i < 0 {
-			http.Error(w, "serve: run "+quoted(r.URL.Query().Get("run"))+": not there", http.StatusNotFound)
+			http.Error(w, "serve: run "+listen.Quoted(r.URL.Query().Get("run"))+": not there", http.StatusNotFound)
 			return
 		}
 		runs[i].mu.Lock()
@@ -166,6 +167,7 @@ type item struct {
 	from, to int64
 	step     int64
 	name     string // of a histogram
+	ended    string // how a process has
 }
 
 // poll says whether anything came or went.
@@ -177,11 +179,15 @@ func (l *list) poll(root *os.Root) (changed bool, err error) {
 		var head struct {
 			Step int64  `json:"step"`
 			Name string `json:"name"`
+
+			Ended struct {
+				Reason string `json:"reason"`
+			} `json:"ended"`
 		}
 		if err := json.Unmarshal(line, &head); err != nil && first == nil {
 			first = fmt.Errorf("%s: line %d: %w", l.lines.Name, len(l.items)+1, err)
 		}
-		l.items, changed = append(l.items, item{offset, offset + int64(len(line)), head.Step, head.Name}), true
+		l.items, changed = append(l.items, item{offset, offset + int64(len(line)), head.Step, head.Name, head.Ended.Reason}), true
 	})
 	if err == nil {
 		err = first

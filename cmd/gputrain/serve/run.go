@@ -140,6 +140,14 @@ func (r *run) resumes() []float64 {
 	return out
 }
 
+// ended is how the newest process has ended.
+func (r *run) ended() string {
+	if n := len(r.sessions.items); n > 0 {
+		return r.sessions.items[n-1].ended
+	}
+	return ""
+}
+
 // summary is what the list of runs shows, and what an event carries.
 type summary struct {
 	ID         int              `json:"id"`
@@ -155,6 +163,7 @@ type summary struct {
 	Counts     string           `json:"counts"` // what counts in the loss, which tokens are then
 	Last       map[string]value `json:"last"`
 	Resumes    []float64        `json:"resumes"`
+	Ended      string           `json:"ended"` // how the newest process has; "": it goes on, or was killed
 	Samples    int              `json:"samples"`
 	Rollouts   int              `json:"rollouts"`
 	Histograms int              `json:"histograms"`
@@ -168,7 +177,7 @@ func (r *run) summary() summary {
 	defer r.mu.Unlock()
 	s := summary{
 		ID: r.id, Dir: r.dir, Version: r.version, Rewound: r.rewound, Now: time.Now().UnixMilli(), Last: map[string]value{},
-		Series: []string{}, Resumes: r.resumes(),
+		Series: []string{}, Resumes: r.resumes(), Ended: r.ended(),
 		Samples: len(r.samples.items), Rollouts: len(r.rollouts.items), Histograms: len(r.histograms.items), Warnings: append([]string{}, r.warnings...),
 		Changed: stamp(r.changed), Report: stamp(r.reportAge), Settings: stamp(r.settingsAge),
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"gputrain/cmd/gputrain/listen"
 	"gputrain/internal/caught"
 )
 
@@ -21,9 +21,8 @@ const interval = 400 * time.Millisecond
 
 // Server shows runs.
 type Server struct {
-	paths   []string
-	hosts   []string // names by which a page may be asked for, beside addresses
-	outside bool     // others may ask too
+	paths []string
+	hosts listen.Hosts
 
 	mu      sync.Mutex
 	runs    []*run
@@ -56,8 +55,8 @@ func (s *Server) Runs() int {
 }
 
 // Serve answers requests and follows the runs until ctx ends.
-func (s *Server) Serve(ctx context.Context, l *Listener) error {
-	s.hosts, s.outside = l.names, l.outside
+func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
+	s.hosts = l.Hosts
 	server := http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	ended := make(chan error, 1)
 	go func() { ended <- caught.Do(func() error { return server.Serve(l.Listener) }) }()
@@ -152,71 +151,7 @@ func (s *Server) discover() {
 	}
 }
 
-// Listener is where a page is asked for.
-type Listener struct {
-	net.Listener
-	// URL is what to type into a browser.
-	URL string
-	// Warning is what whoever starts the server should know, or "".
-	Warning string
-
-	names   []string
-	outside bool
-}
-
-// Listen opens an address such as ":0", "8080" or "localhost:8080". Without a host it is this machine's loopback. An address that other machines
-// reach has to be named by host, which says that it is meant.
-func Listen(address, host string) (*Listener, error) {
-	if !strings.Contains(address, ":") {
-		address = ":" + address
-	}
-	found, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, fmt.Errorf("serve: address %q: %w", address, err)
-	}
-	if found != "" && host != "" && found != host {
-		return nil, fmt.Errorf("serve: address %q: found host %q, wanted %q as --host says", address, found, host)
-	}
-	if host == "" && found != "" {
-		if !loopback(found) {
-			return nil, fmt.Errorf("serve: address %q: found a host that other machines may reach, wanted loopback; "+
-				"--host %s shows these runs to everybody who reaches it", address, found)
-		}
-		host = found
-	}
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
-	if err != nil {
-		return nil, fmt.Errorf("serve: %w", err)
-	}
-	out := &Listener{Listener: l, URL: "http://" + l.Addr().String() + "/", names: []string{"localhost"}}
-	if tcp, ok := l.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
-		out.outside = true
-		if name, err := os.Hostname(); err == nil {
-			out.names = append(out.names, name)
-			if tcp.IP.IsUnspecified() {
-				out.URL = "http://" + net.JoinHostPort(name, fmt.Sprint(tcp.Port)) + "/"
-			}
-		}
-		if net.ParseIP(host) == nil {
-			out.names = append(out.names, host)
-		}
-		out.Warning = fmt.Sprintf("everybody who reaches %s can read these runs: settings, samples and reports", l.Addr())
-	}
-	return out, nil
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
 // guard lets through what only reads, asked for by a name of this server, and says to browsers that the page needs nothing but itself.
-//
-// A page of another site can make a browser ask a server on loopback once it has changed what its own name stands for. Such a request has that
-// name in its Host header, so names that are not ours are refused. An address cannot be changed so.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -227,40 +162,15 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
-		if !s.ours(r.Host) {
-			http.Error(w, "serve: host "+quoted(r.Host)+": not a name of this server; ask for it by its address, or start it with --host", http.StatusMisdirectedRequest)
+		if !s.hosts.Has(r.Host) {
+			http.Error(w, "serve: host "+listen.Quoted(r.Host)+": not a name of this server; ask for it by its address, or start it with --host", http.StatusMisdirectedRequest)
 			return
 		}
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			h.Set("Allow", "GET, HEAD")
-			http.Error(w, "serve: method "+quoted(r.Method)+": wanted GET or HEAD", http.StatusMethodNotAllowed)
+			http.Error(w, "serve: method "+listen.Quoted(r.Method)+": wanted GET or HEAD", http.StatusMethodNotAllowed)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// ours says whether a Host header names this server.
-func (s *Server) ours(host string) bool {
-	name, _, err := net.SplitHostPort(host)
-	if err != nil {
-		name = strings.Trim(host, "[]")
-	}
-	if ip := net.ParseIP(name); ip != nil {
-		return s.outside || ip.IsLoopback()
-	}
-	return slices.ContainsFunc(s.hosts, func(n string) bool { return strings.EqualFold(n, name) })
-}
-
-// quoted is a short form of something that a stranger wrote.
-func quoted(text string) string {
-	if len(text) > 60 {
-		text = text[:60] + "..."
-	}
-	return `"` + strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
-			return '?'
-		}
-		return r
-	}, text) + `"`
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/cmd/gputrain/listen"
 )
 
 // writeRun writes a run of n steps whose loss at step s is 5 - s/n, with a spike of 50 at step spike.
@@ -57,7 +58,7 @@ func open(t *testing.T, dirs ...string) *Server {
 	t.Helper()
 	s, err := New(dirs...)
 	require.NoError(t, err)
-	s.hosts = []string{"localhost"}
+	s.hosts = listen.Hosts{Names: []string{"localhost"}}
 	s.poll()
 	return s
 }
@@ -148,6 +149,17 @@ func TestResumedRunIsRewoundAndMarked(t *testing.T) {
 	s.poll()
 	assert.Equal(t, []float64{60, 100}, s.list()[0].summary().Resumes)
 	assert.Equal(t, []float64{60, 100}, open(t, dir).list()[0].summary().Resumes, "also for who looks later")
+
+	// It has ended: its line is written anew, in a file that takes the place of the one before.
+	assert.Empty(t, s.list()[0].summary().Ended)
+	sessions, err := os.ReadFile(filepath.Join(dir, sessionsFile))
+	require.NoError(t, err)
+	ended := strings.TrimSuffix(string(sessions), "}\n") + `,"ended":{"reason":"stopped early","step":132}}` + "\n"
+	writeFile(t, dir, sessionsFile+".new", ended)
+	require.NoError(t, os.Rename(filepath.Join(dir, sessionsFile+".new"), filepath.Join(dir, sessionsFile)))
+	s.poll()
+	assert.Equal(t, "stopped early", s.list()[0].summary().Ended)
+	assert.Empty(t, s.list()[0].summary().Warnings)
 
 	// Started over.
 	require.NoError(t, os.Remove(filepath.Join(dir, metricsFile)))
@@ -260,7 +272,7 @@ func serveTest(t *testing.T, dirs ...string) string {
 	t.Helper()
 	s, err := New(dirs...)
 	require.NoError(t, err)
-	l, err := Listen(":0", "")
+	l, err := listen.Open(":0", "")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -291,34 +303,6 @@ func TestEventsFollowARun(t *testing.T) {
 	sum = next()
 	assert.EqualValues(t, 1, sum.Step)
 	assert.Equal(t, sum.Version, sum.Rewound+1)
-}
-
-func TestListen(t *testing.T) {
-	for _, address := range []string{":0", "0", "127.0.0.1:0", "localhost:0"} {
-		l, err := Listen(address, "")
-		require.NoError(t, err, address)
-		assert.True(t, l.Addr().(*net.TCPAddr).IP.IsLoopback(), address)
-		assert.Empty(t, l.Warning)
-		assert.True(t, strings.HasPrefix(l.URL, "http://127.0.0.1:"), l.URL)
-		require.NoError(t, l.Close())
-	}
-	for _, address := range []string{"0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.org:0"} {
-		_, err := Listen(address, "")
-		assert.ErrorContains(t, err, "--host", address)
-	}
-	_, err := Listen("127.0.0.1:0", "0.0.0.0")
-	assert.ErrorContains(t, err, "wanted")
-	_, err = Listen(":nonsense", "")
-	assert.Error(t, err)
-	l, err := Listen(":0", "0.0.0.0")
-	require.NoError(t, err)
-	defer l.Close()
-	assert.Contains(t, l.Warning, "everybody")
-	assert.True(t, l.outside)
-	name, err := os.Hostname()
-	require.NoError(t, err)
-	assert.Equal(t, []string{"localhost", name}, l.names, "by which others may ask")
-	assert.Equal(t, fmt.Sprintf("http://%s:%d/", name, l.Addr().(*net.TCPAddr).Port), l.URL)
 }
 
 func TestPageComesFromTheProgram(t *testing.T) {

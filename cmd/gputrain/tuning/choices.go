@@ -2,6 +2,7 @@ package tuning
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -45,11 +46,12 @@ var lines = []struct {
 	}},
 	{"steps", inForce.length, []string{"train.steps", "data.epochs"}},
 	{"held out", inForce.held, []string{"data.validation", "train.eval_every", "train.save_every"}},
-	{"answers", inForce.answers, []string{"train.sample_tokens", "train.temperature"}},
+	{"early stop", inForce.early, []string{"train.patience"}},
+	{"answers", inForce.answers, []string{"train.sample_tokens", "train.temperature", "train.ask"}},
 }
 
 // unsaid are keys whose values are told before the choices.
-var unsaid = []string{"model.from", "data.jsonl", "data.learn_last"}
+var unsaid = []string{"model.from", "data.jsonl", "data.held", "data.learn_last"}
 
 // Choices are all, in the order in which they are told: as they are in force in a run file of this recipe, whose other keys stand in lines of their own.
 // What nobody has chosen is no key of theirs.
@@ -226,21 +228,45 @@ func (f inForce) held() string {
 	if t.EvalEvery > 0 {
 		evaluated = fmt.Sprintf("every %d steps", t.EvalEvery)
 	}
+	those := fmt.Sprintf("%d %s", f.facts.Held, f.facts.Method.Things)
+	if n := len(f.run.Data.Held); n > 0 {
+		if those += " of " + filepath.Base(f.run.Data.Held[0]); n > 1 {
+			those += fmt.Sprintf(" and %d more", n-1)
+		}
+	}
 	switch {
 	case f.facts.Held == 0:
 		return "none, so nothing is evaluated; saved " + saved
 	case evaluated == saved:
-		return fmt.Sprintf("%d %s, evaluated %s; the best checkpoint is kept", f.facts.Held, f.facts.Method.Things, evaluated)
+		return fmt.Sprintf("%s, evaluated %s; the best checkpoint is kept", those, evaluated)
 	}
-	return fmt.Sprintf("%d %s, evaluated %s, saved %s; the best checkpoint is kept", f.facts.Held, f.facts.Method.Things, evaluated, saved)
+	return fmt.Sprintf("%s, evaluated %s, saved %s; the best checkpoint is kept", those, evaluated, saved)
+}
+
+// early says when it ends before all steps are made.
+func (f inForce) early() string {
+	what := "lower loss"
+	if f.facts.Method.Draws {
+		what = "higher reward"
+	}
+	switch n := f.run.Train.Patience; {
+	case f.facts.Held == 0 || f.run.Train.EvalEvery == 0:
+		return ""
+	case n == 0:
+		return "never (train.patience)"
+	default:
+		return fmt.Sprintf("after %d evaluations in a row without a %s on what is held out", n, what)
+	}
 }
 
 // answers says what is asked of the model.
 func (f inForce) answers() string {
-	s := f.run.Train.Sample
+	s, asked := f.run.Train.Sample, len(f.run.Train.Ask)
 	switch {
 	case f.facts.Method.Head:
 		return "none: the model writes no text; gputrain score asks it"
+	case asked > 0:
+		return fmt.Sprintf("of at most %d tokens at temperature %g, before, at evaluations and after, to --ask (%d)", s.Tokens, s.Temperature, asked)
 	case f.facts.Method.Draws:
 		return fmt.Sprintf("to %d prompts that are held out, with their rewards, before and after", f.facts.Held)
 	case s.Tokens == 0:

@@ -64,6 +64,7 @@ type Wanted struct {
 	Rate                                     float64
 	Steps                                    int64 // in place of Epochs
 	Every                                    int64
+	Unevaluated                              bool // train.eval_every is 0
 }
 
 // Recipe is how a model is tuned.
@@ -410,6 +411,20 @@ func (r *Recipe) Last(steps int64) {
 	r.Steps = steps
 	r.Warmup = min(max(steps*3/100, 2), steps/2)
 	r.Every = cmp.Or(r.facts.Wanted.Every, max(1, (steps+9)/10))
+}
+
+// leastPatience is how many evaluations in a row are no better before a run ends early, where there are ten, and patient the share of them that this is.
+const (
+	leastPatience = 4
+	patient       = 0.4
+)
+
+// patience is how many evaluations in a row are no better before the run ends; 0: there are none.
+func (r Recipe) patience() int64 {
+	if r.facts.Held == 0 || r.facts.Wanted.Unevaluated {
+		return 0
+	}
+	return max(leastPatience, int64(math.Round(patient*float64(r.Steps)/float64(r.Every))))
 }
 
 // endRatio is the rate of the last step, as a share of the peak.

@@ -187,7 +187,7 @@ func TestShare(t *testing.T) {
 }
 
 // given is what the tests of run files tune.
-var given = Given{"/models/Qwen3 #1", []string{`/a b/"chats": 1.jsonl`, "/c.parquet"}, 0.05, Method{}, true, 0, nil}
+var given = Given{Model: "/models/Qwen3 #1", Rows: []string{`/a b/"chats": 1.jsonl`, "/c.parquet"}, Validation: 0.05, LastOnly: true}
 
 // lineOf is a line of the table of a recipe, with what is set over it.
 func lineOf(t *testing.T, r Recipe, name string, sets ...string) Choice {
@@ -272,12 +272,17 @@ func TestSetIsInForce(t *testing.T) {
 		{"data.epochs=6", "steps", ": the conversations 6 times"},
 		{"train.eval_every=5", "held out", "evaluated every 5 steps; the best"},
 		{"train.eval_every=0", "held out", "evaluated at the end, saved every 17 steps"},
+		{"train.patience=7", "early stop", "after 7 evaluations in a row without a lower loss"},
+		{"train.patience=0", "early stop", "never"},
+		{"train.eval_every=1", "early stop", "after 65 evaluations in a row"}, // two fifths of all
+		{"train.eval_every=20", "early stop", "after 4 evaluations in a row"},
 		{"train.save_every=9", "held out", "evaluated every 17 steps, saved every 9 steps"},
 		{"train.save_every=0", "held out", "evaluated every 17 steps, saved at the end"},
 		{"train.save_every=[{every: 2, until: 8}, {every: 50}]", "held out", "saved [{every: 2, until: 8}, {every: 50}]"},
 		{"train.sample_tokens=0", "answers", "none are shown"},
 		{"train.sample_tokens=12", "answers", "at most 12 tokens"},
 		{"train.temperature=0.7", "answers", "at temperature 0.7"},
+		{"train.ask=[who, what]", "answers", "to --ask (2)"},
 		{"data.learn_last=false", "", ""},
 		{"data.validation=0.2", "", ""}, // whose conversations are counted: Facts.Held
 		{"lora.dropout=0.1", "besides", "lora.dropout 0.1, as wanted"},

@@ -37,6 +37,9 @@ func (r Recipe) keys() []Key {
 		key("optimizer.schedule.warmup_steps", r.Warmup), key("optimizer.schedule.learning_rate_end_ratio", endRatio), key("optimizer.weight_decay", 0),
 		key("train.eval_every", r.Every), key("train.save_every", r.Every), key("train.sample_tokens", r.Answer), key("train.temperature", 0),
 	}
+	if p := r.patience(); p > 0 {
+		all = append(all, key("train.patience", p))
+	}
 	if w.From == "" {
 		all = append(all, r.adapters()...)
 	}
@@ -64,6 +67,8 @@ func (r Recipe) adapters() []Key {
 type Given struct {
 	Model      string        // its directory
 	Rows       []string      // files of conversations
+	Held       []string      // files of those that are held out; none: a share is
+	From       string        // adapters that training goes on with; "": new ones
 	Validation float64       // the share of them that is held out
 	Method     Method        // Methods[0] where it is zero
 	LastOnly   bool          // of each conversation only the last answer learns
@@ -72,7 +77,15 @@ type Given struct {
 }
 
 func (g Given) keys() []Key {
-	keys := []Key{key("model.from", g.Model), key("data.jsonl", g.Rows), key("data.validation", g.Validation)}
+	keys := []Key{key("model.from", g.Model), key("data.jsonl", g.Rows)}
+	if len(g.Held) > 0 {
+		keys = append(keys, key("data.held", g.Held))
+	} else {
+		keys = append(keys, key("data.validation", g.Validation))
+	}
+	if g.From != "" {
+		keys = append(keys, key("lora.from", g.From))
+	}
 	if g.Method.keys != nil {
 		keys = append(keys, g.Method.keys(Facts{Negatives: g.Negatives})...)
 	}
@@ -89,10 +102,12 @@ const File = "tune.yaml"
 const (
 	ofModel runfile.Origin = "MODEL"
 	ofRows  runfile.Origin = "DATA"
+	ofHeld  runfile.Origin = "--held"
+	ofFrom  runfile.Origin = "--from"
 	chosen  runfile.Origin = "chosen by tune"
 )
 
-var arguments = map[string]runfile.Origin{"model.from": ofModel, "data.jsonl": ofRows}
+var arguments = map[string]runfile.Origin{"model.from": ofModel, "data.jsonl": ofRows, "data.held": ofHeld, "lora.from": ofFrom}
 
 // set lays what the user sets, and nothing checks it yet.
 func (g Given) set(run *runfile.Config, environ, sets []string) error {
@@ -157,17 +172,17 @@ func Config(g Given, r *Recipe, environ, sets []string) (*runfile.Config, error)
 
 // WantedOf are the choices that the user has made in a run file of what is given.
 func WantedOf(run *runfile.Config) (w Wanted) {
+	w.From = run.LoRA.From // however it is said
 	for key, lay := range map[string]func(){
 		"rollout.tokens":          func() { w.Tokens = run.Rollout.Tokens },
 		"lora.rank":               func() { w.Rank = run.LoRA.Rank },
-		"lora.from":               func() { w.From = run.LoRA.From },
 		"model.base":              func() { w.Base = run.Model.Base },
 		"model.context":           func() { w.Context = run.Model.Context },
 		"train.batch":             func() { w.Batch = run.Train.Batch },
 		"train.accumulate":        func() { w.Accumulate = run.Train.Accumulate },
 		"train.recompute":         func() { w.Recompute = run.Train.Recompute },
 		"train.steps":             func() { w.Steps = run.Train.Steps },
-		"train.eval_every":        func() { w.Every = run.Train.EvalEvery },
+		"train.eval_every":        func() { w.Every, w.Unevaluated = run.Train.EvalEvery, run.Train.EvalEvery == 0 },
 		"data.packing":            func() { w.Packing = run.Data.Layout.Packing },
 		"optimizer.name":          func() { w.Optimizer = run.Optimizer.Name },
 		"optimizer.learning_rate": func() { w.Rate = run.Optimizer.LearningRate },

@@ -70,6 +70,9 @@ func convertAdapter(a Adapter, as gguf.Type) ([]gguf.Key, []gguf.Tensor, error) 
 			if err != nil {
 				return err
 			}
+			if f.arch == "qwen35" && (part == "lora_a") == strings.HasSuffix(module, ".out_proj") { // rows of B, or columns of A
+				x = c.delta().reordered(module+".weight", t.Shape, x)
+			}
 			if part == "lora_b" {
 				if x, err = f.outputs(c, module, t.Shape[0], x, factor); err != nil {
 					return err

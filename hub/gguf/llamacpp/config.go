@@ -101,7 +101,7 @@ func (c *config) headDim() int {
 	switch c.text("model_type") {
 	case "qwen3":
 		return 128
-	case "gemma2", "gemma3_text", "gemma4_text":
+	case "gemma2", "gemma3_text", "gemma4_text", "qwen3_5_text":
 		return 256
 	}
 	return c.integer("hidden_size", "n_embd") / max(1, c.integer("num_attention_heads", "n_head"))

@@ -87,8 +87,11 @@ func (f family) tensor(c *config, t Tensor, name string, as gguf.Type) gguf.Tens
 	if f.arch == "gpt2" && conv.MatchString(t.Name) {
 		shape = []int{shape[1], shape[0]}
 	}
+	if taps.MatchString(t.Name) && len(shape) == 3 {
+		shape = []int{shape[0], shape[2]}
+	}
 	kind := as
-	if len(shape) == 1 || strings.HasSuffix(name, "norm.weight") || !strings.HasSuffix(name, ".weight") || name == "position_embd.weight" {
+	if len(shape) == 1 || taps.MatchString(t.Name) || strings.HasSuffix(name, "norm.weight") || !strings.HasSuffix(name, ".weight") || name == "position_embd.weight" {
 		kind = gguf.F32
 	} else if _, err := as.RowBytes(shape[len(shape)-1]); err != nil {
 		kind = gguf.F16

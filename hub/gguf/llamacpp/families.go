@@ -24,6 +24,8 @@ type family struct {
 	told     string                 // a key that tells it from others of its architecture
 	keys     func(c *config) []fact // that others have not
 	read     func(d *Directory, c map[string]any)
+	names    map[string]string // of the tensors of a layer, in place of the usual ones
+	bare     map[string]string // of those that are no weight nor bias
 }
 
 // fact is a key of an architecture.
@@ -48,6 +50,8 @@ var families = map[string]family{
 	"gemma3_text":      {arch: "gemma3", class: "Gemma3ForCausalLM", plusOne: true, full: 6, check: gemma},
 	"gemma4_text":      {arch: "gemma4", class: "Gemma4ForCausalLM", listed: true, check: gemma4, keys: gemma4Keys, read: readGemma4},
 	"phi3":             {arch: "phi3", class: "Phi3ForCausalLM", fused: true, square: true},
+	"lfm2":             {arch: "lfm2", class: "Lfm2ForCausalLM", square: true, check: lfm2, keys: lfm2Keys, read: readLFM2, names: lfm2Names},
+	"qwen3_5_text":     {arch: "qwen35", class: "Qwen3_5ForCausalLM", check: qwen35, keys: qwen35Keys, read: readQwen35, names: qwen35Names, bare: qwen35Bare},
 	"gpt2":             {arch: "gpt2", class: "GPT2LMHeadModel"},
 }
 
@@ -100,7 +104,7 @@ func fixed(c *config) error {
 			return fmt.Errorf("%s: found %q, wanted %s: llama.cpp has no other in a %s", key, found, wanted, kind)
 		}
 	}
-	if part := c.share(); part != 1 && kind != "phi3" && kind != "gemma4_text" {
+	if part := c.share(); part != 1 && !slices.Contains([]string{"phi3", "gemma4_text", "qwen3_5_text"}, kind) {
 		return fmt.Errorf("partial_rotary_factor: found %g, wanted 1: others are not written as GGUF", part)
 	}
 	for _, key := range []string{"attention_bias", "mlp_bias"} {

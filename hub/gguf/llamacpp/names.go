@@ -39,6 +39,9 @@ var normedBehind = map[string]string{
 // layer is a tensor of a layer: its number, what it is, weight or bias.
 var layer = regexp.MustCompile(`^(?:model\.layers|h)\.(\d+)\.(.+)\.(weight|bias)$`)
 
+// bareLayer is one that is neither.
+var bareLayer = regexp.MustCompile(`^model\.layers\.(\d+)\.(.+)$`)
+
 // prefix is what GPT-2 is saved with where its head is not tied.
 var prefix = regexp.MustCompile(`^transformer\.`)
 
@@ -48,7 +51,19 @@ func (f family) tensorName(name string) (string, error) {
 	if to, ok := outside[name]; ok {
 		return to, nil
 	}
+	if m := bareLayer.FindStringSubmatch(name); m != nil && f.bare[m[2]] != "" {
+		return "blk." + m[1] + "." + f.bare[m[2]], nil
+	}
+	if f.arch == "lfm2" && name == lfm2Norm {
+		return "token_embd_norm.weight", nil
+	}
 	if m := layer.FindStringSubmatch(name); m != nil {
+		if f.names != nil {
+			if f.names[m[2]] == "" {
+				return "", errTensor(name, f)
+			}
+			return "blk." + m[1] + "." + f.names[m[2]] + "." + m[3], nil
+		}
 		to, ok := inside[m[2]]
 		if behind, is := normedBehind[m[2]]; is && (f.plusOne || f.listed || f.arch == "olmo2") {
 			to, ok = behind, true
@@ -57,5 +72,12 @@ func (f family) tensorName(name string) (string, error) {
 			return "blk." + m[1] + "." + to + "." + m[3], nil
 		}
 	}
-	return "", fmt.Errorf("tensor %q: found one that llama.cpp has no name for in a %s", name, f.arch)
+	return "", errTensor(name, f)
 }
+
+func errTensor(name string, f family) error {
+	return fmt.Errorf("tensor %q: found one that llama.cpp has no name for in a %s", name, f.arch)
+}
+
+// lfm2Norm is the norm before the head of an LFM2.
+const lfm2Norm = "model.embedding_norm.weight"

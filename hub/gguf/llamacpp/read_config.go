@@ -82,7 +82,11 @@ func (d *Directory) sizes() (map[string]any, error) {
 	}
 	c["num_key_value_heads"] = c["num_attention_heads"]
 	if _, said := d.file.Value(d.stated.prefix + "attention.head_count_kv"); said {
-		c["num_key_value_heads"] = size("attention.head_count_kv")
+		if each := d.stated.list(keyHeads); d.family.arch == "lfm2" && len(each) > 0 { // 0 in layers that are convolutions
+			c["num_key_value_heads"] = max(1, slices.Max(each))
+		} else {
+			c["num_key_value_heads"] = size(keyHeads)
+		}
 	}
 	eps("rms_norm_eps", "attention.layer_norm_rms_epsilon")
 	if failed != nil {

@@ -22,7 +22,7 @@ func (f family) transform(c *config, name string, shape []int, x []float32) []fl
 	switch m := turned.FindStringSubmatch(name); {
 	case f.permuted && m != nil:
 		return permute(x, shape[0], c.heads(m[1]))
-	case f.plusOne && strings.HasSuffix(name, "norm.weight"):
+	case f.lessOne(name):
 		out := make([]float32, len(x))
 		for i, v := range x {
 			out[i] = v + 1
@@ -30,9 +30,21 @@ func (f family) transform(c *config, name string, shape []int, x []float32) []fl
 		return out
 	case f.arch == "gpt2" && conv.MatchString(name):
 		return transpose(x, shape[0], shape[1])
+	case f.arch == "qwen35" && strings.HasSuffix(name, ".A_log"):
+		return c.delta().reordered(name, shape, qwen35Decay(x))
+	case f.arch == "qwen35":
+		return c.delta().reordered(name, shape, x)
 	}
 	return x
 }
+
+// lessOne tells whether gains are stored less 1.
+func (f family) lessOne(name string) bool {
+	return (f.plusOne || f.arch == "qwen35" && !strings.Contains(name, ".linear_attn.")) && strings.HasSuffix(name, "norm.weight")
+}
+
+// taps are the convolutions, which Hugging Face has as [width, 1, taps] and llama.cpp as [width, taps].
+var taps = regexp.MustCompile(`\.(conv\.conv|conv1d)\.weight$`)
 
 // heads are those of queries, "q", or of keys, "k".
 func (c *config) heads(of string) int {
@@ -66,18 +78,31 @@ func transpose(x []float32, rows, columns int) []float32 {
 	return out
 }
 
+// blockTensor is a tensor of a layer in llama.cpp's names.
+var blockTensor = regexp.MustCompile(`^blk\.(\d+)\.(.+)\.(weight|bias)$`)
+
 // huggingFaceName is the inverse of tensorName.
 func (f family) huggingFaceName(name string) (string, error) {
 	gpt := f.arch == "gpt2"
 	begin := map[bool]string{true: "h.", false: "model.layers."}[gpt]
+	if d := (map[string]string{"token_embd_norm.weight": lfm2Norm}); f.arch == "lfm2" && d[name] != "" {
+		return d[name], nil
+	}
 	for outer, to := range outside {
 		if to == name && (gpt == !strings.HasPrefix(outer, "model.") || outer == "lm_head.weight") {
 			return outer, nil
 		}
 	}
-	if parts := strings.Split(name, "."); len(parts) == 4 && parts[0] == "blk" {
+	if parts := strings.SplitN(name, ".", 3); len(parts) == 3 && parts[0] == "blk" && f.bare != nil {
+		for part, to := range f.bare {
+			if n, err := strconv.Atoi(parts[1]); err == nil && to == parts[2] && n >= 0 && strconv.Itoa(n) == parts[1] {
+				return begin + parts[1] + "." + part, nil
+			}
+		}
+	}
+	if parts := blockTensor.FindStringSubmatch(name); parts != nil {
 		if n, err := strconv.Atoi(parts[1]); err == nil && n >= 0 && strconv.Itoa(n) == parts[1] {
-			for _, names := range []map[string]string{normedBehind, inside} {
+			for _, names := range []map[string]string{f.names, normedBehind, inside} {
 				for part := range names {
 					old := strings.HasPrefix(part, "ln_") || strings.HasPrefix(part, "attn.") || strings.HasPrefix(part, "mlp.c_")
 					candidate := begin + parts[1] + "." + part + "." + parts[3]
@@ -114,7 +139,7 @@ func (d *Directory) parameter(name string, info gguf.Info) (array.Tensor, error)
 			h, i := row/width, row%width
 			return h*width + 2*(i%(width/2)) + i/(width/2)
 		})
-	case d.family.plusOne && strings.HasSuffix(name, "norm.weight"):
+	case d.family.lessOne(name):
 		p.Read = func(dst []float32, first int) error {
 			err := d.file.Floats(info.Name, dst, first)
 			for i := range dst {
@@ -128,6 +153,11 @@ func (d *Directory) parameter(name string, info gguf.Info) (array.Tensor, error)
 		}
 		p.Shape = []int{info.Shape[1], info.Shape[0]}
 		p.Read = transposed(info.Shape[0], info.Shape[1], p.Read)
+	case d.family.arch == "qwen35":
+		p.Read = d.stated.delta().read(name, info.Shape, p.Read)
+	}
+	if taps.MatchString(name) && len(info.Shape) == 2 {
+		p.Shape = []int{info.Shape[0], 1, info.Shape[1]}
 	}
 	return p, nil
 }

@@ -17,6 +17,13 @@ func (m *Mesh) Expect(work time.Duration) { m.expected.Store(int64(work)) }
 // Patience is how long this rank waits for another now.
 func (m *Mesh) Patience() time.Duration { return m.config.Timeout + time.Duration(m.expected.Load()) }
 
+// Unbounded makes waits last as long as all other ranks answer, whatever they are at, until after is called: what they do takes as long as it takes. A wait ends
+// where one has failed or left, and where one has not answered for the timeout.
+func (m *Mesh) Unbounded() (after func()) {
+	m.reaches.Store(true)
+	return func() { m.reaches.Store(false) }
+}
+
 // Close takes leave of the other ranks; after an error that they do not know of it does not wait for them.
 func (m *Mesh) Close() error { return m.ranks.Close() }
 
@@ -34,9 +41,39 @@ func (e *WaitError) Unwrap() error { return context.DeadlineExceeded }
 
 // within is a context for a wait, which ends in any case.
 func (m *Mesh) within(ctx context.Context, what string) (context.Context, context.CancelFunc) {
+	if m.reaches.Load() {
+		return m.whileReached(ctx, what)
+	}
 	limit := m.Patience()
 	return context.WithTimeoutCause(ctx, limit, &WaitError{limit, what})
 }
+
+// whileReached is a context for a wait that ends once another rank has not answered for the timeout.
+func (m *Mesh) whileReached(ctx context.Context, what string) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		answered := time.Now()
+		again := time.NewTicker(max(m.config.Timeout/reachedAgain, time.Millisecond))
+		defer again.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-again.C:
+			}
+			if m.ranks.Reach(ctx) == nil {
+				answered = time.Now()
+			} else if silent := time.Since(answered); silent > m.config.Timeout {
+				cancel(&WaitError{silent.Round(time.Millisecond), what})
+				return
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// reachedAgain is how often others are asked within the timeout: a machine that is at work may miss one or the other.
+const reachedAgain = 10
 
 // failed is an error of the transport, said by this rank; where the wait was too long that is what it says first.
 func (m *Mesh) failed(ctx context.Context, what string, err error) error {

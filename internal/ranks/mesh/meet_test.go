@@ -129,6 +129,77 @@ func TestWaitsEnd(t *testing.T) {
 	assert.ErrorContains(t, errs[0], "waited 30ms for losses of all ranks")
 }
 
+// unreached are ranks of which one does not answer from a time on.
+type unreached struct {
+	transport.Ranks
+	from time.Time
+}
+
+func (u unreached) Reach(ctx context.Context) error {
+	if time.Now().After(u.from) {
+		return errors.New("it does not answer")
+	}
+	return u.Ranks.Reach(ctx)
+}
+
+// A wait without a bound lasts as long as the others answer; it ends where one has left, and a while after one has stopped to answer.
+func TestUnboundedWaits(t *testing.T) {
+	const timeout = 30 * time.Millisecond
+	for name, c := range map[string]struct {
+		answers time.Duration
+		works   func() error
+		wanted  string
+	}{
+		"they answer":    {time.Hour, func() error { time.Sleep(5 * timeout); return nil }, ""},
+		"one is silent":  {2 * timeout, func() error { time.Sleep(time.Second); return nil }, "for losses of all ranks"},
+		"one has failed": {time.Hour, func() error { time.Sleep(5 * timeout); return errors.New("the disk is full") }, "the disk is full"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			begun := time.Now()
+			var ended time.Duration
+			errs := together(2, func(rank int, m *Mesh) error {
+				m.config.Timeout = timeout
+				defer m.Unbounded()()
+				if rank == 1 {
+					if err := c.works(); err != nil {
+						m.Fail(err)
+						return err
+					}
+				} else {
+					m.ranks = unreached{m.ranks, begun.Add(c.answers)}
+				}
+				_, err := m.Gather(context.Background(), "losses", nil)
+				if rank == 0 {
+					ended = time.Since(begun)
+				}
+				return err
+			})
+			if c.wanted == "" {
+				require.NoError(t, errors.Join(errs...))
+				assert.Greater(t, ended, 4*timeout)
+				return
+			}
+			require.ErrorContains(t, errs[0], c.wanted)
+			if name == "one is silent" {
+				var late *WaitError
+				require.ErrorAs(t, errs[0], &late)
+				assert.GreaterOrEqual(t, late.Waited, timeout)
+				assert.Less(t, ended, 20*timeout)
+			}
+		})
+	}
+	_ = together(2, func(_ int, m *Mesh) error {
+		m.config.Timeout = timeout
+		m.Unbounded()()
+		assert.Equal(t, timeout, m.Patience())
+		waiting, done := m.within(t.Context(), "losses")
+		defer done()
+		_, bounded := waiting.Deadline()
+		assert.True(t, bounded, "as before")
+		return nil
+	})
+}
+
 // Ranks that came to different places have a bug, which is said.
 func TestRanksOutOfStep(t *testing.T) {
 	for _, err := range together(2, func(rank int, m *Mesh) error {

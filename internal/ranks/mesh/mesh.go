@@ -43,6 +43,7 @@ type Mesh struct {
 	ranks    transport.Ranks
 	config   Config
 	expected atomic.Int64 // nanoseconds that another rank may be at work before it comes
+	reaches  atomic.Bool  // waits last as long as others answer
 	note     []byte       // that travels whenever all meet
 	notes    [][]byte     // of all ranks, when they met last
 	met      time.Time    // when that was

@@ -165,6 +165,20 @@ func (w *localWorld) leaver(r *round) (int, bool) {
 	return 0, false
 }
 
+// Reach finds those that have left: others are in this process.
+func (l *local) Reach(context.Context) error {
+	w := l.world
+	if isClosed(w.failed) {
+		return w.failure.During("reach")
+	}
+	for i, left := range w.left {
+		if i != l.rank && isClosed(left) {
+			return l.blame("reach", i, ErrLeft)
+		}
+	}
+	return nil
+}
+
 func (l *local) Fail(err error) { l.world.fail(l.blame("fail", l.rank, err)) }
 
 // Close does not wait: whoever still needs this rank fails.

@@ -29,6 +29,9 @@ type Ranks interface {
 	// Gather is the call of all ranks, one at a time: it gives every rank what all have given, in the order of their ranks. Lengths may differ.
 	Gather(ctx context.Context, own []byte) ([][]byte, error)
 
+	// Reach asks all other ranks whether they are there, whatever they are at: an error names one that does not answer. Others make no call, and all is as it was.
+	Reach(ctx context.Context) error
+
 	// Fail tells the others that this rank ends by an error of its own: all calls fail with it, also those that wait. It does nothing after an error.
 	Fail(err error)
 	// Close takes leave of the others, who must do the same. It does not wait for them after an error, nor for ever.

@@ -23,6 +23,8 @@ type Config struct {
 	// JSONL are those of files of rows, each a document: a JSON object a line, an array of them, or Parquet (rows.go). Names that end with .gz are
 	// compressed.
 	JSONL []string
+	// Held are files of rows as JSONL has them, which are kept for validation, in the place of a share of the rows; none of their rows may be among the others.
+	Held []string
 	// Mixture are several of both, with weights.
 	Mixture []Part
 	// MixtureEnd is when an epoch of the mixture is over: one of data.Ends; "" is the first of them.
@@ -114,6 +116,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("data: prompts: found none, want files of rows (data.jsonl)")
 	case c.Format != "" && c.Format != formats.Prompts && groups[c.Format].read == nil && !slices.Contains(formats.Rows, c.Format):
 		return fmt.Errorf("data: format: %q, want one of %q%s", c.Format, formats.Rows, suggest.DidYouMean(c.Format, formats.Rows))
+	case len(c.Held) > 0 && (len(c.JSONL) == 0 || c.Validation > 0):
+		return fmt.Errorf("data: held: found files, jsonl %q and validation %v, want jsonl, and no share besides", c.JSONL, c.Validation)
 	case !(c.Validation >= 0 && c.Validation < 1):
 		return fmt.Errorf("data: validation: %v, want a share in [0, 1)", c.Validation)
 	case c.Context < 1:

@@ -17,13 +17,13 @@ import (
 // Corpus is what [Open] found. Close it when nothing reads from it any more.
 type Corpus struct {
 	Train      data.Source
-	Validation data.Source // nil when Config.Validation is 0
+	Validation data.Source // nil where nothing is held out
 	Name       string      // for people: "go source", or the patterns
 	Tokens     string      // the kind of tokens: one of Config.Tokens, or "ids" where a JSONL file lists them
 	Files      int
 	Paths      []string // of these files
 	Bytes      int64    // of text, whose tokens are bytes or made of them; 0 for documents and for ids
-	Split      string   // how validation was parted: "by file", "tail", "by document", "by pair", "none"
+	Split      string   // how validation was parted: "by file", "tail", "by document", "by pair", "held files", "none"
 	Notes      []string // what a person should know of it, such as documents without a label
 	Tallies    []Tally  // of each source of documents
 	// Fingerprint is the SHA-256, in hexadecimal, of sizes and contents of the files in their
@@ -32,6 +32,7 @@ type Corpus struct {
 	Fingerprint string
 	Earlier     data.Earlier // what earlier programs made of the files
 
+	held    apart // files that are held out, of the first of Paths
 	files   []io.Closer
 	packing sync.Mutex // one at a time
 	parts   []*Corpus  // of a mixture
@@ -85,6 +86,11 @@ func (r *reading) open(c Config) (*Corpus, error) {
 		}
 		if note != "" {
 			corpus.Notes = append(corpus.Notes, note)
+		}
+		if len(c.Held) > 0 {
+			if files, corpus.held, err = r.findHeld(c, files); err != nil {
+				return nil, err
+			}
 		}
 	}
 	corpus.Files = len(files)

@@ -22,7 +22,8 @@ type Documents struct {
 	group  group   // what a row makes
 	places int     // see Config.PerWindow
 	share  float64 // that is held for validation; 0: these are all
-	held   bool    // these are that share, and not the others
+	first  int64   // documents that are held instead, of files for that, which come first; 0: none are
+	held   bool    // these are those that are held, and not the others
 	laid   *packed // into the windows that Open was asked for
 }
 
@@ -37,15 +38,19 @@ type span struct {
 // Vocab is one more than the largest token id that can come.
 func (d *Documents) Vocab() int { return d.vocab }
 
-// split parts documents into training and validation: every n-th document, where n is one over the share.
-func (d *Documents) split(share float64) (train, validation *Documents) {
+// split parts documents into training and validation: every n-th document, where n is one over the share, or the first.
+func (d *Documents) split(share float64, held int64) (train, validation *Documents) {
 	first, second := *d, *d
-	first.share, second.share, second.held = share, share, true
+	first.share, first.first = share, held
+	second.share, second.first, second.held = share, held, true
 	return &first, &second
 }
 
 // has tells whether document i of the files is one of these.
 func (d *Documents) has(i int64) bool {
+	if d.first > 0 {
+		return d.held == (i < d.first)
+	}
 	i /= int64(d.group.size())
 	return d.share == 0 || d.held == (int64(float64(i+1)*d.share) > int64(float64(i)*d.share))
 }

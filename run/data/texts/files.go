@@ -23,9 +23,10 @@ type file struct {
 const (
 	ofText = "text"
 	ofRows = "jsonl"
+	ofHeld = "held"
 )
 
-var suffixes = map[string]string{ofText: ".txt", ofRows: ".jsonl"}
+var suffixes = map[string]string{ofText: ".txt", ofRows: ".jsonl", ofHeld: ".jsonl"}
 
 // findFiles expands patterns into regular files in path order, each file once.
 // `*`, `?` and `[...]` match inside one path element, `**` any number of
@@ -59,6 +60,13 @@ func expand(dir, pattern, kind string) ([]file, error) {
 	if unread == nil {
 		if info.IsDir() {
 			hint := strings.TrimRight(slashed, "/")
+			if set, err := FindDataSet(in(pattern)); kind == ofRows && err == nil {
+				hint = fmt.Sprintf("name those to train on (%d, the first %q)", len(set.Train), set.Train[0])
+				if len(set.Held) > 0 {
+					hint += fmt.Sprintf(", and in data.held those of its split %s (%d, the first %q)", set.Split, len(set.Held), set.Held[0])
+				}
+				return nil, fmt.Errorf("data: %s %q: found a directory, wanted files: %s", kind, pattern, hint)
+			}
 			return nil, fmt.Errorf("data: %s %q: found a directory, wanted files: write %q for all below it or %q for those in it",
 				kind, pattern, hint+"/**/*"+suffixes[kind], hint+"/*"+suffixes[kind])
 		}

@@ -45,8 +45,9 @@ type jsonl struct {
 	to      *tokenWriter                       // where documents go
 
 	documents int
-	learn     int // documents with a label that counts
-	files     int // that have been read
+	learn     int   // documents with a label that counts
+	files     int   // that have been read
+	apart     apart // rows that no other file may have
 	account
 	rowDone func() // is called after each row; may be nil
 }
@@ -88,6 +89,7 @@ type document struct {
 	form   form    // of its row
 	beside float32 // group.laid
 
+	sum            uint64   // of the first of a row: of all its tokens, where files are held out
 	row, otherwise string   // where it has other tokens than earlier programs made of it: which it is, and why
 	unread         []string // keys of its row that nothing reads
 }
@@ -99,6 +101,12 @@ func (d document) learns() bool {
 
 // add adds documents to those that there are.
 func (j *jsonl) add(documents []document) error {
+	if len(documents) > 0 {
+		j.apart.add(j.files, documents[0].sum)
+	}
+	if j.files < j.apart.files {
+		j.Held += int64(len(documents))
+	}
 	for _, d := range documents {
 		if int64(len(d.tokens)) > math.MaxInt32 {
 			return fmt.Errorf("a document of %d tokens, wanted at most %d", len(d.tokens), math.MaxInt32)

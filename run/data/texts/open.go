@@ -30,6 +30,9 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 		}
 	}
 	print := newFingerprint("documents", string(how))
+	if c.held.files > 0 {
+		print.add("held %d\n", c.held.files)
+	}
 	texts, err := c.hashFiles(r, files, isRows)
 	if err != nil {
 		return err
@@ -85,11 +88,17 @@ func (c *Corpus) encodeDocuments(r *reading, config Config, reader *jsonl, texts
 		phase, how = "tokenizing", config.how(config.border())
 	}
 	how += all.group.how(config)
+	if c.held.files > 0 {
+		how += fmt.Sprintf(" held %d", c.held.files)
+	}
 	how += " " + ending(config.Layout) // of lists of ids, which have no end of their own, also where a tokenizer has the same one
 	key := tokenKeyOf(fmt.Sprintf("documents %s %q %q %s %d", how, config.Fields, cmp.Or(config.Format, formats.Auto), config.Chats.how(), reader.vocab), texts)
 	tokens, kept, err := c.tokenFile(r, key, tokenWidth(reader.vocab), func(w *tokenWriter) error {
-		reader.to, reader.rowDone = w, func() { r.tell(func(p *Progress) { p.Rows++ }) }
+		reader.to, reader.apart, reader.rowDone = w, c.held, func() { r.tell(func(p *Progress) { p.Rows++ }) }
 		err := r.eachFile(phase, texts, func(t textFile, from io.ReaderAt) error { return reader.file(r.ctx, t.path, from, t.size) })
+		if err == nil {
+			err = reader.apart.check()
+		}
 		w.account = reader.account.sorted()
 		return err
 	})
@@ -144,11 +153,18 @@ func (c *Corpus) splitDocuments(r *reading, config Config, all *Documents) error
 	train, validation := all, (*Documents)(nil)
 	count, what := all.counted(int64(all.tokens.parts.count))
 	c.Split = "none"
+	if held := all.tokens.account.Held; c.held.files > 0 {
+		if held == 0 || held == int64(all.tokens.parts.count) {
+			return fmt.Errorf("data: jsonl %s, held %s: found %d and %d rows, wanted 1 or more of each", c.Name, c.held.name, int64(all.tokens.parts.count)-held, held)
+		}
+		train, validation = all.split(0, held)
+		c.Split = "held files"
+	}
 	if config.Validation > 0 {
 		if err := all.enough(config.Validation); err != nil {
 			return fmt.Errorf("data: jsonl %s: %w", c.Name, err)
 		}
-		train, validation = all.split(config.Validation)
+		train, validation = all.split(config.Validation, 0)
 		c.Split = "by " + what
 	}
 	known := all.tokens.account
@@ -166,6 +182,9 @@ func (c *Corpus) splitDocuments(r *reading, config Config, all *Documents) error
 		laid, err := part.documents.pack(r, config.Context)
 		if err != nil {
 			left, _ := all.counted(int64(part.documents.count(r)))
+			if c.held.files > 0 {
+				return fmt.Errorf("data: jsonl %s, held %s: %s: %w", c.Name, c.held.name, part.name, err)
+			}
 			return fmt.Errorf("data: jsonl %s: validation %v of %d %ss leaves %d for %s: %w", c.Name, config.Validation, count, what, left, part.name, err)
 		}
 		part.documents.laid = laid

@@ -24,6 +24,7 @@ var besideMessages = []string{"system", "system_prompt", "tools", "functions", "
 type promptRow struct {
 	data.Prompt
 	form form
+	sum  uint64 // of its tokens, where files are held out
 }
 
 // prompt reads a row: a prompt of text, messages or tokens, and its columns.
@@ -107,6 +108,9 @@ func (c *Corpus) loadPrompts(r *reading, config Config, files []file) error {
 		return err
 	}
 	print := newFingerprint("documents", string(how))
+	if c.held.files > 0 {
+		print.add("held %d\n", c.held.files)
+	}
 	texts, err := c.hashFiles(r, files, isRows)
 	if err != nil {
 		return err
@@ -119,19 +123,32 @@ func (c *Corpus) loadPrompts(r *reading, config Config, files []file) error {
 	if config.tokenizes() {
 		phase = "tokenizing"
 	}
-	read := func(_ rowAt, row []byte) (promptRow, error) { return reader.prompt(reader.mended(row)) }
+	read := func(_ rowAt, row []byte) (p promptRow, err error) {
+		if p, err = reader.prompt(reader.mended(row)); c.held.files > 0 {
+			p.sum = sumOf(marked(p.Tokens, 0))
+		}
+		return p, err
+	}
+	number := -1
 	err = r.eachFile(phase, texts, func(t textFile, from io.ReaderAt) error {
+		number++
 		print.file(t.file, t.sum)
 		c.noteSampled(t.file)
 		return useRows(r.ctx, t.path, from, t.size, reader.limit, func(file rowFile) error {
 			return eachRow(r.ctx, file, read, func(_ rowAt, p promptRow) error {
-				p.Row = int64(len(all))
+				c.held.add(number, p.sum)
+				if p.Row = int64(len(all)); number >= c.held.files {
+					p.Row -= int64(c.held.rows) // of the files to train on
+				}
 				all = append(all, p)
 				r.tell(func(p *Progress) { p.Rows++ })
 				return nil
 			})
 		})
 	})
+	if err == nil {
+		err = c.held.check()
+	}
 	if err != nil {
 		return err
 	}
@@ -145,6 +162,9 @@ func (c *Corpus) splitPrompts(config Config, print fingerprint, all []promptRow,
 	form := form(0)
 	for i, p := range all {
 		held := 0
+		if i < c.held.rows {
+			held = 1
+		}
 		if share := config.Validation; share > 0 && int64(float64(i+1)*share) > int64(float64(i)*share) {
 			held = 1
 		}
@@ -155,6 +175,8 @@ func (c *Corpus) splitPrompts(config Config, print fingerprint, all []promptRow,
 	switch {
 	case len(all) == 0:
 		return fmt.Errorf("data: jsonl %s: found no rows, wanted at least one", c.Name)
+	case c.held.files > 0 && len(parts[0])*len(parts[1]) == 0:
+		return fmt.Errorf("data: jsonl %s, held %s: found %d and %d prompts, wanted 1 or more of each", c.Name, c.held.name, len(parts[0]), len(parts[1]))
 	case len(parts[0]) == 0 || config.Validation > 0 && len(parts[1]) == 0:
 		return fmt.Errorf("data: jsonl %s: validation %v of %d prompts leaves %d for training and %d for validation, wanted 1 or more of each: "+
 			"data.validation %.2g or more, or 0, which keeps none", c.Name, config.Validation, len(all), len(parts[0]), len(parts[1]), math.Min(0.5, 1/float64(len(all))))

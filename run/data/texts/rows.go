@@ -247,6 +247,13 @@ func (j *jsonl) row(at rowAt, row []byte) (made []document, err error) {
 	for i := range made {
 		made[i].row = at.String()
 	}
+	if len(made) > 0 && j.apart.files > 0 {
+		tokens := make([][]uint32, len(made))
+		for i, d := range made {
+			tokens[i] = d.tokens
+		}
+		made[0].sum = sumOf(tokens...)
+	}
 	if err == nil && j.rowDone != nil {
 		j.rowDone()
 	}

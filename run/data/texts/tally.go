@@ -106,6 +106,7 @@ func (f form) names() (all []string) {
 // account is what is known of rows besides their tokens. A token file keeps it, in JSON.
 type account struct {
 	Forms     form      `json:"forms"`
+	Held      int64     `json:"held,omitempty"`      // documents of files that are held out, which come first
 	Otherwise *otherRow `json:"otherwise,omitempty"` // the first of them
 	Unread    []string  `json:"unread,omitempty"`    // keys that nothing reads, the first keysNoted
 }

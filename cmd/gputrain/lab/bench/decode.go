@@ -56,7 +56,7 @@ func decodeOf(ctx context.Context, dev *gpu.Device, c model.LlamaConfig, report 
 	paging := m.Paging()
 	p := state.Places{
 		Tokens: make([]int32, decodedTexts), Rows: make([]int32, decodedTexts), Positions: slices.Repeat([]int32{decodedTokens}, decodedTexts),
-		Table: make([]int32, paging.Rows*paging.Entries), Uniforms: make([]float32, decodedTexts), Temperature: 1,
+		Table: make([]int32, paging.Rows*paging.Entries), Uniforms: make([]float32, decodedTexts), Temperatures: slices.Repeat([]float32{1}, decodedTexts),
 	}
 	for i := range p.Rows {
 		p.Rows[i] = int32(i)

@@ -16,6 +16,7 @@ export function nameRuns(all) {
 // stateOf says how a run stands, in a word or two. A run is live while its lines keep coming, at the pace that its steps have.
 export function stateOf(run) {
   if (run.steps && run.step >= run.steps) return ['done', ''];
+  if (run.ended === 'stopped early') return [run.ended, ''];
   if (!run.series.length) return ['waiting for its first step', ''];
   const ago = (Date.now() - run.skew - run.changed) / 1000;
   if (ago < Math.max(15, (run.last.step_ms || 0) / 1000 * 6)) return ['live', 'live'];

@@ -186,6 +186,20 @@ func (r *ranks) askAll() (map[int]where, *transport.Error) {
 	}
 }
 
+// Reach asks where all others are.
+func (r *ranks) Reach(context.Context) error {
+	answers, err := r.askAll()
+	if err != nil {
+		return err
+	}
+	for _, rank := range r.others() {
+		if _, answered := answers[rank]; !answered {
+			return r.blame("reach", rank, errors.New("it does not answer"))
+		}
+	}
+	return nil
+}
+
 // culprit follows who waits for whom, from a call of this rank on, and says what the last one does.
 func (r *ranks) culprit(c *call, answers map[int]where) (int, string) {
 	at := where{c.operation, c.awaits, c.number, r.entered}

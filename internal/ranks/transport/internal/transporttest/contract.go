@@ -44,6 +44,7 @@ func Cases() []Case {
 		{Name: "concurrent sends by tag", Run: concurrent},
 		{Name: "gather of unequal lengths", Run: gather},
 		{Name: "gather waits for all", Run: waits},
+		{Name: "others are reached at work", Run: reached},
 		{Name: "messages beside a call of all", Run: beside},
 		{Name: "buffers may be reused", Run: reused},
 		{Name: "arguments", Run: arguments},
@@ -361,4 +362,14 @@ func both(do ...func() error) error {
 	}
 	group.Wait()
 	return errors.Join(errs...)
+}
+
+// reached: others answer in a call and in none, and what they are at is not disturbed.
+func reached(ctx context.Context, r transport.Ranks) error {
+	if r.Rank() == Ranks-1 {
+		time.Sleep(Brief / 3)
+	} else if err := r.Reach(ctx); err != nil {
+		return fmt.Errorf("reach: %w", err)
+	}
+	return gather(ctx, r)
 }
