@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers/safetensors"
+	"gputrain/graph"
 )
 
 // gemma4Of is a Gemma 4 of so many layers.
@@ -120,4 +121,36 @@ func TestGemma4Adapters(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, AdapterParams(m), "base_model.model.model.layers.0.mlp.up_proj.weight")
 	assert.NotContains(t, AdapterParams(m), "base_model.model.model.layers.0.layer_scalar")
+}
+
+// Documents one behind the other have the logits that each has alone: layers that read another's keys see their own document too.
+func TestGemma4Documents(t *testing.T) {
+	g := readGolden(t, "gemma4_small")
+	lengths, vocab := []int{8, 1, 11}, g.def.Vocab()
+	feeds := g.feeds(t, 1)
+	ids := feeds[InputTokens].Data[:20]
+	logits := func(tokens []float64, o Options) []float64 {
+		o.Logits = true
+		built, err := g.def.Build(1, len(tokens), o)
+		require.NoError(t, err)
+		feeds[InputTokens] = &graph.Array{Shape: []int{1, len(tokens)}, Data: tokens}
+		found, err := graph.Eval(built.Graph, feeds, built.Logits)
+		require.NoError(t, err)
+		return found[0].Data
+	}
+	positions := graph.NewArray([]int{1, len(ids)})
+	at := 0
+	for _, n := range lengths {
+		for i := range n {
+			positions.Data[at+i] = float64(i)
+		}
+		at += n
+	}
+	feeds[InputPositions] = positions
+	together := logits(ids, Options{Documents: true})
+	at = 0
+	for _, n := range lengths {
+		assert.InDeltaSlice(t, logits(ids[at:at+n], Options{}), together[at*vocab:(at+n)*vocab], 1e-12)
+		at += n
+	}
 }

@@ -129,8 +129,8 @@ func readGemma4(d *Directory, c map[string]any) {
 	c["global_head_dim"], c["head_dim"], c["sliding_window"] = wide, narrow, window
 	c["num_kv_shared_layers"], c["hidden_size_per_layer_input"], c["vocab_size_per_layer_input"] = shared, per, c["vocab_size"]
 	c["hidden_activation"] = "gelu_pytorch_tanh"
-	if cap := d.stated.or("final_logit_softcapping", 0); cap > 0 {
-		c["final_logit_softcapping"] = cap
+	if limit := d.stated.or("final_logit_softcapping", 0); limit > 0 {
+		c["final_logit_softcapping"] = limit
 	}
 	if widths := d.stated.list("feed_forward_length"); len(widths) > 0 {
 		c["use_double_wide_mlp"] = slices.Max(widths) > widths[0]
