@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -75,16 +76,19 @@ func onDevice(t *testing.T, dev *gpu.Device, def Definition, built *Built, hosts
 	return named, grads
 }
 
-// close32 compares f32 with float64: sums of at most a few hundred products of numbers near 1. Those of Gemma 4's gains, whose scores are not scaled, lose most.
+// close32 compares f32 with float64: sums of at most a few hundred products of numbers near 1. Gemma 4's scores are not scaled: 2.5 times as much is lost.
 func close32(t *testing.T, name string, got []float32, want *graph.Array) {
 	t.Helper()
 	require.Len(t, got, len(want.Data), name)
-	largest := 0.0
+	largest, most := 0.0, 1e-5
+	if strings.HasPrefix(name, "gemma4") {
+		most = 2.5e-5
+	}
 	for _, w := range want.Data {
 		largest = math.Max(largest, math.Abs(w))
 	}
 	for i, w := range want.Data {
-		if diff := math.Abs(float64(got[i]) - w); !(diff <= 2.5e-5*largest+1e-8) {
+		if diff := math.Abs(float64(got[i]) - w); !(diff <= most*largest+1e-8) {
 			assert.Failf(t, "differs", "%s[%d]: got %v, want %v", name, i, got[i], w)
 			return
 		}
