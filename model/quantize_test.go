@@ -84,7 +84,7 @@ func TestQuantizedNetworkIsThatOfQuantizedParameters(t *testing.T) {
 				changed := 0
 				for path, a := range params {
 					at[path] = a
-					matched := strings.HasSuffix(path, ".weight") && len(a.Shape) > 1 && strings.ContainsAny(path, "0123456789")
+					matched := strings.HasSuffix(path, ".weight") && len(a.Shape) == 2 && strings.ContainsAny(path, "0123456789")
 					if match != nil {
 						matched = slices.ContainsFunc(match, func(m string) bool { return contains(t, m, path) })
 					}

@@ -103,18 +103,20 @@ func (s *sizing) try(width int) error {
 
 // deepen chooses the layers with which a network has about so many parameters, and tells how many it then has.
 func (k *Keys) deepen(kind string, parameters float64) (found float64, err error) {
+	const pattern = 12 // layers after which those of every family are as at the beginning
 	var sizes [2]int64
 	for i := range sizes {
-		k.Layers = i + 1
+		k.Layers = pattern * (i + 1)
 		def, err := New(kind, *k)
 		if err != nil {
 			return 0, err
 		}
 		sizes[i] = Parameters(def)
 	}
-	layer := sizes[1] - sizes[0]
-	k.Layers = int(math.Round((parameters - float64(sizes[0]-layer)) / float64(layer)))
-	return float64(sizes[0] + int64(k.Layers-1)*layer), nil
+	layer := float64(sizes[1]-sizes[0]) / pattern
+	rest := float64(sizes[0]) - pattern*layer
+	k.Layers = int(math.Round((parameters - rest) / layer))
+	return rest + float64(k.Layers)*layer, nil
 }
 
 // stepOf is what widths are multiples of: 64, and 128 from 1024 on.
