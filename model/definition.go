@@ -128,7 +128,7 @@ const (
 	InputRows       = "rows"        // i32 [Rows], indices into batch*seq; with Rows > 0; with scores, and vectors of last tokens, [batch], of these
 	InputPositions  = "positions"   // i32 [batch, seq], each below Window and no two of a sequence the same; with Documents from 0 on in each; with either
 	InputTable      = "blocks"      // i32 [Paging.Rows, Window/Paging.Size rounded up]: which block a row's positions are in; those that it has not reached may be any
-	InputRow        = "row"         // i32 [batch, seq], which row of InputTable a token is of; -1: none, it is idle; with Paging
+	InputRow        = "row"         // i32 [batch, seq], which row of InputTable a token is of; -1: none, it is idle; with Paging, and with a Window where the network keeps states (Recurrent)
 	inputFeatures   = "features"    // f32 [batch, in]; MLP, instead of tokens
 	inputTargets    = "targets"     // f32 [batch, out]; MLP with mean squared error, instead of labels
 	// InputLabelScale is f32 []: Counts.LabelScale of a whole update, for a loss that has a mean over labels in it.
@@ -147,7 +147,7 @@ type Built struct {
 	Rows *graph.Value
 	// Logits is [batch*seq, vocab], or [Rows, vocab]; of another head its scores [batch, labels] or vectors [batch, width].
 	Logits *graph.Value
-	// Caches are inputs [batch, Window, width], or of Paging [Blocks, Size, width], one for each attention: an input that the graph changes in place, so that it finds there what
+	// Caches are inputs [batch, Window, width], or of Paging [Blocks, Size, width], one for each attention, and [rows, ...], one for each convolution and state: an input that the graph changes in place, so that it finds there what
 	// it left (graph.CachedAttention).
 	Caches []*graph.Value
 	// Params are the parameters, in the order of Definition.Params.

@@ -89,8 +89,10 @@ func (d gatedDelta) mix(m decoder, b *Builder, n *graph.Value, layer string) *gr
 	v := b.sequences(b.Slice(mixed, 1, 2*key, value), value)
 	g := b.Mul(b.softplus(b.Add(b.project(n, decay), b.Read(l+"dt_bias"))), b.Scale(b.Apply("exp", b.Read(l+"A_log")), -1))
 	beta := b.Apply("sigmoid", b.project(n, rate))
+	b.KeepF32(g)
 	op := graph.GatedDelta{Heads: d.heads, KeyHeads: d.keyHeads, KeyDim: d.keyDim, ValueDim: d.valueDim}
 	o := b.Reshape(b.delta(op, q, k, v, b.sequences(g, d.heads), b.sequences(beta, d.heads)), rows*d.heads, d.valueDim)
+	b.KeepF32(o) // the norm divides by what may be small
 	normed := b.Reshape(b.RMSNorm(o, b.Read(l+"norm.weight"), m.eps), rows, value)
 	return b.project(b.Mul(normed, b.Apply("silu", b.project(n, z))), out)
 }
