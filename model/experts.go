@@ -38,8 +38,10 @@ func (e *experts) params(layer string, width int, std float64) []Param {
 	if e.clamped != nil {
 		gateUp.Shape, down.Shape = []int{e.count, width, 2 * e.width}, []int{e.count, e.width, width}
 		return []Param{
-			router, gateUp, down, {Path: layer + e.router + ".bias", Shape: []int{e.count}},
-			{Path: gateUp.Path + "_bias", Shape: []int{e.count, 2 * e.width}, InOut: true}, {Path: down.Path + "_bias", Shape: []int{e.count, width}, InOut: true},
+			router, gateUp, down,
+			{Path: layer + e.router + ".bias", Shape: []int{e.count}},
+			{Path: gateUp.Path + "_bias", Shape: []int{e.count, 2 * e.width}, InOut: true},
+			{Path: down.Path + "_bias", Shape: []int{e.count, width}, InOut: true},
 		}
 	}
 	for i := range e.count {

@@ -43,7 +43,8 @@ func gptOSS(c *config) error {
 func expertKeys(c *config) []fact {
 	count := func(keys ...string) uint32 { return uint32(c.integer(keys...)) }
 	keys := []fact{
-		{"expert_count", count("num_experts", "num_local_experts")}, {"expert_used_count", count("num_experts_per_tok", "experts_per_token")},
+		{"expert_count", count("num_experts", "num_local_experts")},
+		{"expert_used_count", count("num_experts_per_tok", "experts_per_token")},
 		{"expert_feed_forward_length", count("moe_intermediate_size", "intermediate_size")},
 	}
 	if c.text("model_type") == "gpt_oss" {
