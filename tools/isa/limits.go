@@ -57,6 +57,8 @@ var amdLimits = []limit{
 	{kernel: `graph\.(elementwise|matmul_slices|norm|rope_inverse).*|graph\.rope`, waves: [2]int{16, 9}},
 	{kernel: `optim\.muon_(gather|scatter)|kron\.(carry|diagonal)_gather|kron\.carry_scatter`, waves: [2]int{16, 9}},
 	{kernel: `graph\.sample_sums`, waves: [2]int{16, 8}},
+	// The gradient of sinks adds up products of rows that lie across one another: two of three operands are single numbers.
+	{kernel: `graph\.reduce_group_sum`, waves: [2]int{10, 5}, narrow: 20},
 	{kernel: `graph\.reduce_group_.*`, waves: [2]int{12, 6}, narrow: 1}, // of four items that are under way at once
 	{kernel: `graph\.reduce_.*`, waves: [2]int{14, 7}, narrow: 1},
 	{kernel: `optim\.update`, waves: [2]int{16, 9}, narrow: 7}, // of which up to seven are numbers of a leaf
