@@ -353,7 +353,7 @@ const levelBytes = 4 * 16 // of what codes stand for, in workgroup memory beside
 // registerTile is the tile of matmul.wgsl with the least estimated time: on a software adapter (lanes 8) a vec4 load costs
 // about 80 cycles for eight invocations and a multiply-add a little over one, measured on lavapipe; the smaller tiles serve
 // shapes that would leave invocations idle. On a GPU (lanes 64) it serves narrow shapes, where all that counts is to
-// occupy it: one quad of columns an invocation.
+// occupy it: one quad of columns an invocation, and of four rows at most, as more sums spill on Intel's.
 func registerTile(g gemm, lanes int) gemmVariant {
 	const load, step, cores = 80, 1.3, 4
 	n4 := (g.n + 3) / 4
@@ -364,7 +364,7 @@ func registerTile(g gemm, lanes int) gemmVariant {
 			break // A comes four rows a load
 		}
 		for cols := 4; cols >= 1; cols /= 2 {
-			if lanes == 64 && cols > 1 {
+			if lanes == 64 && (cols > 1 || rows > 4) {
 				continue
 			}
 			wx := 1

