@@ -9,20 +9,20 @@ import (
 	"gputrain/buffers/array"
 )
 
-// Mixtures of experts: a Route says which K of E experts each of N rows takes, a Group sorts the N K choices by expert, in runs of whole tiles, a Spread lays
+// Mixtures of experts: a Router says which K of E experts each of N rows takes, a Group sorts the N K choices by expert, in runs of whole tiles, a Spread lays
 // rows out in that order, RaggedMatMul multiplies each run by the matrix of its expert, and a Combine adds up what the experts of a row give. R, the rows that
 // are laid out, is what the worst case takes. What a run lacks to whole tiles is rows of zeros, whose results nobody reads.
 
-// Route takes logits [N,E] to the weights [N,K] and the numbers [N,K] (i32) of the K greatest, the greatest first, of equals the first: weights are the
+// Router takes logits [N,E] to the weights [N,K] and the numbers [N,K] (i32) of the K greatest, the greatest first, of equals the first: weights are the
 // softmax over these K, or All over all E.
-type Route struct {
+type Router struct {
 	K   int  `json:"k"`
 	All bool `json:"all,omitempty"`
 }
 
-func (Route) Kind() string { return "route" }
+func (Router) Kind() string { return "route" }
 
-func (o Route) Infer(in []*Value) ([]Type, error) {
+func (o Router) Infer(in []*Value) ([]Type, error) {
 	if err := arity(in, 1); err != nil {
 		return nil, err
 	}
@@ -34,18 +34,18 @@ func (o Route) Infer(in []*Value) ([]Type, error) {
 }
 
 // FLOPs is a comparison of each logit for each choice, and 4 a weight.
-func (o Route) FLOPs(n *Node) int64 {
+func (o Router) FLOPs(n *Node) int64 {
 	x := n.Inputs[0].Shape()
 	return int64(x[0]) * int64(o.K) * int64(x[1]+4)
 }
 
 // Gradient is RouteGrad: the choice has none.
-func (o Route) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
+func (o Router) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 	return []*Value{g.one(RouteGrad(o), n.Inputs[0], n.Outputs[0], n.Outputs[1], dy[0])}
 }
 
 // Eval is the definition.
-func (o Route) Eval(n *Node, in []*Array, _ *Env) []*Array {
+func (o Router) Eval(n *Node, in []*Array, _ *Env) []*Array {
 	weights, ids := NewArray(n.Outputs[0].Shape()), NewArray(n.Outputs[1].Shape())
 	rows, experts := in[0].Shape[0], in[0].Shape[1]
 	for r := range rows {
@@ -77,8 +77,8 @@ func (o Route) Eval(n *Node, in []*Array, _ *Env) []*Array {
 	return []*Array{weights, ids}
 }
 
-// RouteGrad takes the logits and the outputs of the Route of the same fields, and the gradient of its weights, to that of the logits.
-type RouteGrad Route
+// RouteGrad takes the logits and the outputs of the Router of the same fields, and the gradient of its weights, to that of the logits.
+type RouteGrad Router
 
 func (RouteGrad) Kind() string { return "route_grad" }
 
@@ -86,7 +86,7 @@ func (o RouteGrad) Infer(in []*Value) ([]Type, error) {
 	if err := arity(in, 4, 2); err != nil {
 		return nil, err
 	}
-	out, err := Route(o).Infer(in[:1])
+	out, err := Router(o).Infer(in[:1])
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (o RouteGrad) Infer(in []*Value) ([]Type, error) {
 }
 
 // FLOPs is 2 a choice for each logit.
-func (o RouteGrad) FLOPs(n *Node) int64 { return 2 * Route(o).FLOPs(n) }
+func (o RouteGrad) FLOPs(n *Node) int64 { return 2 * Router(o).FLOPs(n) }
 
 // Eval is the definition.
 func (o RouteGrad) Eval(n *Node, in []*Array, _ *Env) []*Array {

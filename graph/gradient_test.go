@@ -257,8 +257,8 @@ var gradientCases = map[string]func(p *problem) *Value{
 		op := Attention{Heads: 4, KVHeads: 2, HeadDim: 2, Causal: true, Sinks: true}
 		return p.one(op, p.x(2, 3, 8), p.x(2, 3, 4), p.x(2, 3, 4), p.x(4))
 	},
-	"route":           func(p *problem) *Value { return p.one(Route{K: 3}, p.x(5, 7)) },
-	"route all":       func(p *problem) *Value { return p.one(Route{K: 3, All: true}, p.x(5, 7)) },
+	"route":           func(p *problem) *Value { return p.one(Router{K: 3}, p.x(5, 7)) },
+	"route all":       func(p *problem) *Value { return p.one(Router{K: 3, All: true}, p.x(5, 7)) },
 	"experts":         func(p *problem) *Value { return p.experts(false) },
 	"experts, in out": func(p *problem) *Value { return p.experts(true) },
 	"embedding":       func(p *problem) *Value { return p.Embedding(p.x(5, 3), p.integers([]int{2, 3}, 4, 1, 4, 0, 4, 1)) },

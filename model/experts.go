@@ -58,7 +58,7 @@ func (e *experts) params(layer string, width int, std float64) []Param {
 // build is what the chosen experts of each row of n give, weighted and added up.
 func (e *experts) build(b *Builder, n *graph.Value, layer, activation string) *graph.Value {
 	logits := b.project(n, linear{path: layer + e.router, bias: e.clamped != nil})
-	route := b.Append(graph.Route{K: e.chosen, All: e.all}, logits)
+	route := b.Append(graph.Router{K: e.chosen, All: e.all}, logits)
 	b.KeepF32(logits, route.Outputs[0]) // a choice hangs on them
 	choices := b.batch * b.seq * e.chosen
 	tile := graph.RaggedTile(choices, e.count)

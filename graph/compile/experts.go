@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	Register(graph.Route{}, Lowering{Lower: lowerRoute, Checks: expertChecks})
+	Register(graph.Router{}, Lowering{Lower: lowerRoute, Checks: expertChecks})
 	Register(graph.RouteGrad{}, Lowering{Lower: lowerRouteGrad})
 	Register(graph.Group{}, Lowering{Lower: lowerGroup})
 	Register(graph.Spread{}, Lowering{Lower: lowerSpread})
@@ -51,7 +51,7 @@ func checkedExperts(g *graph.Graph, rows, experts, k, in, out int, inOut bool) [
 		matrices = []int{experts, in, out}
 	}
 	logits, x, w := checkedInput(g, "logits", rows, experts), checkedInput(g, "x", rows, in), checkedInput(g, "w", matrices...)
-	route := g.Append(graph.Route{K: k, All: inOut}, logits)
+	route := g.Append(graph.Router{K: k, All: inOut}, logits)
 	tile := graph.RaggedTile(rows*k, experts)
 	group := g.Append(graph.Group{Experts: experts, Tile: tile}, route.Outputs[1])
 	at, slots := group.Outputs[0], group.Outputs[1]
@@ -74,7 +74,7 @@ func (c *Compiler) operands(n *graph.Node, inputs ...int) (spans []Span) {
 	return spans
 }
 
-func routeVariant(op graph.Route) (string, shaders.Variant) {
+func routeVariant(op graph.Router) (string, shaders.Variant) {
 	suffix := ""
 	if op.All {
 		suffix = "_all"
@@ -87,7 +87,7 @@ func lowerRoute(c *Compiler, n *graph.Node) {
 	if shape[0] == 0 {
 		return
 	}
-	suffix, v := routeVariant(n.Op.(graph.Route))
+	suffix, v := routeVariant(n.Op.(graph.Router))
 	out := []Span{c.One(c.Out(n.Outputs[0]), "weights"), c.One(c.Out(n.Outputs[1]), "ids")}
 	c.Dispatch(c.kernel("route", suffix, v), c.Linear(shape[0]), expertsParams{uint32(shape[0]), uint32(shape[1])}, append(c.operands(n, 0), out...)...)
 }
@@ -98,7 +98,7 @@ func lowerRouteGrad(c *Compiler, n *graph.Node) {
 	if count == 0 {
 		return
 	}
-	op := graph.Route(n.Op.(graph.RouteGrad))
+	op := graph.Router(n.Op.(graph.RouteGrad))
 	suffix, v := routeVariant(op)
 	spans := c.operands(n, 1, 2, 3)
 	if op.All {

@@ -53,12 +53,12 @@ func TestExpertsTwiceTheSame(t *testing.T) {
 // Equal scores go to the first experts, in order.
 func TestTiesGoByIndex(t *testing.T) {
 	g := graph.New()
-	route := g.Append(graph.Route{K: 3}, g.Input("logits", graph.F32(1, 5)))
+	route := g.Append(graph.Router{K: 3}, g.Input("logits", graph.F32(1, 5)))
 	got, err := graph.Eval(g, map[string]*graph.Array{"logits": {Shape: []int{1, 5}, Data: []float64{1, 2, 1, 2, 1}}}, route.Outputs[1])
 	require.NoError(t, err)
 	require.Equal(t, []float64{1, 3, 0}, got[0].Data)
 	check := Check{Name: "ties", Tolerance: 8, Given: map[string][]float64{"logits": {1, 2, 1, 2, 1}}, Build: func(g *graph.Graph) []*graph.Value {
-		route := g.Append(graph.Route{K: 3}, checkedInput(g, "logits", 1, 5))
+		route := g.Append(graph.Router{K: 3}, checkedInput(g, "logits", 1, 5))
 		group := g.Append(graph.Group{Experts: 5, Tile: 4}, route.Outputs[1])
 		x := g.Append(graph.Spread{}, checkedInput(g, "x", 1, 4), group.Outputs[0], group.Outputs[1]).Outputs[0]
 		y := g.Append(graph.RaggedMatMul{Tile: 4, Rows: 3}, x, checkedInput(g, "w", 5, 4, 4), group.Outputs[2]).Outputs[0]
@@ -83,7 +83,7 @@ func TestExpertsOfATree(t *testing.T) {
 			shape = []int{6, 20, 36}
 		}
 		w, router, x := g.Param("h.0.experts", shape...), g.Param("h.0.router", 6, 20), checkedInput(g, "x", 70, 20)
-		route := g.Append(graph.Route{K: 3, All: inOut}, g.MatMul(x, router, false, true))
+		route := g.Append(graph.Router{K: 3, All: inOut}, g.MatMul(x, router, false, true))
 		group := g.Append(graph.Group{Experts: 6, Tile: 16}, route.Outputs[1])
 		laid := g.Append(graph.Spread{}, x, group.Outputs[0], group.Outputs[1]).Outputs[0]
 		y := g.Append(graph.RaggedMatMul{TransW: !inOut, Tile: 16, Rows: 210}, laid, w, group.Outputs[2]).Outputs[0]
