@@ -1,10 +1,5 @@
 // choice_dots: the inner product of a row of dy with what is laid out for each of its choices. A workgroup takes a choice. Twin: graph.ChoiceDots.Eval.
-struct Params {
-    count: u32, // choices
-    width: u32,
-    choices: u32, // of a row
-    unused: u32,
-}
+#import "shared/choice_params.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> laid: array<f32>;
 @bind var<storage, read> dy: array<f32>;

@@ -1,18 +1,6 @@
 // combine: the sum over a row's choices, in their order, of what is laid out for them, WEIGHTED times the choice's weight. An ELEMENT an invocation.
 // Twin: graph.Combine.Eval.
-struct Params {
-    count: u32, // elements of y
-    width: u32,
-    choices: u32, // of a row of y
-    unused: u32,
-}
-@bind var<uniform> p: Params;
-@bind var<storage, read> laid: array<{{ELEMENT}}>;
-@bind var<storage, read> slots: array<i32>;
-#if WEIGHTED
-@bind var<storage, read> weights: array<f32>;
-#endif
-@bind var<storage, read_write> y: array<{{ELEMENT}}>;
+#import "shared/choices.wgsl" FROM=laid AT=slots
 
 #import "shared/main.wgsl" LANES=64
 {

@@ -69,23 +69,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let beta = number(base + BETA, i);
         w[i * Q + c] = a * d_out;
         workgroupBarrier();
-        let whole = work[base + WHOLE].x;
-        for (var e = lane; e < KEY4 * Q; e += {{LANES}}u) { // four rows of the state
-            let at = 4u * (e % KEY4) * Q + e / KEY4;
-#for X in 0..4
-            var s_{{X}} = whole * state[at + {{X}}u * Q];
-#end
-            for (var j = 0u; j < count; j++) {
-                let qd = load_q((start + j) * key_heads + h / p.group, e % KEY4);
-                let y = w[j * Q + e / KEY4];
-#for X in 0..4
-                s_{{X}} += qd[{{X}}] * y;
-#end
-            }
-#for X in 0..4
-            state[at + {{X}}u * Q] = s_{{X}};
-#end
-        }
+#import "shared/delta_carry.wgsl" LOAD=load_q OF=w
         workgroupBarrier();
         w[i * Q + c] = du;
         workgroupBarrier();

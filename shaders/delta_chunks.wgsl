@@ -23,9 +23,7 @@ fn below(i: u32, j: u32) -> u32 {
     return i * (i - 1u) / 2u + j;
 }
 
-fn put(at: u32, i: u32, x: f32) {
-    work[at + i / 4u][i & 3u] = x;
-}
+#import "shared/delta_put.wgsl"
 
 @compute @workgroup_size({{CHUNK}})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) i: u32) {

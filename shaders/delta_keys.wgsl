@@ -30,9 +30,7 @@ var<workgroup> queries: array<vec4<f32>, {{TILE}}>; // [TURN, C]
 var<workgroup> keys: array<vec4<f32>, {{TILE}}>;
 var<workgroup> terms: array<f32, {{CHUNK}}>;
 
-fn put(at: u32, i: u32, x: f32) {
-    work[at + i / 4u][i & 3u] = x;
-}
+#import "shared/delta_put.wgsl"
 
 @compute @workgroup_size({{CHUNK}})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) i: u32) {

@@ -1,10 +1,5 @@
 // group_count: how many choices of each chunk are of each expert. An invocation takes a chunk and an expert. group_offsets goes on.
-struct Params {
-    choices: u32,
-    experts: u32,
-    chunks: u32,
-    unused: u32,
-}
+#import "shared/group_params.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> ids: array<i32>;
 @bind var<storage, read_write> counts: array<u32>;

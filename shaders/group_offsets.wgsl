@@ -1,10 +1,5 @@
 // group_offsets: from the counts of group_count, which it makes sums over the chunks before, where the rows of each expert begin, in whole tiles. One workgroup.
-struct Params {
-    choices: u32,
-    experts: u32,
-    chunks: u32,
-    unused: u32,
-}
+#import "shared/group_params.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read_write> counts: array<u32>;
 @bind var<storage, read_write> offsets: array<i32>;

@@ -1,11 +1,6 @@
 // group_place: where each choice is laid out, behind those of its expert before it, and in rows, which are zeros, what is laid out there. An invocation takes a
 // choice. Twin of the three: graph.Group.Eval.
-struct Params {
-    choices: u32,
-    experts: u32,
-    chunks: u32,
-    unused: u32,
-}
+#import "shared/group_params.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> ids: array<i32>;
 @bind var<storage, read> counts: array<u32>;
