@@ -123,12 +123,7 @@ func readGemma3(c *ConfigReader) (Definition, error) {
 	window := c.window(4096)
 	c.windows(&m, window, func(layer int) bool { return window > 0 && (layer+1)%pattern != 0 })
 	local := rotation{theta: c.Number("rope_local_base_freq", 10000, false), width: m.headDim, rule: "default", amplify: 1}
-	full := *m.layers[0].rotation
-	if perKind != nil {
-		full = c.rotationOf(perKind, fullAttention, m.headDim, full.theta)
-		local = c.rotationOf(perKind, slidingAttention, m.headDim, local.theta)
-	}
-	m.rotateByKind(full, local)
+	c.rotateByKind(&m, perKind, local)
 	return c.finished(m, "hidden_act")
 }
 
@@ -143,8 +138,18 @@ func (c *ConfigReader) ropePerKind() map[string]json.RawMessage {
 	return nested
 }
 
-// rotateByKind gives layers without a window one rotation, and those with one another.
-func (m *decoder) rotateByKind(full, local rotation) {
+// rotateByKind gives layers with a window a rotation of their own, or each kind that of rope_parameters, where there are such.
+func (c *ConfigReader) rotateByKind(m *decoder, perKind map[string]json.RawMessage, local rotation) {
+	full := *m.layers[0].rotation
+	if perKind != nil {
+		full = c.rotationOf(perKind, fullAttention, m.headDim, full.theta)
+		local = c.rotationOf(perKind, slidingAttention, m.headDim, local.theta)
+	}
+	m.rotate(full, local)
+}
+
+// rotate gives layers without a window one rotation, and those with one another.
+func (m *decoder) rotate(full, local rotation) {
 	for i := range m.layers {
 		m.layers[i].rotation = &full
 		if m.layers[i].window > 0 {
@@ -221,13 +226,7 @@ func readOLMo3(c *ConfigReader) (Definition, error) {
 	m := c.olmo("olmo3", 500000)
 	window := c.window(4096)
 	c.windows(&m, window, func(layer int) bool { return window > 0 && (layer+1)%4 != 0 })
-	full := *m.layers[0].rotation
-	local := rotation{theta: full.theta, width: m.headDim, rule: "default", amplify: 1}
-	if perKind != nil {
-		full = c.rotationOf(perKind, fullAttention, m.headDim, full.theta)
-		local = c.rotationOf(perKind, slidingAttention, m.headDim, local.theta)
-	}
-	m.rotateByKind(full, local)
+	c.rotateByKind(&m, perKind, rotation{theta: m.layers[0].rotation.theta, width: m.headDim, rule: "default", amplify: 1})
 	return c.finished(m)
 }
 

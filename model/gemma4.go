@@ -84,7 +84,7 @@ func readGemma4(c *ConfigReader) (Definition, error) {
 	if perKind[slidingAttention] != nil {
 		local = c.rotationOf(perKind, slidingAttention, m.headDim, local.theta)
 	}
-	m.rotateByKind(global, local)
+	m.rotate(global, local)
 	if full.kvHeads < 1 || full.heads%full.kvHeads != 0 {
 		c.wrong("num_global_key_value_heads", fmt.Sprintf("a divisor of %d heads", full.heads))
 	}
