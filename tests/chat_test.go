@@ -75,6 +75,23 @@ train: {steps: 40, batch: 4, sample_tokens: 0}
 	ok(t, p.command("export", "run", "--to", "model"))
 	require.NoError(t, os.Remove(p.path("model", "chat_template.jinja")))
 	refused(t, chat("Hi", "model"), 2, "no chat template", "chatml", "here --template does")
+	loudAdapters(t, p)
+	with := []string{"--temperature", "0", "--template", "chatml", "--tokens", "9"}
+	plain := ok(t, chat("Hi", append(with, "model")...)).out
+	assert.Equal(t, "Grüß dich 👍\n", plain)
+	tuned := ok(t, chat("Hi", append(with, "peft")...)).out
+	assert.NotEqual(t, plain, tuned)
+	assert.Equal(t, tuned, ok(t, chat("Hi", append(with, "model", "--adapter", "peft", "--adapter", adapter(t))...)).out)
+	refused(t, chat("Hi", "model", "--adapter", "model"), 2, "--adapter: model: found a whole model")
+	refused(t, chat("Hi", "model", "--adapter", "no such adapter"), 2, "no such adapter")
+	refused(t, chat("Hi", "model", "--adapter", "peft", "--base", "model"), 2, "wanted one base")
+	refused(t, chat("Hi", "run", "--window", "65"), 2, "--window: found 65, wanted at most the context of 64")
+	refused(t, chat("Hi", "run", "--prompt", " "), 2, "chat: message: found nothing")
+}
+
+// loudAdapters writes adapters of ones for the model, in peft, with which it answers otherwise.
+func loudAdapters(t *testing.T, p *place) {
+	t.Helper()
 	base, err := hub.ReadConfig(p.path("model"))
 	require.NoError(t, err)
 	adapted, err := model.WithLoRA(base, model.LoRA{Rank: 2})
@@ -88,15 +105,4 @@ train: {steps: 40, batch: 4, sample_tokens: 0}
 	}
 	read := func(path string) ([]float32, error) { return loud[path], nil }
 	require.NoError(t, model.Export(p.path("peft"), adapted, read, model.ExportOptions{Base: p.path("model")}))
-	with := []string{"--temperature", "0", "--template", "chatml", "--tokens", "9"}
-	plain := ok(t, chat("Hi", append(with, "model")...)).out
-	assert.Equal(t, "Grüß dich 👍\n", plain)
-	tuned := ok(t, chat("Hi", append(with, "peft")...)).out
-	assert.NotEqual(t, plain, tuned)
-	assert.Equal(t, tuned, ok(t, chat("Hi", append(with, "model", "--adapter", "peft", "--adapter", adapter(t))...)).out)
-	refused(t, chat("Hi", "model", "--adapter", "model"), 2, "--adapter: model: found a whole model")
-	refused(t, chat("Hi", "model", "--adapter", "no such adapter"), 2, "no such adapter")
-	refused(t, chat("Hi", "model", "--adapter", "peft", "--base", "model"), 2, "wanted one base")
-	refused(t, chat("Hi", "run", "--window", "65"), 2, "--window: found 65, wanted at most the context of 64")
-	refused(t, chat("Hi", "run", "--prompt", " "), 2, "chat: message: found nothing")
 }

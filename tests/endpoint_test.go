@@ -17,9 +17,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"gputrain/hub"
-	"gputrain/model"
 )
 
 // An asked endpoint is one that answers.
@@ -127,19 +124,7 @@ func TestEndpoint(t *testing.T) {
 	}
 
 	ok(t, p.command("export", "run", "--to", "model"))
-	base, err := hub.ReadConfig(p.path("model"))
-	require.NoError(t, err)
-	adapted, err := model.WithLoRA(base, model.LoRA{Rank: 2})
-	require.NoError(t, err)
-	loud := map[string][]float32{}
-	for _, h := range model.Init(adapted, 3) {
-		for i := range h.Data {
-			h.Data[i] = 1
-		}
-		loud[h.Path] = h.Data
-	}
-	weights := func(path string) ([]float32, error) { return loud[path], nil }
-	require.NoError(t, model.Export(p.path("peft"), adapted, weights, model.ExportOptions{Base: p.path("model")}))
+	loudAdapters(t, p)
 	p.write(t, "token", "sesame-sesame-sesame\n")
 	s = startEndpoint(t, p.command("endpoint", "model", "--adapter", "peft", "--adapter", "shout=peft", "--adapter", adapter(t), "--listen", ":0", "--token-file", "token", "--rows", "1"))
 	question := map[string]any{"messages": []any{map[string]any{"role": "user", "content": "Hi"}}, "temperature": 0, "max_tokens": 9}
