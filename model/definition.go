@@ -168,7 +168,7 @@ type figure struct {
 func Specs(def Definition) []array.Spec {
 	var specs []array.Spec
 	for _, p := range laidOut(def) {
-		specs = append(specs, array.Spec{Path: p.Path, Shape: p.Shape, OutIn: p.outIn()})
+		specs = append(specs, array.Spec{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), InOut: len(p.Shape) == 2 && p.InOut})
 	}
 	slices.SortFunc(specs, func(a, b array.Spec) int { return byLevel(a.Path, b.Path) })
 	return specs

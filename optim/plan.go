@@ -21,6 +21,7 @@ type plan struct {
 	slots     int
 	scalars   int
 	columns   int
+	rows      int // the step with a rowRule; -1: none
 }
 
 // A segment is a run of elementwise steps, first to before end, and the operator that ends it: step end, except for the
@@ -67,7 +68,7 @@ func newPlan(t Transform) (*plan, error) {
 		elements = append([]Element{unscale}, elements...)
 	}
 	first := t.accumulate > 1 || t.scaled // makes the gradient of what comes in
-	p := &plan{transform: t}
+	p := &plan{transform: t, rows: -1}
 	counts := map[string]bool{updatesCount: true}
 	slots := map[string]bool{}
 	update, params := -1, -1 // the measurements that still hold
@@ -98,6 +99,13 @@ func newPlan(t Transform) (*plan, error) {
 		}
 		if e.asks("$leaf_elements") {
 			s.columns = append(slices.Clone(s.columns), column{"leaf_elements", leafElements})
+		}
+		if e.rows != nil {
+			if p.rows >= 0 {
+				return nil, fmt.Errorf("optim: %s: found rows measured a second time, wanted once", e.Name)
+			}
+			p.rows = i
+			s.columns = append(slices.Clone(s.columns), e.rows.columnsOf()...)
 		}
 		if !e.keeps {
 			update = -1
@@ -262,11 +270,14 @@ func (p *plan) codes() bool {
 
 // routeWord is where the table says which block of a route's own trees belongs to a block.
 func (p *plan) routeWord(route int) int {
-	if p.dithers() {
+	if p.located() {
 		return 3 + route
 	}
 	return 1 + route
 }
+
+// located tells whether the table says where in its leaf a block begins.
+func (p *plan) located() bool { return p.rows >= 0 || p.dithers() }
 
 func (p *plan) dithers() bool {
 	_, slots := p.state()

@@ -26,6 +26,7 @@ type Twin struct {
 	scale   float64 // of the next gradients, where the transformation takes it out; 0: 1
 	update  uint32  // index of the update in hand
 	norms   []float64
+	rows    [][]rowNorms // by leaf, where the plan has a rowRule
 	bad     []bool
 	sums    [][]float64 // measurement, leaf
 	skipped int
@@ -130,6 +131,9 @@ func (w *Twin) emit(u [][]float64, scalars []float64, counts map[string]int64) {
 	for i, s := range w.plan.steps {
 		w.measure(i, u)
 		if s.operator == nil {
+			if s.rows != nil {
+				w.rowNorms(s, u, scalars)
+			}
 			w.run(s, u, next, scalars)
 			continue
 		}
@@ -195,6 +199,12 @@ func (w *Twin) run(s step, u [][]float64, state [][][]float64, scalars []float64
 		}
 		for k := range u[leaf] {
 			c.U, c.P = u[leaf][k], w.params[leaf][k]
+			if s.rows != nil {
+				c.row = rowNorms{}
+				if g := w.table.rows[leaf]; g.count > 0 {
+					c.row = w.rows[leaf][g.rowOf(k)]
+				}
+			}
 			for i := range c.Slots {
 				c.Slots[i] = state[s.firstSlot+i][leaf][k]
 			}
