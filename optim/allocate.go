@@ -147,6 +147,7 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", step.Name, err)
 			}
+			on.earlier = s.operations
 			o, err := step.operator.Open(on)
 			if err != nil {
 				return fmt.Errorf("%s: %w", step.Name, err)

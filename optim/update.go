@@ -84,7 +84,7 @@ func (t Transform) record(rec *gpu.Recording, phase Phase, grads *buffers.Tree, 
 // total.
 func (r *recorder) measure(s segment) {
 	for i, m := range r.plan.measured {
-		if m.before < s.first || m.before > s.end {
+		if m.before < s.from || m.before > s.end {
 			continue
 		}
 		r.dispatch(measureJob, i)
