@@ -38,6 +38,7 @@ type muon struct {
 	AdamB2          float64    `json:"adam_b2" default:"0.999" range:"[0,1)" doc:"decay of AdamW's second moment"`
 	AdamEpsRoot     float64    `json:"adam_eps_root" range:"[0,inf)" doc:"added under AdamW's root"`
 	AdamWeightDecay float64    `json:"adam_weight_decay" range:"[0,inf)" numerics:"stable" doc:"decay of AdamW's leaves inside of the optimizer; prefer the options' weight_decay"`
+	AdamB21D        *float64   `json:"adam_b2_1d" range:"[0,1)" doc:"decay of AdamW's second moment of vectors and scalars; null = adam_b2"`
 	AdamW           []string   `json:"adamw" doc:"patterns of paths that AdamW updates whatever their shape; null = embeddings and output head in stable, none in eformer"`
 }
 
@@ -53,7 +54,7 @@ func (c *muon) Transform(lr Schedule, o Options) (Transform, error) {
 		return Transform{}, err
 	}
 	adam := renamed(ScaleByAdam(Adam{
-		B1: c.AdamB1, B2: c.AdamB2, Eps: c.Eps, EpsRoot: c.AdamEpsRoot, MuDType: c.MuDType, Nesterov: c.Nesterov,
+		B1: c.AdamB1, B2: c.AdamB2, Eps: c.Eps, EpsRoot: c.AdamEpsRoot, MuDType: c.MuDType, Nesterov: c.Nesterov, B21D: c.AdamB21D,
 	}, o.Numerics), map[string]string{"mu": "adam_mu", "nu": "adam_nu"})
 	matrices := scaleByMuon(muonOptions{
 		Coefficients: c.NSCoeffs, Steps: c.NSSteps, Beta: c.Beta, Eps: c.Eps, MuDType: storage(c.MuDType), Nesterov: c.Nesterov, Adaptive: c.Adaptive,

@@ -278,3 +278,26 @@ func TestMuonOfLowRank(t *testing.T) {
 		}
 	})
 }
+
+// Leaves of AdamW in muon have the decay of their second moment from adam_b2_1d where they are vectors or scalars, as AdamW's have it from b2_1d.
+func TestMuonHasADecayForVectors(t *testing.T) {
+	options := Options{Schedule: ScheduleConfig{LearningRate: 0.1}}
+	start := []buffers.Host{{Path: "v", Shape: []int{3}, Data: []float32{1, -2, 3}}}
+	run := func(name, parameters string) []buffers.Host {
+		tx, err := Build(name, options, []byte(parameters))
+		require.NoError(t, err)
+		w, err := NewTwin(tx, start)
+		require.NoError(t, err)
+		for i := range 3 {
+			require.NoError(t, w.Update([]buffers.Host{{Path: "v", Shape: []int{3}, Data: []float32{1, float32(i), -2}}}))
+		}
+		return w.Params()
+	}
+	want := run("adamw", `{"b2":0.9,"b2_1d":0.5,"nesterov":true}`)
+	assert.Equal(t, want, run("muon", `{"adam_b2":0.9,"adam_b2_1d":0.5}`))
+	assert.NotEqual(t, want, run("muon", `{"adam_b2":0.9}`))
+	for _, name := range []string{"lion", "quad", "skew", "sgd"} {
+		_, err := Build(name, options, []byte(`{"b2_1d":0.5}`))
+		assert.ErrorContains(t, err, `unknown key "b2_1d"`, name)
+	}
+}
