@@ -188,6 +188,7 @@ type LoRA struct {
 	Save         []string           `yaml:"save" doc:"ends of names of modules that are trained whole, such as lm_head or embed_tokens"`
 
 	rankOrder, alphaOrder []string // the keys of the patterns in the order of a file, where the first that matches counts
+	parameters            []string // ends of names of matrices of experts that have an adapter, as a file's target_parameters
 }
 
 // AllLinear is the Target of every matrix but that of the output head.
