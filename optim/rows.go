@@ -1,9 +1,11 @@
 package optim
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -261,6 +263,33 @@ func (r *recorder) recordRows() {
 		r.rec.Dispatch(k, gpu.Linear(uint64(t.matrixCount), 1, r.device.Limits()), params, r.scalars.All(), t.buffer.All(), r.rowSums.All())
 	}
 }
+
+// CheckStart refuses a matrix of zeros that is to keep its norm, which it would for ever. It reads of each such matrix until it finds another number.
+func (s *State) CheckStart(ctx context.Context, params *buffers.Tree) error {
+	for i, g := range s.rows {
+		if !g.onSphere || g.count == 0 || s.device.Dry() {
+			continue
+		}
+		leaf := s.layout.Leaves()[i]
+		each := g.perMatrix * params.DType().Bits() / 8
+		for m := range g.matrices {
+			zero, piece := true, make([]byte, startPiece)
+			for at := m * each / 4 * 4; zero && at < (m+1)*each; at += len(piece) {
+				piece = piece[:min(len(piece), ((m+1)*each-at+3)/4*4)]
+				if err := params.ReadRawAt(ctx, leaf.Path, piece, at); err != nil {
+					return fmt.Errorf("optim: %s: %w", s.plan.transform.name, err)
+				}
+				zero = !slices.ContainsFunc(piece, func(b byte) bool { return b&0x7f != 0 })
+			}
+			if zero {
+				return fmt.Errorf("optim: %s: hyperball: leaf %q: found a matrix of zeros, wanted one with a norm to keep: leave it out by patterns", s.plan.transform.name, leaf.Path)
+			}
+		}
+	}
+	return nil
+}
+
+const startPiece = 4096
 
 // rowLookup finds the two numbers of the rows that four elements are of.
 const rowLookup = `var row_pull = vec4<f32>(0.0);
