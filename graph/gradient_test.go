@@ -257,6 +257,9 @@ var gradientCases = map[string]func(p *problem) *Value{
 		op := Attention{Heads: 4, KVHeads: 2, HeadDim: 2, Causal: true, Sinks: true}
 		return p.one(op, p.x(2, 3, 8), p.x(2, 3, 4), p.x(2, 3, 4), p.x(4))
 	},
+	"clamped gates": func(p *problem) *Value { // some clamped, none near a limit
+		return p.one(ClampedSwiGLU{Limit: 0.75, Alpha: 1.702}, p.given(func() float64 { return math.Round(4*p.random.NormFloat64())/2 + 0.1 }, 5, 8))
+	},
 	"route":           func(p *problem) *Value { return p.one(Router{K: 3}, p.x(5, 7)) },
 	"route all":       func(p *problem) *Value { return p.one(Router{K: 3, All: true}, p.x(5, 7)) },
 	"experts":         func(p *problem) *Value { return p.experts(false) },

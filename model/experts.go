@@ -17,12 +17,9 @@ type experts struct {
 	count, chosen, width int
 	all                  bool // weights are the softmax over all experts, not over the chosen
 	router               string
-	pieces               bool   // files may have the matrices of experts one by one
-	clamped              *clamp // nil: the gate is the decoder's activation; else matrices are [E, inputs, outputs], with biases, and gate and up are columns in turn
+	pieces               bool                 // files may have the matrices of experts one by one
+	clamped              *graph.ClampedSwiGLU // nil: the gate is the decoder's activation; else matrices are [E, inputs, outputs], with biases
 }
-
-// clamp is gpt-oss's gate: of g, at most limit, and u, from -limit to limit, it is (u + 1) g sigmoid(alpha g).
-type clamp struct{ limit, alpha float64 }
 
 // Paths of the matrices of all experts, below a layer: gate and up of each [E, 2 width, inputs], and down.
 const (
@@ -80,25 +77,11 @@ func (e *experts) build(b *Builder, n *graph.Value, layer, activation string) *g
 	gateUp := multiply(b.Append(graph.Spread{}, n, rows, slots).Outputs[0], expertsGateUp)
 	var hidden *graph.Value
 	if e.clamped != nil {
-		hidden = e.clamped.build(b, gateUp, e.width)
+		hidden = b.Append(*e.clamped, gateUp).Outputs[0]
 	} else {
 		hidden = b.Mul(b.Apply(activation, b.Slice(gateUp, 1, 0, e.width)), b.Slice(gateUp, 1, e.width, e.width))
 	}
 	return b.Append(graph.Combine{}, multiply(hidden, expertsDown), rows, slots, route.Outputs[0]).Outputs[0]
-}
-
-// build is the gate of rows whose columns are gate and up in turn.
-func (c *clamp) build(b *Builder, gateUp *graph.Value, width int) *graph.Value {
-	if len(gateUp.Shape()) != 2 {
-		return gateUp // the graph tells
-	}
-	rows := gateUp.Shape()[0]
-	pairs := b.Reshape(gateUp, rows*width, 2)
-	column := func(i int) *graph.Value { return b.Reshape(b.Slice(pairs, 1, i, 1), rows, width) }
-	least := func(x *graph.Value) *graph.Value { return b.Apply("max", x, b.Constant(-c.limit)) }
-	most := func(x *graph.Value) *graph.Value { return b.Apply("neg", least(b.Apply("neg", x))) }
-	gate, up := most(column(0)), least(most(column(1)))
-	return b.Mul(b.AddConst(up, 1), b.Mul(gate, b.Apply("sigmoid", b.Scale(gate, c.alpha))))
 }
 
 // readQwen3MoE: Qwen3 with experts in place of the feed-forward part, in some layers or all.
@@ -146,7 +129,7 @@ func readGPTOSS(c *ConfigReader) (Definition, error) {
 	c.windows(&m, window, func(layer int) bool { return window > 0 && layer%2 == 0 })
 	e := c.experts("num_local_experts", "num_experts")
 	e.width, e.router = m.intermediate, "mlp.router"
-	e.clamped = &clamp{limit: c.Number("swiglu_limit", 7, false), alpha: c.Number("swiglu_alpha", 1.702, false)}
+	e.clamped = &graph.ClampedSwiGLU{Limit: c.Number("swiglu_limit", 7, false), Alpha: c.Number("swiglu_alpha", 1.702, false)}
 	for i := range m.layers {
 		m.layers[i].experts = e
 	}

@@ -148,6 +148,7 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", step.Name, err)
 			}
+			on.earlier = s.operations
 			o, err := step.operator.Open(on)
 			if err != nil {
 				return fmt.Errorf("%s: %w", step.Name, err)
@@ -230,6 +231,11 @@ func newSlot(dev *gpu.Device, name string, layout *buffers.Layout, s Slot) (*buf
 
 // scene is the scene of a step's operator.
 func (p *plan) scene(s step, dev *gpu.Device, layout *buffers.Layout, leaves []buffers.Leaf, whole []buffers.Spec, r *resolved) (Scene, error) {
+	said := wholeModel{outIn: map[string]bool{}}
+	for _, l := range whole {
+		said.outIn[l.Path] = l.OutIn
+	}
+	leaves = said.facing(leaves)
 	c := Scene{Device: dev, Layout: layout, Leaves: leaves, Whole: whole, Frozen: p.transform.freezes, Chosen: make([]bool, len(leaves))}
 	for i := range c.Chosen {
 		c.Chosen[i] = s.route < 0 || r.chosen[s.route][i]

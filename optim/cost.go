@@ -66,7 +66,7 @@ func (t Transform) Cost() Cost {
 		if m.params { // is read alone
 			before = p.segments[p.segmentOf(before)].first
 		}
-		for _, s := range p.steps[p.segments[p.segmentOf(before)].first:before] {
+		for _, s := range p.within(p.segments[p.segmentOf(before)], before) {
 			if !s.offRoute() {
 				c.TrafficBytes += s.slotBytes()
 			}

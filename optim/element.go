@@ -35,6 +35,7 @@ type Element struct {
 	keeps    bool     // u is left as it is
 	operator Operator // instead of the equations; it has no slots
 	rows     *rowRule
+	aside    bool         // it acts on a copy of u, up to the operator that is aside too: behind that, u is what it was. It has no slots
 	routes   []membership // all of which a leaf must meet for the element to act on it
 }
 

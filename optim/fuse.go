@@ -104,7 +104,7 @@ func (p *plan) fuse(j job) *fused {
 		if f.segment.last {
 			f.use(operand{name: "p", place: paramsPlace, dtype: j.params, route: -1, stored: true})
 		}
-		f.add(p.steps[f.segment.first:f.segment.end], true)
+		f.add(p.within(f.segment, f.segment.end), !f.segment.aside)
 		if !f.segment.last {
 			f.use(operand{name: "next", place: updatesPlace, dtype: buffers.F32, route: -1, stored: true, written: true})
 		}
@@ -115,7 +115,7 @@ func (p *plan) fuse(j job) *fused {
 		f.add([]step{only}, true)
 	case measureJob:
 		if !ofParams {
-			f.add(p.steps[f.segment.first:before], false)
+			f.add(p.within(f.segment, before), false)
 		}
 	case rowsJob:
 		f.add(p.steps[f.segment.first:before], false)

@@ -25,10 +25,13 @@ type plan struct {
 }
 
 // A segment is a run of elementwise steps, first to before end, and the operator that ends it: step end, except for the
-// last segment. Each is one fused kernel; between two lies the update in a tree of its own.
+// last segment. Each is one fused kernel; between two lies the update in a tree of its own. Behind an operator that is aside the next segment
+// begins where this one did, without the steps that are aside.
 type segment struct {
 	first, end int
+	from       int // the first step that no segment before it has
 	last       bool
+	aside      bool // nothing is stored but the update
 }
 
 // A measurement is the sum of squares over each leaf of the update before a step, or of the parameters, and whether something is not
@@ -75,10 +78,14 @@ func newPlan(t Transform) (*plan, error) {
 	if t.skip && !first {
 		p.norm(&update, 0)
 	}
-	begin := 0
+	begin, from, held := 0, 0, -1
+	aside := false
 	for i, e := range elements {
 		s := step{Element: e, norm: -1, leafSum: -1, paramSum: -1, firstSlot: p.slots, firstScalar: p.scalars, firstColumn: p.columns}
 		s.route = p.route(e.routes)
+		if e.aside && !aside {
+			aside, held = true, update
+		}
 		if t.accumulate > 1 && i == 0 {
 			s.count = miniStepCount
 			counts[s.count] = true
@@ -115,15 +122,31 @@ func newPlan(t Transform) (*plan, error) {
 		p.columns += len(s.columns)
 		p.steps = append(p.steps, s)
 		if e.operator != nil {
-			p.segments = append(p.segments, segment{first: begin, end: i})
-			begin = i + 1
+			p.segments = append(p.segments, segment{first: begin, from: from, end: i, aside: e.aside})
+			from = i + 1
+			if !e.aside {
+				begin = from
+			} else if aside, update = false, held; begin > 0 {
+				return nil, fmt.Errorf("optim: %s: found it aside behind an operator, wanted it before all others", e.Name)
+			}
 		}
 		if t.skip && first && i == 0 {
 			p.norm(&update, 1)
 		}
 	}
-	p.segments = append(p.segments, segment{first: begin, end: len(p.steps), last: true})
+	p.segments = append(p.segments, segment{first: begin, from: from, end: len(p.steps), last: true})
 	return p, nil
+}
+
+// within is the elementwise steps of a segment that stand before a step.
+func (p *plan) within(s segment, before int) []step {
+	var out []step
+	for i, e := range p.steps[s.first:before] {
+		if !e.aside || s.first+i >= s.from {
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // measure gives the measurement that holds, or adds it.

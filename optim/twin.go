@@ -74,6 +74,7 @@ func NewTwin(t Transform, params []buffers.Host, whole ...buffers.Spec) (*Twin, 
 			if err != nil {
 				return nil, fmt.Errorf("optim: %s: %s: %w", t.name, s.Name, err)
 			}
+			on.twins = w.twins
 			o, err := s.operator.Twin(on)
 			if err != nil {
 				return nil, fmt.Errorf("optim: %s: %s: %w", t.name, s.Name, err)
@@ -128,7 +129,15 @@ func (w *Twin) emit(u [][]float64, scalars []float64, counts map[string]int64) {
 	}
 	operators, early := w.twins, uint32(0)
 	w.left = 0
+	var kept [][]float64 // u, while a copy of it is worked on
 	for i, s := range w.plan.steps {
+		if s.aside && kept == nil {
+			kept = u
+			u = slices.Clone(u)
+			for leaf := range u {
+				u[leaf] = slices.Clone(u[leaf])
+			}
+		}
 		w.measure(i, u)
 		if s.operator == nil {
 			if s.rows != nil {
@@ -139,6 +148,9 @@ func (w *Twin) emit(u [][]float64, scalars []float64, counts map[string]int64) {
 		}
 		operators[0].Update(counts[s.count], u, w.params, w.left != 0)
 		operators, early = operators[1:], w.left
+		if s.aside {
+			u, kept = kept, nil
+		}
 	}
 	w.measure(len(w.plan.steps), u)
 	if w.left != 0 {

@@ -85,7 +85,7 @@ func (t Transform) record(rec *gpu.Recording, phase Phase, grads *buffers.Tree, 
 func (r *recorder) measure(s segment) {
 	rows := r.plan.rows
 	for i, m := range r.plan.measured {
-		if m.before < s.first || m.before > s.end {
+		if m.before < s.from || m.before > s.end {
 			continue
 		}
 		if rows >= s.first && m.before > rows { // what comes behind depends on them

@@ -149,6 +149,8 @@ var effects = []effect{
 	{key: "model.context", value: "8", sees: first(column("metrics.jsonl", "tokens")), from: 2 * 16, want: 2 * 8},
 	{key: "model.vocab", value: "300", sees: shape("wte.weight"), from: "[256 16]", want: "[300 16]"},
 	{key: "model.dropout", value: "0.5", sees: first(losses)},
+	// Logits of what attention and feed-forward parts add nothing to: the first loss is another.
+	{key: "model.zero_outputs", value: "true", sees: first(losses)},
 	{key: "model.tie_head", value: "true", over: llama, sees: parameters(`lm_head`), from: 1, want: 0},
 	{key: "model.rope_theta", value: "4", over: llama, sees: first(losses)},
 	{key: "model.quantize.mode", value: "nf4", over: wide, sees: first(losses)},
@@ -253,6 +255,7 @@ var effects = []effect{
 	{key: "optimizer.schedule.learning_rate_end", value: "0.004", over: linear, sees: rates, want: list(0.01, 0.008, 0.006)},
 	{key: "optimizer.schedule.learning_rate_end_ratio", value: "0.4", over: append([]string{"optimizer.schedule.learning_rate_end=null"}, linear...), sees: rates, want: list(0.01, 0.008, 0.006)},
 	{key: "optimizer.schedule.exponent", value: "2", sees: rates},
+	{key: "optimizer.schedule.cooldown_steps", value: "1", over: []string{"optimizer.schedule.type=power"}, sees: rates, from: list(0.01, 0.007, 0.004), want: list(0.01, 0.01, 0.01)},
 	{key: "optimizer.weight_decay", value: "0.5", sees: weights},
 	{key: "optimizer.decay_mask", value: "ln_1", sees: weights},
 	{key: "optimizer.rates", value: "[{match: 'ln_1', multiplier: 2}]", sees: weights},
