@@ -65,6 +65,8 @@ func (c *Config) validateLanding() error {
 	switch {
 	case o.CautiousDecay && o.WeightDecay == 0:
 		return c.Invalid("optimizer.cautious_decay", true, "false without optimizer.weight_decay")
+	case c.Model.ZeroOutputs && o.Hyperball.option().Hidden:
+		return c.Invalid("model.zero_outputs", true, "false with optimizer.hyperball true: a matrix of zeros has no norm to keep")
 	case o.FloorBy != "row" && o.UpdateFloor == 0:
 		return c.Invalid("optimizer.floor_by", o.FloorBy, "row without optimizer.update_floor")
 	}
