@@ -112,7 +112,7 @@ var (
 	// kernelNames are the variables of optim_update.wgsl and optim_norm.wgsl, which a slot of that name would hide.
 	kernelNames = regexp.MustCompile(`^(u|g|p|next|i|k|entry|block|used|live|values|lane|workgroups?|group|words|vecs|begin|total|flags?|sums?` +
 		`|params|scalars|table|statistics|pairs|partials|main|(i|route)_[0-9]+|.*_data` +
-		`|word|second|known|mine|home|plain|at|row_.*|.*_(top|live|largest))$`)
+		`|word|second|known|mine|home|plain|at|row|row_.*|.*_(top|live|largest))$`)
 )
 
 func (e Element) validate() error {
