@@ -47,6 +47,10 @@ func familyOfFile(t *testing.T, dev *gpu.Device, from string) {
 	const saved, end = 3, 6
 	def, params, err := hub.ReadHF(from)
 	require.NoError(t, err)
+	if model.RoutingOf(def).Layers > 0 {
+		def, err = model.WithBalance(def, 0.5)
+		require.NoError(t, err)
+	}
 	c := steep(def, "adamw", "{}", 1, 2)
 	c.Sequence = 12
 	with := batches(c, 20)

@@ -153,6 +153,7 @@ var effects = []effect{
 	{key: "model.zero_outputs", value: "true", sees: first(losses)},
 	{key: "model.tie_head", value: "true", over: llama, sees: parameters(`lm_head`), from: 1, want: 0},
 	{key: "model.rope_theta", value: "4", over: llama, sees: first(losses)},
+	{key: "model.router_aux_loss_coef", value: "9", over: []string{"model.kind=qwen3_moe"}, sees: losses},
 	{key: "model.quantize.mode", value: "nf4", over: wide, sees: first(losses)},
 	{key: "model.quantize.bits", value: "2", over: affine, sees: first(losses)},
 	{key: "model.quantize.group", value: "16", over: affine, sees: first(losses)},

@@ -3,6 +3,7 @@
 package array
 
 import (
+	"io"
 	"regexp"
 	"strings"
 )
@@ -86,4 +87,6 @@ func (h Host) Copy(dst []float32, first int) error {
 type Tensor struct {
 	Host
 	DType string // how the file has its elements, in the words of safetensors; of a matrix in nf4 what its numbers are rounded to
+	// Raw writes its bytes as the file has them; nil: the file has it in several arrays, or none has it.
+	Raw func(w io.Writer) error
 }
