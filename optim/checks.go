@@ -125,10 +125,11 @@ func follow(ctx context.Context, d *gpu.Device, tx Transform) (gpu.Result, error
 		if err := grads.WriteAll(g); err != nil {
 			return result, err
 		}
-		if err := tx.Update(rec, grads, s, params); err != nil {
+		phase, err := s.Prepare()
+		if err != nil {
 			return result, err
 		}
-		if _, err := s.Prepare(); err != nil {
+		if err := tx.Record(rec, phase, grads, s, params); err != nil {
 			return result, err
 		}
 		if err := rec.Submit(ctx); err != nil {
