@@ -18,6 +18,9 @@ type Options struct {
 	Numerics          Numerics       `json:"numerics" doc:"stable (default) or eformer"`
 	Edition           Edition        `json:"edition,omitempty" doc:"which rules the numerics had: 1 of runs whose records name none, 2 since; 0 = the newest"`
 	Rates             []PathRate     `json:"rates" doc:"multipliers of the rate by path pattern; the first match holds"`
+
+	Lookahead *Lookahead `json:"lookahead,omitempty" doc:"gradients are taken ahead of the weights, along the mean of what updates moved them by; null = at the weights"`
+	Average   *Averaging `json:"average,omitempty" doc:"a mean of the weights over the last updates, for evaluation and export; null = none"`
 }
 
 // Validate checks everything that can be checked without the paths of a tree.
@@ -37,6 +40,9 @@ func (o Options) Validate() error {
 	if err := inInterval("weight_decay", o.WeightDecay, "[0,inf)"); err != nil {
 		return err
 	}
+	if err := firstError(o.Lookahead.validate(), o.Average.validate()); err != nil {
+		return err
+	}
 	if o.AccumulationSteps < 0 {
 		return fmt.Errorf("accumulation_steps: found %d, wanted 1 or more", o.AccumulationSteps)
 	}
@@ -45,7 +51,7 @@ func (o Options) Validate() error {
 
 // assemble puts the parts that all optimizers share around the one that makes the update, rate included:
 //
-//	accumulate(k, skip_non_finite(chain(global_norm, clip, inner, scheduled decay)))
+//	accumulate(k, skip_non_finite(chain(global_norm, clip, inner, scheduled decay, lookahead, average)))
 func (o Options) assemble(lr Schedule, inner Transform) Transform {
 	var parts []Transform
 	if o.MeasureNorm {
@@ -58,7 +64,7 @@ func (o Options) assemble(lr Schedule, inner Transform) Transform {
 	if o.WeightDecay > 0 {
 		parts = append(parts, AddScheduledDecay(lr, o.WeightDecay, o.WeightDecayMask, o.Rates...))
 	}
-	t := Chain(parts...)
+	t := Chain(append(parts, o.around(lr)...)...)
 	if o.SkipNonFinite {
 		t = SkipNonFinite(t)
 	}
