@@ -171,7 +171,10 @@ func New(kind string, k Keys) (Definition, error) {
 	if err != nil {
 		return nil, err
 	}
-	return WithDropout(def, k.Dropout)
+	if def, err = WithDropout(def, k.Dropout); err != nil || k.Balance == nil {
+		return def, err
+	}
+	return WithBalance(def, *k.Balance)
 }
 
 // path is the parameter that a tensor of a file holds; "" for a constant, or another part's.
@@ -268,4 +271,6 @@ type Keys struct {
 	Dropout      float64 `yaml:"dropout" range:"0..0.999" doc:"gpt2: probability of dropping an activation in training. It also overrides the dropout of model.from"`
 	TieHead      bool    `yaml:"tie_head" doc:"all but gpt2: the output head shares the embedding's weights (gpt2 always does)"`
 	RopeTheta    float64 `yaml:"rope_theta" default:"10000" range:">0" doc:"all but gpt2: base of the rotary frequencies"`
+
+	Balance *float64 `yaml:"router_aux_loss_coef" range:"0..1e30" doc:"gpt_oss, qwen3_moe: what the loss that [balances experts](#experts) counts; 0: nothing. null: what config.json has where that says output_router_logits, else 0"`
 }
