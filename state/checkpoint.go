@@ -96,6 +96,7 @@ func (c *savedState) restore(states []*optim.State, pieces []buffers.Tensor) err
 		return fmt.Errorf("%w: %w", err, checkpoint.ErrCorrupt)
 	}
 	defer f.Close()
+	c.count(states)
 	tensors, err := wholeOf(states, pieces)
 	if err != nil {
 		return err
@@ -123,6 +124,13 @@ func (c *savedState) restore(states []*optim.State, pieces []buffers.Tensor) err
 		}
 	}
 	return nil
+}
+
+// count gives states the counts of the checkpoint, which say what tensors there are; what does not count alike is refused with the tensors.
+func (c *savedState) count(states []*optim.State) {
+	for _, s := range states {
+		_ = s.SetCounts(c.Record.Optimizer.Counts)
+	}
 }
 
 // restoreTensor checks that a tensor is there, and writes it if it is wanted, about so many bytes at a time.
@@ -164,7 +172,7 @@ func restoreTensor(f *safetensors.File, t buffers.Tensor, wanted bool, piece int
 
 // modelJSON is what a model is: without the tokens that end its answers, which a run may teach it.
 func modelJSON(def model.Definition) ([]byte, error) {
-	return model.ConfigEnding(def, "F32", []int32{})
+	return model.ConfigEnding(model.TextPart(def), "F32", []int32{})
 }
 
 // reconcileModel fills in the definition, or compares it.

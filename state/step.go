@@ -21,6 +21,8 @@ type Metrics struct {
 	Loss         float64   // nats a token: the sum over the tokens that count, divided by their number
 	Tokens       int64     // model.Loss.Counts, whose mean the loss is
 	Means        []float64 // of the objective's Sums, and its Maxima
+	Balance      float64   // the load-balancing loss, mean over the microbatches; 0 without experts
+	Experts      []int64   // how often each expert was chosen, layer by layer (model.Routing)
 	LearningRate float64
 	GradNorm     float64 // global L2 norm of the gradient of Loss, before any clip
 	UpdateNorm   float64 // global L2 norm of the update; 0 where it is not measured
@@ -85,9 +87,6 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, own model.
 	if err != nil {
 		return err
 	}
-	if batch, err = s.ahead(ctx, batch); err != nil {
-		return err
-	}
 	if s.job.RoundProducts && s.scale > 0 {
 		for i, opt := range s.Optimizers() {
 			if err := opt.SetScale(s.scale); err != nil {
@@ -96,6 +95,16 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, own model.
 		}
 	}
 	if err := s.updater.Prepare(ctx, nil); err != nil {
+		return err
+	}
+	if moved, err := s.updater.Move(ctx, s.passes.Each(ctx)); err != nil {
+		return err
+	} else if moved {
+		if err := s.spread(ctx); err != nil {
+			return err
+		}
+	}
+	if batch, err = s.ahead(ctx, batch); err != nil {
 		return err
 	}
 	count := all.Of
@@ -129,10 +138,7 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, own model.
 	if err := s.updater.Apply(ctx, s.passes.Each(ctx)); err != nil {
 		return err
 	}
-	if err := s.gatherParams(ctx); err != nil {
-		return err
-	}
-	if err := s.passes.Updated(ctx); err != nil {
+	if err := s.spread(ctx); err != nil {
 		return err
 	}
 	s.submitted(begun, count)

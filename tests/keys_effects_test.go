@@ -81,6 +81,8 @@ var (
 	still     = []string{"optimizer.learning_rate=0", "optimizer.schedule.learning_rate_end=0"}
 	constant  = []string{"optimizer.schedule.type=constant"}
 	linear    = []string{"optimizer.schedule.type=linear"}
+	lookahead = []string{"optimizer.lookahead.scale=0.5"}
+	average   = []string{"optimizer.average.horizon=2"}
 	llama     = []string{"model.kind=llama"}
 	wide      = []string{"model.width=32"}
 	affine    = []string{"model.width=32", "model.quantize.mode=affine"}
@@ -149,8 +151,11 @@ var effects = []effect{
 	{key: "model.context", value: "8", sees: first(column("metrics.jsonl", "tokens")), from: 2 * 16, want: 2 * 8},
 	{key: "model.vocab", value: "300", sees: shape("wte.weight"), from: "[256 16]", want: "[300 16]"},
 	{key: "model.dropout", value: "0.5", sees: first(losses)},
+	// Logits of what attention and feed-forward parts add nothing to: the first loss is another.
+	{key: "model.zero_outputs", value: "true", sees: first(losses)},
 	{key: "model.tie_head", value: "true", over: llama, sees: parameters(`lm_head`), from: 1, want: 0},
 	{key: "model.rope_theta", value: "4", over: llama, sees: first(losses)},
+	{key: "model.router_aux_loss_coef", value: "9", over: []string{"model.kind=qwen3_moe"}, sees: losses},
 	{key: "model.quantize.mode", value: "nf4", over: wide, sees: first(losses)},
 	{key: "model.quantize.bits", value: "2", over: affine, sees: first(losses)},
 	{key: "model.quantize.group", value: "16", over: affine, sees: first(losses)},
@@ -253,11 +258,24 @@ var effects = []effect{
 	{key: "optimizer.schedule.learning_rate_end", value: "0.004", over: linear, sees: rates, want: list(0.01, 0.008, 0.006)},
 	{key: "optimizer.schedule.learning_rate_end_ratio", value: "0.4", over: append([]string{"optimizer.schedule.learning_rate_end=null"}, linear...), sees: rates, want: list(0.01, 0.008, 0.006)},
 	{key: "optimizer.schedule.exponent", value: "2", sees: rates},
+	{key: "optimizer.schedule.cooldown_steps", value: "1", over: []string{"optimizer.schedule.type=power"}, sees: rates, from: list(0.01, 0.007, 0.004), want: list(0.01, 0.01, 0.01)},
 	{key: "optimizer.weight_decay", value: "0.5", sees: weights},
 	{key: "optimizer.decay_mask", value: "ln_1", sees: weights},
 	{key: "optimizer.rates", value: "[{match: 'ln_1', multiplier: 2}]", sees: weights},
 	{key: "optimizer.clip_grad", value: "0.1", over: sgd, sees: weights},
 	{key: "optimizer.numerics", value: "eformer", over: []string{"optimizer.name=quad"}, sees: weights},
+	{key: "optimizer.hyperball", value: "true", sees: weights},
+	{key: "optimizer.cautious_decay", value: "true", over: []string{"optimizer.weight_decay=5"}, sees: weights},
+	{key: "optimizer.update_floor", value: "2", sees: weights},
+	{key: "optimizer.floor_by", value: "matrix", over: []string{"optimizer.update_floor=20"}, sees: weights},
+	{key: "optimizer.lookahead.scale", value: "0.5", sees: weights},
+	{key: "optimizer.lookahead.decay", value: "0.5", over: lookahead, sees: weights},
+	{key: "optimizer.lookahead.from", value: "2", over: lookahead, sees: weights},
+	{key: "optimizer.lookahead.until", value: "1", over: lookahead, sees: weights, like: []string{"optimizer.lookahead.scale=0"}}, // there is no mean yet
+	{key: "optimizer.average.horizon", value: "2", sees: column("metrics.jsonl", "eval_weights"), from: list(), want: list("averaged")},
+	{key: "optimizer.average.from", value: "3", over: with(average, "train.eval_every=1"), sees: column("metrics.jsonl", "eval_weights"), want: list("trained", "trained", "averaged")},
+	{key: "optimizer.average.blend", value: "0", over: average, sees: column("metrics.jsonl", "eval_loss"), like: []string{"optimizer.average.horizon=0"}},
+	{key: "optimizer.average.without", value: "[.]", over: average, sees: column("metrics.jsonl", "eval_loss"), like: []string{"optimizer.average.horizon=0"}},
 	{key: "optimizer.parameters", value: "{b1: 0.5}", sees: weights},
 
 	{key: "train.steps", value: "5", over: []string{"train.steps=2"}, sees: count(losses), from: 2, want: 5},

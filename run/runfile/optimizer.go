@@ -31,6 +31,10 @@ func (c *Config) OptimizerConfig() (optim.Config, error) {
 	if b := c.LoRA.BRate; c.LoRA.On() && b != 1 {
 		rates = append(rates, optim.PathRate{Pattern: model.LoRAPlus, Multiplier: b})
 	}
+	var cooldown *int64
+	if s.CooldownSteps > 0 {
+		cooldown = new(int64(s.CooldownSteps))
+	}
 	parameters, err := json.Marshal(o.Parameters)
 	if err != nil {
 		return optim.Config{}, fmt.Errorf("run file: optimizer: parameters: %w", err)
@@ -41,9 +45,23 @@ func (c *Config) OptimizerConfig() (optim.Config, error) {
 		Options: optim.Options{
 			Schedule: optim.ScheduleConfig{
 				Type: s.Type, LearningRate: o.LearningRate, LearningRateEnd: new(o.RateEnd()), WarmupSteps: s.Warmup(steps), Steps: steps, Exponent: s.Exponent,
+				CooldownSteps: cooldown,
 			},
 			ClipGrad: o.ClipGrad, WeightDecay: o.WeightDecay, WeightDecayMask: mask, Rates: rates, Numerics: optim.Numerics(o.Numerics),
+			Hyperball: o.Hyperball.option(), CautiousDecay: o.CautiousDecay, UpdateFloor: o.UpdateFloor,
 		},
+	}
+	if o.UpdateFloor > 0 {
+		out.Options.FloorBy = o.FloorBy
+	}
+	if l := o.Lookahead; l.Scale > 0 {
+		out.Options.Lookahead = &optim.Lookahead{Scale: l.Scale, Decay: l.Decay, From: int64(l.From)}
+		if l.Until > 0 {
+			out.Options.Lookahead.Until = new(int64(l.Until))
+		}
+	}
+	if a := o.Average; a.Horizon > 0 {
+		out.Options.Average = &optim.Averaging{From: int64(max(a.From, 1)), Horizon: a.Horizon, Blend: a.Blend, Without: a.Without}
 	}
 	checked := out
 	checked.Options.Edition = optim.First // whether all is read is known once it is known whether the run began so
@@ -91,6 +109,9 @@ func (c *Config) validateOptimizer() error {
 		if !fits(value, t) {
 			return c.Invalid(key, inline(value), kindName(t))
 		}
+	}
+	if err := c.validateLanding(); err != nil {
+		return err
 	}
 	_, err = c.OptimizerConfig()
 	return err
