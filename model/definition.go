@@ -58,6 +58,7 @@ type Param struct {
 	lengths bool    // it begins as the lengths of that one's rows, one for each output
 	conv    bool    // the outputs of that one are its columns
 	pieces  []piece // what files may have in its place, one behind the other; nil: nothing
+	stacked bool    // files that are written have it, not these
 	across  bool    // that is one matrix with the experts of [experts, out, rank] along its rows
 }
 

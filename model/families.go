@@ -20,7 +20,8 @@ func init() {
 		"olmo3": {readOLMo3, &newOLMo3, "Olmo3"}, "granite": {readGranite, &newGranite, "Granite"}, "granitemoehybrid": {readGraniteHybrid, &newGraniteHybrid, "GraniteMoeHybrid"},
 		"ministral3": {readMinistral3, &newMinistral3, "Ministral3"},
 		"lfm2":       {readLFM2, &newLFM2, "Lfm2"}, "qwen3_5_text": {readQwen35, &newQwen35, "Qwen3_5Text"},
-		"qwen3_moe": {readQwen3MoE, &newQwen3MoE, "Qwen3Moe"}, "gpt_oss": {readGPTOSS, &newGPTOSS, "GptOss"},
+		"qwen3_5_moe_text": {readQwen35MoE, &newQwen35MoE, "Qwen3_5MoeText"},
+		"qwen3_moe":        {readQwen3MoE, &newQwen3MoE, "Qwen3Moe"}, "gpt_oss": {readGPTOSS, &newGPTOSS, "GptOss"},
 	} {
 		f := Family{
 			Kind: kind, Read: row.read, Embeddings: []string{"model.embed_tokens.weight"}, Head: "lm_head.weight", Class: row.class, Root: "model.", Constants: rotaryConstants,

@@ -52,6 +52,7 @@ var changes = []change{
 	{"model.kind", "phi3", nil},
 	{"model.kind", "qwen2", nil},
 	{"model.kind", "qwen3", nil},
+	{"model.kind", "qwen3_5_moe_text", nil},
 	{"model.kind", "qwen3_5_text", nil},
 	{"model.kind", "qwen3_moe", nil},
 	{"model.kind", "smollm3", nil},
