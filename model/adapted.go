@@ -73,6 +73,7 @@ func WithLoRA(def Definition, l LoRA) (Definition, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.wraps = family.beside != nil
 	all, err := linearLayers(def, family)
 	if err != nil {
 		return nil, err
@@ -132,14 +133,14 @@ func (m *adapted) choose(all []adapter, family Family) error {
 	var parameters []adapter
 	for i := range all {
 		a := &all[i]
-		if byName := isTarget(a.module, m.lora.parameters); byName && a.experts > 0 {
+		if byName := m.lora.isTarget(a.module, m.lora.parameters); byName && a.experts > 0 {
 			a.apart, parameters = false, append(parameters, *a)
 		} else if !a.parameter() || !slices.Contains(m.lora.Target, AllLinear) { // as of PEFT's
 			names = append(names, a.names()...)
 		}
 	}
 	for _, target := range m.lora.parameters {
-		if !slices.ContainsFunc(parameters, func(a adapter) bool { return isTarget(a.module, []string{target}) }) {
+		if !slices.ContainsFunc(parameters, func(a adapter) bool { return m.lora.isTarget(a.module, []string{target}) }) {
 			return fmt.Errorf("model: lora: target_parameters: found %q, wanted names of matrices of experts that the model has", target)
 		}
 	}
@@ -152,7 +153,12 @@ func (m *adapted) choose(all []adapter, family Family) error {
 	for _, a := range parameters {
 		chosen = append(chosen, a.module)
 	}
-	if err := errors.Join(unmatched("rank_pattern", m.lora.RankPattern, chosen), unmatched("alpha_pattern", m.lora.AlphaPattern, chosen)); err != nil {
+	for _, name := range chosen {
+		if x := m.lora.exclude; x != nil && m.lora.says(name, x.MatchString) {
+			return fmt.Errorf("model: lora: exclude_modules: found one that matches %q, wanted none: targets that are left out are not supported", name)
+		}
+	}
+	if err := errors.Join(unmatched(m.lora, "rank_pattern", m.lora.RankPattern, chosen), unmatched(m.lora, "alpha_pattern", m.lora.AlphaPattern, chosen)); err != nil {
 		return err
 	}
 	is := map[string]bool{}
@@ -168,12 +174,12 @@ func (m *adapted) choose(all []adapter, family Family) error {
 		}
 		var err error
 		if a.rank, err = same("rank_pattern", a, func(module string) (int, error) {
-			return patternOf("rank_pattern", module, m.lora.RankPattern, m.lora.rankOrder, m.lora.Rank)
+			return patternOf(m.lora, "rank_pattern", module, m.lora.RankPattern, m.lora.rankOrder, m.lora.Rank)
 		}); err != nil {
 			return err
 		}
 		alpha, err := same("alpha_pattern", a, func(module string) (float64, error) {
-			return patternOf("alpha_pattern", module, m.lora.AlphaPattern, m.lora.alphaOrder, m.lora.Alpha)
+			return patternOf(m.lora, "alpha_pattern", module, m.lora.AlphaPattern, m.lora.alphaOrder, m.lora.Alpha)
 		})
 		if err != nil {
 			return err
@@ -206,7 +212,7 @@ func (m *adapted) save(family Family) error {
 		found := false
 		saved := func(module string) bool {
 			for name := module; name != ""; name = name[:max(0, strings.LastIndexByte(name, '.'))] {
-				if end != "" && strings.HasSuffix(name, end) {
+				if end != "" && m.lora.says(name, func(name string) bool { return strings.HasSuffix(name, end) }) {
 					return true
 				}
 			}

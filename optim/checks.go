@@ -40,6 +40,7 @@ func Checks() []gpu.Check {
 	all := []checked{
 		{"nesterov", Chain(adam("f32", Stable), rate, AddScheduledDecay(lr, 0.1, MaskMatrices())), singleTolerance},
 		{"adamw_clip", Chain(ClipByGlobalNorm(2), adam("f32", Stable), rate), singleTolerance},
+		{"adamw_b2_1d", Chain(ScaleByAdam(Adam{B1: 0.8, B2: 0.9, Eps: 1e-10, B21D: new(0.997)}, Stable), rate), singleTolerance},
 		{"adamw_8bit", Chain(ScaleByAdam(Adam{B1: 0.9, B2: 0.99, Eps: 1e-8, StateDType: "8bit"}, Stable), rate), 1.0 / 255},
 		{"adamw_bf16_stochastic", Chain(adam("bf16", Stable), rate), halfTolerance},
 		{"adamw_bf16_nearest", Chain(adam("bf16", EFormer), rate), halfTolerance},
@@ -47,6 +48,9 @@ func Checks() []gpu.Check {
 		{"accumulate_skip", Accumulate(2, SkipNonFinite(Chain(Trace(0.9, false), ClipStageLocal(1), rate))), singleTolerance},
 		{"guard", GuardUpdates(Guard{Losses: 1, Update: true}, SkipNonFinite(Chain(Trace(0.9, false), rate))), singleTolerance},
 		{"route", Chain(Route(MaskMatrices(), adam("f32", Stable), Trace(0.9, false)), normalizeByLeaf(1e-6), rate), singleTolerance},
+	}
+	for _, by := range []string{floorByRow, floorByMatrix} {
+		all = append(all, checked{"land_by_" + by, landing(by), singleTolerance})
 	}
 	for _, o := range rows() {
 		all = append(all, ofRow(o))
@@ -63,6 +67,17 @@ func Checks() []gpu.Check {
 		}})
 	}
 	return checks
+}
+
+// landing is an optimizer that floors all matrices, and keeps some on spheres.
+func landing(by string) Transform {
+	tx, err := Build("adamw", Options{
+		Schedule: ScheduleConfig{LearningRate: 0.02}, WeightDecay: 0.3, CautiousDecay: true, UpdateFloor: 0.5, FloorBy: by, Hyperball: Hyperball{Mask: MaskPatterns("[cdfg]")},
+	}, nil)
+	if err != nil {
+		tx = failed("land", "%w", err)
+	}
+	return tx
 }
 
 // follow runs four calls on the device and in the twin.
@@ -91,12 +106,16 @@ func follow(ctx context.Context, d *gpu.Device, tx Transform) (gpu.Result, error
 		return result, err
 	}
 	defer grads.Release()
-	s, err := tx.Init(params)
+	whole := specs(params.Layout().Leaves())
+	for i := range whole { // rows of some lie across, in fours and in ones
+		whole[i].InOut = whole[i].Path == "e" || whole[i].Path == "g"
+	}
+	s, err := tx.InitStage(params, whole)
 	if err != nil {
 		return result, err
 	}
 	defer s.Release()
-	twin, err := NewTwin(tx, start)
+	twin, err := NewTwin(tx, start, whole...)
 	if err != nil {
 		return result, err
 	}
@@ -106,10 +125,11 @@ func follow(ctx context.Context, d *gpu.Device, tx Transform) (gpu.Result, error
 		if err := grads.WriteAll(g); err != nil {
 			return result, err
 		}
-		if err := tx.Update(rec, grads, s, params); err != nil {
+		phase, err := s.Prepare()
+		if err != nil {
 			return result, err
 		}
-		if _, err := s.Prepare(); err != nil {
+		if err := tx.Record(rec, phase, grads, s, params); err != nil {
 			return result, err
 		}
 		if err := rec.Submit(ctx); err != nil {

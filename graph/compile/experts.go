@@ -27,8 +27,8 @@ const groupChunk = 128
 // expertsParams is Params of route.wgsl and route_grad.wgsl.
 type expertsParams struct{ Count, Experts uint32 }
 
-// groupParams is Params of group_count.wgsl, group_offsets.wgsl and group_place.wgsl.
-type groupParams struct{ Choices, Experts, Chunks, Unused uint32 }
+// groupParams is Params of group_count.wgsl, group_offsets.wgsl, group_place.wgsl and router_counts.wgsl.
+type groupParams struct{ Choices, Experts, Chunks, PerRow uint32 }
 
 // choiceParams is Params of spread.wgsl, combine.wgsl and choice_dots.wgsl.
 type choiceParams struct{ Count, Width, Choices, Unused uint32 }
