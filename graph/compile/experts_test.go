@@ -233,12 +233,16 @@ func TestExpertsInTiles(t *testing.T) {
 // By matrix units, or their plain bodies, operands are rounded to f16.
 func TestMatrixUnitsOfExperts(t *testing.T) {
 	d := gputest.Device(t, func(o *gpu.Options) { o.Matrix = true })
-	for _, inOut := range []bool{false, true} {
-		w := expertsInTiles(70, 6, 3, 36, 72, inOut, true)
-		w.matrix = gpu.MatrixUnits{Shapes: []gpu.MatrixShape{{M: 8, N: 8, K: 8}}, Lanes: 8, Subgroups: 64}
-		if own := d.Limits().Matrix; len(own.Shapes) > 0 {
-			w.matrix = own
+	made := []gpu.MatrixUnits{{Shapes: []gpu.MatrixShape{{M: 8, N: 8, K: 8}}, Lanes: 8, Subgroups: 64}, {Shapes: []gpu.MatrixShape{{M: 16, N: 16, K: 16}}, Lanes: 32, Subgroups: 32}}
+	if own := d.Limits().Matrix; len(own.Shapes) > 0 {
+		made = []gpu.MatrixUnits{own}
+	}
+	for i, inOut := range []bool{false, true, true} {
+		if i == 2 && (testing.Short() || len(made) == 1) {
+			break // tiles of 64 rows, whose plain bodies take a minute to compile
 		}
+		w := expertsInTiles(70, 6, 3, 36, 72, inOut, true)
+		w.matrix = made[i/2%len(made)]
 		p := w.check(t, d, 1e-4)
 		matrix := 0
 		for _, cmd := range p.commands {

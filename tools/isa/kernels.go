@@ -208,7 +208,7 @@ func (u use) kernels(ctx context.Context, a gpu.Adapter) ([]*gpu.Kernel, error) 
 	if u.base != buffers.F32 {
 		u.config.FrozenDType = u.base
 		for _, s := range model.Specs(def) {
-			if s.MatrixOfLayer() {
+			if s.MatrixOfLayer() || s.MatricesOfLayer() {
 				u.config.Frozen = append(u.config.Frozen, s.Path)
 			}
 		}
