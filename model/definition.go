@@ -51,6 +51,8 @@ type Param struct {
 	InOut bool
 	// Fixed parameters are numbers of the file that nobody trains.
 	Fixed bool
+	// Table says that the network reads a matrix by Builder.Tokens alone, as array.Spec has it.
+	Table bool
 
 	wide    bool    // files that round weights have it in f32
 	uniform float64 // it begins uniform in [-uniform, uniform); 0: not so
@@ -168,7 +170,7 @@ type figure struct {
 func Specs(def Definition) []array.Spec {
 	var specs []array.Spec
 	for _, p := range laidOut(def) {
-		specs = append(specs, array.Spec{Path: p.Path, Shape: p.Shape, OutIn: p.outIn()})
+		specs = append(specs, array.Spec{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), Table: p.Table})
 	}
 	slices.SortFunc(specs, func(a, b array.Spec) int { return byLevel(a.Path, b.Path) })
 	return specs

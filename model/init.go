@@ -41,7 +41,7 @@ func Drawn(def Definition, seed uint64) []array.Host {
 
 func (p Param) drawn(seed uint64) array.Host {
 	key, std, value, uniform := pathKey(seed, p.Path), float32(p.Std), float32(p.Value), float32(p.uniform)
-	return array.Host{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), Read: func(dst []float32, first int) error {
+	return array.Host{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), Table: p.Table, Read: func(dst []float32, first int) error {
 		for i := range dst {
 			switch {
 			case p.Std > 0:

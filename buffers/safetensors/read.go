@@ -126,7 +126,11 @@ func (f *File) Tensors() (tensors []array.Tensor) {
 	for _, name := range f.Names() {
 		dtype, shape, _ := f.Info(name)
 		read := func(dst []float32, first int) error { return f.Float32At(name, dst, first) }
-		tensors = append(tensors, array.Tensor{Host: array.Host{Path: name, Shape: shape, Read: read}, DType: dtype})
+		t := array.Tensor{Host: array.Host{Path: name, Shape: shape, Read: read}, DType: dtype}
+		if f.closer != nil {
+			t.Hold = f.closer.Hold
+		}
+		tensors = append(tensors, t)
 	}
 	return tensors
 }
