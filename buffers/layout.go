@@ -19,16 +19,20 @@ const maxLeafElements = 1 << 34
 
 // Leaf says where one array of a tree lives. A leaf without elements has no parts, nor has one that the host keeps.
 type Leaf struct {
-	Path  string
-	Shape []int
-	OutIn bool // of Spec
-	Table bool // the host keeps it, see Gather
-	Index int  // place in Layout.Leaves
-	Parts []Part
+	Path    string
+	Shape   []int
+	OutIn   bool // of Spec, as
+	InOut   bool
+	Scanned bool
+	Table   bool // the host keeps it, see Gather
+	Index   int  // place in Layout.Leaves
+	Parts   []Part
 }
 
 // Spec is the leaf without its place.
-func (l Leaf) Spec() Spec { return Spec{Path: l.Path, Shape: l.Shape, OutIn: l.OutIn, Table: l.Table} }
+func (l Leaf) Spec() Spec {
+	return Spec{Path: l.Path, Shape: l.Shape, OutIn: l.OutIn, InOut: l.InOut, Scanned: l.Scanned, Table: l.Table}
+}
 
 // Elements is the product of the shape, 1 for a scalar.
 func (l Leaf) Elements() int { return array.Elements(l.Shape) }
@@ -81,7 +85,7 @@ func newLayout(specs []Spec, lim gpu.Limits, align int, tables bool) (*Layout, e
 		if err != nil {
 			return nil, fmt.Errorf("buffers: layout: leaf %q: %w", s.Path, err)
 		}
-		leaf := Leaf{Path: s.Path, Shape: slices.Clone(s.Shape), OutIn: s.OutIn, Table: s.Table && tables, Index: i}
+		leaf := Leaf{Path: s.Path, Shape: slices.Clone(s.Shape), OutIn: s.OutIn, InOut: s.InOut, Scanned: s.Scanned, Table: s.Table && tables, Index: i}
 		if !leaf.Table {
 			if leaf.Parts, err = l.place(leaf, n, capacity/align*align, align); err != nil {
 				return nil, err

@@ -69,6 +69,7 @@ func WithLoRA(def Definition, l LoRA) (Definition, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.wraps = family.beside != nil
 	all, err := linearLayers(def, family)
 	if err != nil {
 		return nil, err
@@ -132,17 +133,22 @@ func (m *adapted) choose(all []adapter, family Family) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(unmatched("rank_pattern", m.lora.RankPattern, chosen), unmatched("alpha_pattern", m.lora.AlphaPattern, chosen)); err != nil {
+	for _, name := range chosen {
+		if x := m.lora.exclude; x != nil && m.lora.says(name, x.MatchString) {
+			return fmt.Errorf("model: lora: exclude_modules: found one that matches %q, wanted none: targets that are left out are not supported", name)
+		}
+	}
+	if err := errors.Join(unmatched(m.lora, "rank_pattern", m.lora.RankPattern, chosen), unmatched(m.lora, "alpha_pattern", m.lora.AlphaPattern, chosen)); err != nil {
 		return err
 	}
 	for _, a := range all {
 		if !slices.Contains(chosen, a.module) {
 			continue
 		}
-		if a.rank, err = patternOf("rank_pattern", a.module, m.lora.RankPattern, m.lora.rankOrder, m.lora.Rank); err != nil {
+		if a.rank, err = patternOf(m.lora, "rank_pattern", a.module, m.lora.RankPattern, m.lora.rankOrder, m.lora.Rank); err != nil {
 			return err
 		}
-		alpha, err := patternOf("alpha_pattern", a.module, m.lora.AlphaPattern, m.lora.alphaOrder, m.lora.Alpha)
+		alpha, err := patternOf(m.lora, "alpha_pattern", a.module, m.lora.AlphaPattern, m.lora.alphaOrder, m.lora.Alpha)
 		if err != nil {
 			return err
 		}
@@ -174,7 +180,7 @@ func (m *adapted) save(family Family) error {
 		found := false
 		saved := func(module string) bool {
 			for name := module; name != ""; name = name[:max(0, strings.LastIndexByte(name, '.'))] {
-				if end != "" && strings.HasSuffix(name, end) {
+				if end != "" && m.lora.says(name, func(name string) bool { return strings.HasSuffix(name, end) }) {
 					return true
 				}
 			}

@@ -1,8 +1,10 @@
 package model
 
 import (
+	"fmt"
 	"hash/fnv"
 	"math"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -37,6 +39,28 @@ func Drawn(def Definition, seed uint64) []array.Host {
 	}
 	begin(params, hosts, func(int) bool { return true }, nil)
 	return hosts
+}
+
+// outputs are the matrices, and their biases, that write what a layer adds to its input: those behind attention, or behind what a layer mixes by in its
+// place, and of the feed-forward part.
+var outputs = regexp.MustCompile(`\.(attn\.c_proj|mlp\.c_proj|o_proj|out_proj|down_proj|feed_forward\.w2)(\.weight|\.bias|_bias)?$`)
+
+// ZeroOutputs is Drawn with 0 in the parameters that write what a layer adds to its input.
+func ZeroOutputs(def Definition, seed uint64) ([]array.Host, error) {
+	hosts, found := Drawn(def, seed), false
+	for i, h := range hosts {
+		if outputs.MatchString(h.Path) {
+			found = true
+			hosts[i].Read = func(dst []float32, _ int) error {
+				clear(dst)
+				return nil
+			}
+		}
+	}
+	if !found {
+		return nil, fmt.Errorf("model: %s: found no matrices that write what a layer adds to its input, wanted some to begin with 0", def.Kind())
+	}
+	return hosts, nil
 }
 
 func (p Param) drawn(seed uint64) array.Host {

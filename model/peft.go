@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -39,7 +40,7 @@ var peftIdle = []string{
 var peftRefused = map[string]string{
 	"alora_invocation_tokens": "adapters that begin at a token", "trainable_token_indices": "single rows of an embedding that are trained",
 	"lora_bias": "adapters with biases", "layer_replication": "layers that are used several times", "use_qalora": "adapters of groups of inputs",
-	"target_parameters": "adapters of parameters that are no modules", "loftq_config": "a base that was changed with the adapter", "exclude_modules": "targets that are left out",
+	"target_parameters": "adapters of parameters that are no modules", "loftq_config": "a base that was changed with the adapter",
 	"eva_config": "a beginning from data", "corda_config": "a base that was changed with the adapter", "megatron_config": "modules of Megatron",
 	"ensure_weight_tying": "copies that stay tied", "arrow_config": "several adapters at once", "use_bdlora": "adapters of blocks",
 }
@@ -84,6 +85,7 @@ func parsePEFT(raw []byte) (p peft, err error) {
 		c.wrong("init_lora_weights", "one of "+strings.Join(peftBegins, ", ")+": others change the base")
 	}
 	l.Target, l.Save = c.targets("target_modules"), c.names("modules_to_save")
+	l.exclude = c.excluded("exclude_modules")
 	if p.head == HeadScores { // it stands there whatever was asked for, and no network here has a module of the name
 		l.Save = slices.DeleteFunc(l.Save, func(name string) bool { return name == classifier })
 	}
@@ -108,6 +110,29 @@ func (c *ConfigReader) targets(key string) []string {
 		pattern = "(?:" + pattern + ")"
 	}
 	return []string{pattern}
+}
+
+// excluded is what a list of names, or ends of names, or one expression of whole names leaves out; nil: nothing.
+func (c *ConfigReader) excluded(key string) *regexp.Regexp {
+	var pattern string
+	if !c.has(key) {
+		return nil
+	}
+	if json.Unmarshal(c.fields[key], &pattern) != nil {
+		var ends []string
+		for _, name := range c.names(key) {
+			ends = append(ends, regexp.QuoteMeta(name))
+		}
+		if len(ends) == 0 {
+			return nil
+		}
+		pattern = `(?:.*\.)?(?:` + strings.Join(ends, "|") + ")"
+	}
+	matches, err := compileName(pattern)
+	if err != nil {
+		c.wrong(key, fmt.Sprintf("names, or a regular expression: %v", err))
+	}
+	return matches
 }
 
 // names is a list of names; null is none.
@@ -235,6 +260,14 @@ func (m adapted) adapterConfig(base string) ([]byte, error) {
 	}
 	if m.file == nil {
 		l := m.lora
+		exclude := any(nil)
+		if w := wrapperOf(m); w != nil {
+			exclude = w.row.modules()
+			var err error
+			if l, err = l.inWrapping(m.modules); err != nil {
+				return nil, err
+			}
+		}
 		target := any(l.targetNames(m.modules))
 		if len(l.Target) == 1 && !plainName.MatchString(l.Target[0]) {
 			target = l.Target[0]
@@ -247,7 +280,7 @@ func (m adapted) adapterConfig(base string) ([]byte, error) {
 			"peft_type": "LORA", "task_type": headRowOf(head).task, "auto_mapping": nil, "revision": nil, "inference_mode": true, "bias": "none",
 			"r": l.Rank, "lora_alpha": l.Alpha, "lora_dropout": l.Dropout, "use_rslora": l.RSLoRA, "use_dora": l.DoRA, "target_modules": target,
 			"rank_pattern": orEmpty(l.RankPattern), "alpha_pattern": orEmpty(l.AlphaPattern), "init_lora_weights": true, "lora_bias": false,
-			"modules_to_save": orNone(save), "layers_to_transform": orNone(l.Layers), "layers_pattern": nil, "exclude_modules": nil,
+			"modules_to_save": orNone(save), "layers_to_transform": orNone(l.Layers), "layers_pattern": nil, "exclude_modules": exclude,
 			"fan_in_fan_out":          slices.ContainsFunc(m.modules, func(a adapter) bool { return a.conv }),
 			"base_model_name_or_path": m.baseName,
 		}

@@ -81,9 +81,12 @@ func adapterFiles(def Definition, read func(path string) ([]float32, error), o E
 	for _, p := range sortParams(m.own()) {
 		t := safetensors.Tensor{Name: families[m.Kind()].adapterName(def, p.Path), DType: cmp.Or(o.DType, "F32"), Shape: p.Shape}
 		if o.Like != nil && o.Like.names[p.Path] != "" {
-			t.Name = o.Like.names[p.Path]
+			name := o.Like.names[p.Path]
 			if o.DType == "" {
-				t.DType = o.Like.in[t.Name].DType
+				t.DType = o.Like.in[name].DType
+			}
+			if wrapperOf(def) == nil || strings.Contains(name, ".language_model.") { // other programs find no others there
+				t.Name = name
 			}
 		}
 		t.Data = dataAs(t.DType, p.Path, read)

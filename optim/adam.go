@@ -1,6 +1,10 @@
 package optim
 
-import "math"
+import (
+	"math"
+
+	"gputrain/buffers"
+)
 
 // Adam are the parameters of ScaleByAdam.
 type Adam struct {
@@ -11,6 +15,8 @@ type Adam struct {
 	MuDType    string  `json:"mu_dtype" default:"f32" range:"f32|bf16|" doc:"storage of the first moment: f32 or bf16"`
 	StateDType string  `json:"state_dtype" default:"f32" range:"f32|8bit|" doc:"storage of both moments: f32, or 8bit for leaves of 4,096 elements or more"`
 	Nesterov   bool    `json:"nesterov" doc:"Nesterov's form of the first moment"`
+
+	B21D *float64 `json:"b2_1d" range:"[0,1)" doc:"decay of the second moment of vectors and scalars; null = b2"`
 }
 
 // ScaleByAdam is optax.scale_by_adam. With n = t+1 the number of this update, counted from 1:
@@ -23,8 +29,8 @@ type Adam struct {
 //
 // mu is rounded to MuDType only after its use; nu is f32 in both numerics. With a StateDType of 8bit both are in eight bits, rounded to nearest after
 // their use (levels.go). Rounding of a bf16 mu is stochastic in
-// Stable; in EFormer it is to nearest even, and b1 and the product b1 mu are rounded to bf16 as well.
-// State: "mu", "nu".
+// Stable; in EFormer it is to nearest even, and b1 and the product b1 mu are rounded to bf16 as well. Leaves of fewer than two dimensions have
+// B21D in place of b2, if it is given. State: "mu", "nu".
 func ScaleByAdam(o Adam, n Numerics) Transform {
 	const name = "scale_by_adam"
 	if err := checkRanges(&o); err != nil {
@@ -55,14 +61,28 @@ func ScaleByAdam(o Adam, n Numerics) Transform {
 		m = "$b1_exact * ($mu / $mu_correction_ahead) + $b1c * (u / $mu_correction)"
 		e.FLOPs = 18
 	}
-	e.WGSL = "$mu = $b1c * u + " + first.product + `;
-$nu = $b2c * (u * u) + $b2 * $nu;
+	b2, b2c, corrected := "$b2", "$b2c", "$nu_correction"
+	second := len(e.Scalars)
+	if o.B21D != nil {
+		e.columns = []column{{"flat", ofFewDimensions}}
+		e.Scalars = append(e.Scalars, Fixed("b2_1d", *o.B21D), Fixed("b2c_1d", 1-*o.B21D), Scalar{Name: "nu_correction_1d", At: correction(*o.B21D, 0)})
+		b2, b2c, corrected = "b2", "b2c", "nu_correction"
+		e.WGSL = `let b2 = select($b2, $b2_1d, $flat != 0.0);
+let b2c = select($b2c, $b2c_1d, $flat != 0.0);
+let nu_correction = select($nu_correction, $nu_correction_1d, $flat != 0.0);
+`
+	}
+	e.WGSL += "$mu = $b1c * u + " + first.product + `;
+$nu = ` + b2c + " * (u * u) + " + b2 + ` * $nu;
 let m = ` + m + `;
-let v = $nu / $nu_correction;
+let v = $nu / ` + corrected + `;
 u = m / (sqrt(v + $eps_root) + $eps);`
 	e.Twin = func(c *Cell) {
 		s, g := c.Scalars, c.U
-		b1, b1c, b2, b2c, eps, epsRoot := s[0], s[1], s[2], s[3], s[4], s[5]
+		b1, b1c, b2, b2c, eps, epsRoot, corrected := s[0], s[1], s[2], s[3], s[4], s[5], s[7]
+		if o.B21D != nil && c.columns[0] != 0 {
+			b2, b2c, corrected = s[second], s[second+1], s[second+2]
+		}
 		mu := b1c*g + first.shrink(b1*c.Slots[0])
 		nu := b2c*g*g + b2*c.Slots[1]
 		m := mu / s[6]
@@ -70,7 +90,16 @@ u = m / (sqrt(v + $eps_root) + $eps);`
 			m = s[8]*mu/s[9] + b1c*g/s[6]
 		}
 		c.Slots[0], c.Slots[1] = mu, nu
-		c.U = m / (math.Sqrt(nu/s[7]+epsRoot) + eps)
+		c.U = m / (math.Sqrt(nu/corrected+epsRoot) + eps)
 	}
 	return Elementwise(e)
+}
+
+// ofFewDimensions is 1 for vectors and scalars.
+func ofFewDimensions(leaves []buffers.Leaf, _ []string) ([]float32, error) {
+	flat := make([]bool, len(leaves))
+	for i, l := range leaves {
+		flat[i] = len(l.Shape) < 2
+	}
+	return asFloats(flat), nil
 }

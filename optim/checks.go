@@ -40,6 +40,7 @@ func Checks() []gpu.Check {
 	all := []checked{
 		{"nesterov", Chain(adam("f32", Stable), rate, AddScheduledDecay(lr, 0.1, MaskMatrices())), singleTolerance},
 		{"adamw_clip", Chain(ClipByGlobalNorm(2), adam("f32", Stable), rate), singleTolerance},
+		{"adamw_b2_1d", Chain(ScaleByAdam(Adam{B1: 0.8, B2: 0.9, Eps: 1e-10, B21D: new(0.997)}, Stable), rate), singleTolerance},
 		{"adamw_8bit", Chain(ScaleByAdam(Adam{B1: 0.9, B2: 0.99, Eps: 1e-8, StateDType: "8bit"}, Stable), rate), 1.0 / 255},
 		{"adamw_bf16_stochastic", Chain(adam("bf16", Stable), rate), halfTolerance},
 		{"adamw_bf16_nearest", Chain(adam("bf16", EFormer), rate), halfTolerance},

@@ -34,7 +34,7 @@ func TestConfigRoundTrip(t *testing.T) {
 	}
 	c, err := ParseConfig([]byte(`{"name":"adamw","parameters":{"b1":0.8}}`))
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"b1":0.8,"b2":0.999,"eps":1e-8,"eps_root":0,"mu_dtype":"f32","state_dtype":"f32","nesterov":false,"weight_decay":0}`, string(c.Parameters))
+	assert.JSONEq(t, `{"b1":0.8,"b2":0.999,"eps":1e-8,"eps_root":0,"mu_dtype":"f32","state_dtype":"f32","nesterov":false,"b2_1d":null,"weight_decay":0}`, string(c.Parameters))
 }
 
 func TestConfigRefuses(t *testing.T) {

@@ -33,10 +33,12 @@ type muon struct {
 	Nesterov        bool       `json:"nesterov" default:"true" doc:"Nesterov's form of the momentum and of AdamW's first moment"`
 	Adaptive        bool       `json:"adaptive" doc:"multiply by the product of momentum and its orthogonal form"`
 	ConsistentRMS   float64    `json:"consistent_rms" doc:"scale by this (0.2 for AdamW's rates) times the root of the larger side, instead of by the shape; 0 = off"`
+	NorMuonB2       float64    `json:"normuon_b2" range:"[0,1)" doc:"NorMuon: decay of the second moment of an orthogonal update along its longer side, by whose root it is divided, 0.95 as published; 0 = off"`
 	AdamB1          float64    `json:"adam_b1" default:"0.9" range:"[0,1)" doc:"decay of AdamW's first moment"`
 	AdamB2          float64    `json:"adam_b2" default:"0.999" range:"[0,1)" doc:"decay of AdamW's second moment"`
 	AdamEpsRoot     float64    `json:"adam_eps_root" range:"[0,inf)" doc:"added under AdamW's root"`
 	AdamWeightDecay float64    `json:"adam_weight_decay" range:"[0,inf)" numerics:"stable" doc:"decay of AdamW's leaves inside of the optimizer; prefer the options' weight_decay"`
+	AdamB21D        *float64   `json:"adam_b2_1d" range:"[0,1)" doc:"decay of AdamW's second moment of vectors and scalars; null = adam_b2"`
 	AdamW           []string   `json:"adamw" doc:"patterns of paths that AdamW updates whatever their shape; null = embeddings and output head in stable, none in eformer"`
 }
 
@@ -52,11 +54,11 @@ func (c *muon) Transform(lr Schedule, o Options) (Transform, error) {
 		return Transform{}, err
 	}
 	adam := renamed(ScaleByAdam(Adam{
-		B1: c.AdamB1, B2: c.AdamB2, Eps: c.Eps, EpsRoot: c.AdamEpsRoot, MuDType: c.MuDType, Nesterov: c.Nesterov,
+		B1: c.AdamB1, B2: c.AdamB2, Eps: c.Eps, EpsRoot: c.AdamEpsRoot, MuDType: c.MuDType, Nesterov: c.Nesterov, B21D: c.AdamB21D,
 	}, o.Numerics), map[string]string{"mu": "adam_mu", "nu": "adam_nu"})
 	matrices := scaleByMuon(muonOptions{
 		Coefficients: c.NSCoeffs, Steps: c.NSSteps, Beta: c.Beta, Eps: c.Eps, MuDType: storage(c.MuDType), Nesterov: c.Nesterov, Adaptive: c.Adaptive,
-		ConsistentRMS: c.ConsistentRMS, Numerics: o.Numerics, inOut: o.Edition == First,
+		ConsistentRMS: c.ConsistentRMS, Even: c.NorMuonB2, Numerics: o.Numerics, inOut: o.Edition == First,
 	})
 	if c.WeightDecay > 0 {
 		matrices = Chain(matrices, AddDecayedWeights(c.WeightDecay, o.innerMask(c.WeightDecayMask)))

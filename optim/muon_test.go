@@ -43,6 +43,7 @@ func TestMuonFollowsTheTwin(t *testing.T) {
 			"defaults": built(t, "muon", Options{Schedule: schedule, SkipNonFinite: true}, `{}`),
 			"adaptive": built(t, "muon", Options{Schedule: schedule, AccumulationSteps: 2},
 				`{"adaptive":true,"nesterov":false,"ns_steps":4,"weight_decay":0.1,"weight_decay_mask":["^c"],"adamw":["lying"]}`),
+			"even":       built(t, "muon", Options{Schedule: schedule, SkipNonFinite: true}, `{"normuon_b2":0.95,"adaptive":true,"ns_steps":2,"consistent_rms":0.2}`),
 			"consistent": built(t, "muon", Options{Schedule: schedule, Numerics: EFormer}, `{"consistent_rms":0.2,"ns_steps":1}`),
 		} {
 			// Five steps magnify what is lost in the norm by 3.4445^5 = 485 at most, of some 2^-24 a product of 260 terms.
@@ -276,4 +277,27 @@ func TestMuonOfLowRank(t *testing.T) {
 			assert.Less(t, worst, 1e-4)
 		}
 	})
+}
+
+// Leaves of AdamW in muon have the decay of their second moment from adam_b2_1d where they are vectors or scalars, as AdamW's have it from b2_1d.
+func TestMuonHasADecayForVectors(t *testing.T) {
+	options := Options{Schedule: ScheduleConfig{LearningRate: 0.1}}
+	start := []buffers.Host{{Path: "v", Shape: []int{3}, Data: []float32{1, -2, 3}}}
+	run := func(name, parameters string) []buffers.Host {
+		tx, err := Build(name, options, []byte(parameters))
+		require.NoError(t, err)
+		w, err := NewTwin(tx, start)
+		require.NoError(t, err)
+		for i := range 3 {
+			require.NoError(t, w.Update([]buffers.Host{{Path: "v", Shape: []int{3}, Data: []float32{1, float32(i), -2}}}))
+		}
+		return w.Params()
+	}
+	want := run("adamw", `{"b2":0.9,"b2_1d":0.5,"nesterov":true}`)
+	assert.Equal(t, want, run("muon", `{"adam_b2":0.9,"adam_b2_1d":0.5}`))
+	assert.NotEqual(t, want, run("muon", `{"adam_b2":0.9}`))
+	for _, name := range []string{"lion", "quad", "skew", "sgd"} {
+		_, err := Build(name, options, []byte(`{"b2_1d":0.5}`))
+		assert.ErrorContains(t, err, `unknown key "b2_1d"`, name)
+	}
 }

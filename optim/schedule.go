@@ -58,6 +58,15 @@ func warmupLinear(begin, peak float64, warmup, steps int64, end float64) Schedul
 	return Join([]Schedule{Linear(begin, peak, warmup), Linear(peak, end, steps-warmup)}, []int64{warmup})
 }
 
+// Power keeps peak until the last cooldown updates before steps, then goes to end:
+//
+//	end + (peak-end) x^exponent,  x = clip((steps-t)/cooldown, 0, 1)
+//
+// With cooldown < 1 it is peak throughout.
+func Power(peak, end, exponent float64, cooldown, steps int64) Schedule {
+	return Polynomial(peak, end, exponent, cooldown, steps-cooldown)
+}
+
 // Join runs schedules one after another: schedule i+1 begins, at its own index 0, with update boundaries[i].
 // There is one boundary fewer than schedules and they increase; anything else is a bug of the caller.
 func Join(schedules []Schedule, boundaries []int64) Schedule {

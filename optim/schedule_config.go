@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -16,12 +17,13 @@ const warmupBegin = 1e-8
 
 // ScheduleConfig describes a schedule in numbers. The zero Type is "constant"; null in JSON is the zero value.
 type ScheduleConfig struct {
-	Type            string   `json:"type" doc:"constant, linear, cosine or polynomial"`
+	Type            string   `json:"type" doc:"constant, linear, cosine, polynomial or power"`
 	LearningRate    float64  `json:"learning_rate" doc:"peak rate"`
 	LearningRateEnd *float64 `json:"learning_rate_end" doc:"rate at the end and after it; null = 0, which a linear one wants said"`
 	WarmupSteps     int64    `json:"warmup_steps" doc:"updates from almost 0 to the peak; 0 = none"`
 	Steps           int64    `json:"steps" doc:"updates until the end, including the warm-up"`
-	Exponent        float64  `json:"exponent" doc:"exponent of cosine and polynomial; 0 = 1"`
+	Exponent        float64  `json:"exponent" doc:"exponent of cosine, polynomial and power; 0 = 1"`
+	CooldownSteps   *int64   `json:"cooldown_steps,omitempty" doc:"power: updates from the peak to the end; null = all after the warm-up"`
 }
 
 type scheduleBuilder = func(c ScheduleConfig, n Numerics) (Schedule, error)
@@ -31,6 +33,7 @@ var schedules = struct {
 	byName map[string]scheduleBuilder
 }{byName: map[string]scheduleBuilder{
 	"constant": buildConstant, "linear": buildLinear, "cosine": buildCosine, "polynomial": buildPolynomial,
+	"power": buildPower,
 }}
 
 // RegisterSchedule adds a type of schedule under a name that is not yet taken, with what makes it of a validated configuration.
@@ -67,6 +70,9 @@ func (c ScheduleConfig) Validate() error {
 	}
 	if c.WarmupSteps < 0 || c.Steps < 0 {
 		return fmt.Errorf("schedule: found steps %d and warmup_steps %d, wanted neither below 0", c.Steps, c.WarmupSteps)
+	}
+	if cool := c.CooldownSteps; cool != nil && (c.Type != "power" || *cool < 1) {
+		return fmt.Errorf("schedule: cooldown_steps: found %d with type %s, wanted 1 or more with type power, or null", *cool, cmp.Or(c.Type, "constant"))
 	}
 	if c.Type == "" || c.Type == "constant" {
 		return nil
@@ -161,6 +167,18 @@ func buildCosine(c ScheduleConfig, n Numerics) (Schedule, error) {
 
 func buildPolynomial(c ScheduleConfig, _ Numerics) (Schedule, error) {
 	decay := Polynomial(c.LearningRate, c.end(), c.Exponent, c.Steps-c.WarmupSteps, 0)
+	if c.WarmupSteps == 0 {
+		return decay, nil
+	}
+	return Join([]Schedule{Linear(warmupBegin, c.LearningRate, c.WarmupSteps), decay}, []int64{c.WarmupSteps}), nil
+}
+
+func buildPower(c ScheduleConfig, _ Numerics) (Schedule, error) {
+	cooldown := c.Steps - c.WarmupSteps
+	if c.CooldownSteps != nil {
+		cooldown = min(cooldown, *c.CooldownSteps)
+	}
+	decay := Power(c.LearningRate, c.end(), c.Exponent, cooldown, c.Steps-c.WarmupSteps)
 	if c.WarmupSteps == 0 {
 		return decay, nil
 	}

@@ -26,6 +26,7 @@ type Twin struct {
 	scale   float64 // of the next gradients, where the transformation takes it out; 0: 1
 	update  uint32  // index of the update in hand
 	norms   []float64
+	rows    [][]rowNorms // by leaf, where the plan has a rowRule
 	bad     []bool
 	sums    [][]float64 // measurement, leaf
 	skipped int
@@ -73,6 +74,7 @@ func NewTwin(t Transform, params []buffers.Host, whole ...buffers.Spec) (*Twin, 
 			if err != nil {
 				return nil, fmt.Errorf("optim: %s: %s: %w", t.name, s.Name, err)
 			}
+			on.twins = w.twins
 			o, err := s.operator.Twin(on)
 			if err != nil {
 				return nil, fmt.Errorf("optim: %s: %s: %w", t.name, s.Name, err)
@@ -127,14 +129,28 @@ func (w *Twin) emit(u [][]float64, scalars []float64, counts map[string]int64) {
 	}
 	operators, early := w.twins, uint32(0)
 	w.left = 0
+	var kept [][]float64 // u, while a copy of it is worked on
 	for i, s := range w.plan.steps {
+		if s.aside && kept == nil {
+			kept = u
+			u = slices.Clone(u)
+			for leaf := range u {
+				u[leaf] = slices.Clone(u[leaf])
+			}
+		}
 		w.measure(i, u)
 		if s.operator == nil {
+			if s.rows != nil {
+				w.rowNorms(s, u, scalars)
+			}
 			w.run(s, u, next, scalars)
 			continue
 		}
 		operators[0].Update(counts[s.count], u, w.params, w.left != 0)
 		operators, early = operators[1:], w.left
+		if s.aside {
+			u, kept = kept, nil
+		}
 	}
 	w.measure(len(w.plan.steps), u)
 	if w.left != 0 {
@@ -195,6 +211,12 @@ func (w *Twin) run(s step, u [][]float64, state [][][]float64, scalars []float64
 		}
 		for k := range u[leaf] {
 			c.U, c.P = u[leaf][k], w.params[leaf][k]
+			if s.rows != nil {
+				c.row = rowNorms{}
+				if g := w.table.rows[leaf]; g.count > 0 {
+					c.row = w.rows[leaf][g.rowOf(k)]
+				}
+			}
 			for i := range c.Slots {
 				c.Slots[i] = state[s.firstSlot+i][leaf][k]
 			}

@@ -31,6 +31,10 @@ func (c *Config) OptimizerConfig() (optim.Config, error) {
 	if b := c.LoRA.BRate; c.LoRA.On() && b != 1 {
 		rates = append(rates, optim.PathRate{Pattern: model.LoRAPlus, Multiplier: b})
 	}
+	var cooldown *int64
+	if s.CooldownSteps > 0 {
+		cooldown = new(int64(s.CooldownSteps))
+	}
 	parameters, err := json.Marshal(o.Parameters)
 	if err != nil {
 		return optim.Config{}, fmt.Errorf("run file: optimizer: parameters: %w", err)
@@ -41,6 +45,7 @@ func (c *Config) OptimizerConfig() (optim.Config, error) {
 		Options: optim.Options{
 			Schedule: optim.ScheduleConfig{
 				Type: s.Type, LearningRate: o.LearningRate, LearningRateEnd: new(o.RateEnd()), WarmupSteps: s.Warmup(steps), Steps: steps, Exponent: s.Exponent,
+				CooldownSteps: cooldown,
 			},
 			ClipGrad: o.ClipGrad, WeightDecay: o.WeightDecay, WeightDecayMask: mask, Rates: rates, Numerics: optim.Numerics(o.Numerics),
 		},

@@ -286,6 +286,9 @@ func (c *Config) Validate() error {
 	if m := c.Model; len(m.AllowMissing) > 0 && m.From == "" {
 		return c.Invalid("model.allow_missing", m.AllowMissing, "nothing without model.from")
 	}
+	if m := c.Model; m.ZeroOutputs && m.From != "" {
+		return c.Invalid("model.zero_outputs", m.ZeroOutputs, "false with model.from, whose weights are those of a model that is trained")
+	}
 	if err := c.validateQuantize(); err != nil {
 		return err
 	}

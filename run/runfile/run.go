@@ -45,6 +45,8 @@ type Model struct {
 	Base         string   `yaml:"base" default:"f32" range:"bases" doc:"type in which devices keep the parameters that are not trained: {bases}"`
 	Kind         string   `yaml:"kind" default:"gpt2" range:"families" doc:"{families}"`
 	model.Keys
+	ZeroOutputs bool `yaml:"zero_outputs" doc:"begin with 0 in the matrices, and their biases, that write what attention and the feed-forward part of a layer add to its input; not with model.from"`
+
 	Quantize model.Quantization `yaml:"quantize" doc:"training for fewer bits"`
 }
 
@@ -98,12 +100,13 @@ type rate struct {
 
 // schedule is the learning rate as a function of the update.
 type schedule struct {
-	Type                 string   `yaml:"type" default:"cosine" range:"schedules" resume:"reschedule" doc:"constant, linear, cosine or polynomial"`
+	Type                 string   `yaml:"type" default:"cosine" range:"schedules" resume:"reschedule" doc:"constant, linear, cosine, polynomial or power"`
 	WarmupSteps          int      `yaml:"warmup_steps" default:"-1" range:"-1.." resume:"reschedule" doc:"updates from almost 0 to the peak; -1: a twelfth of the steps, at most 50"`
 	Steps                int      `yaml:"steps" range:"0.." resume:"reschedule" doc:"updates until the end value; 0: train.steps"`
 	LearningRateEndRatio float64  `yaml:"learning_rate_end_ratio" default:"0.1" range:"0..1" resume:"reschedule" doc:"learning rate at the end, as a share of the peak"`
 	LearningRateEnd      *float64 `yaml:"learning_rate_end" range:"0..1e6" resume:"reschedule" doc:"learning rate at the end itself, at most the peak, instead of a share; null: the share"`
-	Exponent             float64  `yaml:"exponent" default:"1" range:"0..100" resume:"reschedule" doc:"cosine, polynomial: exponent of the decay"`
+	Exponent             float64  `yaml:"exponent" default:"1" range:"0..100" resume:"reschedule" doc:"cosine, polynomial, power: exponent of the decay"`
+	CooldownSteps        int      `yaml:"cooldown_steps" range:"0.." resume:"reschedule" doc:"power: the rate keeps its peak until so many updates before the end, at most all after the warm-up; 0: all"`
 }
 
 // train is the section of the loop. Its keys stand in the order of Loop; one that is for another package stands after the key that its tag names.

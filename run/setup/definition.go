@@ -66,7 +66,10 @@ func Definition(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, 
 		begin.Release()
 		return nil, Weights{}, &UsageError{err}
 	}
-	begin.adapt(cfg, def)
+	if err := begin.adapt(cfg, def); err != nil {
+		begin.Release()
+		return nil, Weights{}, err
+	}
 	return def, begin, nil
 }
 
@@ -230,7 +233,10 @@ func described(cfg *runfile.Config, earlier *plan.Earlier, out io.Writer, open o
 		begin.Release()
 		return nil, w, Weights{}, &UsageError{err}
 	}
-	begin.adapt(cfg, model.Student(p.State.Definition))
+	if err := begin.adapt(cfg, model.Student(p.State.Definition)); err != nil {
+		begin.Release()
+		return nil, w, Weights{}, err
+	}
 	if begin.teacher != nil {
 		p.State.Consulted = begin.teacher.params
 	}

@@ -35,11 +35,18 @@ func (w *Weights) readAdapters(cfg *runfile.Config, def model.Definition, out io
 	return def, nil
 }
 
-// adapt gives def, which a run file describes, the parameters of its new adapters and of its new head, if it has any.
-func (w *Weights) adapt(cfg *runfile.Config, def model.Definition) {
+// adapt gives def, which a run file describes, the parameters of its new adapters and of its new head, if it has any, and a new model zeros where it is to
+// begin with some.
+func (w *Weights) adapt(cfg *runfile.Config, def model.Definition) (err error) {
+	if cfg.Model.ZeroOutputs {
+		if w.Params, err = model.ZeroOutputs(def, cfg.Train.Seed); err != nil {
+			return &UsageError{cfg.Wrong("model.zero_outputs", err)}
+		}
+	}
 	if w.Dir != "" && w.LoRA.From == "" && (cfg.LoRA.On() || model.HeadOf(def).Kind != "") {
 		w.fresh(def, cfg.Train.Seed)
 	}
+	return nil
 }
 
 // reference are the parameters of a reference in the network: those that training begins with.
