@@ -174,7 +174,7 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 		if s.rowSums, err = s.device.NewBuffer("gputrain.optim.row_sums", t.bytes()); err != nil {
 			return err
 		}
-		rows = &t
+		rows, s.rows = &t, r.rows
 	}
 	for slab := range s.layout.Slabs() {
 		at := slabTable{values: s.plan.tableValues(s.layout, slab)}
@@ -231,9 +231,9 @@ func newSlot(dev *gpu.Device, name string, layout *buffers.Layout, s Slot) (*buf
 
 // scene is the scene of a step's operator.
 func (p *plan) scene(s step, dev *gpu.Device, layout *buffers.Layout, leaves []buffers.Leaf, whole []buffers.Spec, r *resolved) (Scene, error) {
-	said := wholeModel{outIn: map[string]bool{}}
+	said := wholeModel{byPath: map[string]buffers.Spec{}}
 	for _, l := range whole {
-		said.outIn[l.Path] = l.OutIn
+		said.byPath[l.Path] = l
 	}
 	leaves = said.facing(leaves)
 	c := Scene{Device: dev, Layout: layout, Leaves: leaves, Whole: whole, Frozen: p.transform.freezes, Chosen: make([]bool, len(leaves))}

@@ -53,7 +53,7 @@ func (t Transform) Cost() Cost {
 	if p.rows >= 0 {
 		c.TrafficBytes += 2 * word // the update and the parameter
 		c.FLOPs += 6
-		for _, s := range p.steps[p.segments[p.segmentOf(p.rows)].first:p.rows] {
+		for _, s := range p.within(p.segments[p.segmentOf(p.rows)], p.rows) {
 			if !s.offRoute() {
 				c.TrafficBytes += s.slotBytes()
 			}

@@ -31,12 +31,13 @@ type Element struct {
 	Twin    func(c *Cell)
 	FLOPs   int // operations a parameter
 
-	columns  []column
-	keeps    bool     // u is left as it is
-	operator Operator // instead of the equations; it has no slots
-	rows     *rowRule
-	aside    bool         // it acts on a copy of u, up to the operator that is aside too: behind that, u is what it was. It has no slots
-	routes   []membership // all of which a leaf must meet for the element to act on it
+	columns   []column
+	keeps     bool     // u is left as it is
+	operator  Operator // instead of the equations; it has no slots
+	rows      *rowRule
+	alongside bool         // its slots have their names whatever others have: those of another route
+	aside     bool         // it acts on a copy of u, up to the operator that is aside too: behind that, u is what it was. It has no slots
+	routes    []membership // all of which a leaf must meet for the element to act on it
 }
 
 // A Slot is a tree of state, shaped like the params that the element acts on, and Initial everywhere at first. State names it after the
@@ -112,7 +113,7 @@ var (
 	// kernelNames are the variables of optim_update.wgsl and optim_norm.wgsl, which a slot of that name would hide.
 	kernelNames = regexp.MustCompile(`^(u|g|p|next|i|k|entry|block|used|live|values|lane|workgroups?|group|words|vecs|begin|total|flags?|sums?` +
 		`|params|scalars|table|statistics|pairs|partials|main|(i|route)_[0-9]+|.*_data` +
-		`|word|second|known|mine|home|plain|at|row_.*|.*_(top|live|largest))$`)
+		`|word|second|known|mine|home|plain|at|row|row_.*|.*_(top|live|largest))$`)
 )
 
 func (e Element) validate() error {

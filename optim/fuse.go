@@ -118,7 +118,7 @@ func (p *plan) fuse(j job) *fused {
 			f.add(p.within(f.segment, before), false)
 		}
 	case rowsJob:
-		f.add(p.steps[f.segment.first:before], false)
+		f.add(p.within(f.segment, before), false)
 		f.use(operand{name: "p", place: paramsPlace, dtype: j.params, route: -1})
 	}
 	return f.kernel()

@@ -93,7 +93,11 @@ func newPlan(t Transform) (*plan, error) {
 			s.count = unique(counts, e.Name)
 		}
 		for _, slot := range e.Slots {
-			s.slotNames = append(s.slotNames, unique(slots, slot.Name))
+			name := slot.Name
+			if !e.alongside {
+				name = unique(slots, name)
+			}
+			s.slotNames = append(s.slotNames, name)
 		}
 		if e.measures() {
 			s.norm = p.norm(&update, i)

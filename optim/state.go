@@ -32,6 +32,7 @@ type State struct {
 	tables       []slabTable
 	measurements *measurements // nil where nothing is measured
 	rowSums      *gpu.Buffer   // nil where no rows are
+	rows         []rowsOf      // by leaf, likewise
 
 	released bool
 

@@ -260,12 +260,13 @@ func (w *Twin) Params() []buffers.Host { return w.host(w.params, -1) }
 
 // State gives a tree of the elementwise state as it is stored; nil if there is none of that name.
 func (w *Twin) State(name string) []buffers.Host {
+	var out []buffers.Host
 	for _, s := range w.plan.steps {
 		if i := slices.Index(s.slotNames, name); i >= 0 {
-			return w.host(w.state[s.firstSlot+i], s.route)
+			out = append(out, w.host(w.state[s.firstSlot+i], s.route)...)
 		}
 	}
-	return nil
+	return out
 }
 
 // Tensors gives all state as it is stored, by the names of State.Tensors.
@@ -273,7 +274,7 @@ func (w *Twin) Tensors() []buffers.Host {
 	var out []buffers.Host
 	for _, s := range w.plan.steps {
 		for i, name := range s.slotNames {
-			for _, h := range w.State(name) {
+			for _, h := range w.host(w.state[s.firstSlot+i], s.route) {
 				at := slices.IndexFunc(w.leaves, func(l buffers.Leaf) bool { return l.Path == h.Path })
 				h.Path = name + "/" + h.Path
 				if s.Slots[i].inCodes(w.leaves[at]) {

@@ -48,7 +48,11 @@ func (c *Config) OptimizerConfig() (optim.Config, error) {
 				CooldownSteps: cooldown,
 			},
 			ClipGrad: o.ClipGrad, WeightDecay: o.WeightDecay, WeightDecayMask: mask, Rates: rates, Numerics: optim.Numerics(o.Numerics),
+			Hyperball: o.Hyperball.option(), CautiousDecay: o.CautiousDecay, UpdateFloor: o.UpdateFloor,
 		},
+	}
+	if o.UpdateFloor > 0 {
+		out.Options.FloorBy = o.FloorBy
 	}
 	checked := out
 	checked.Options.Edition = optim.First // whether all is read is known once it is known whether the run began so
@@ -96,6 +100,9 @@ func (c *Config) validateOptimizer() error {
 		if !fits(value, t) {
 			return c.Invalid(key, inline(value), kindName(t))
 		}
+	}
+	if err := c.validateLanding(); err != nil {
+		return err
 	}
 	_, err = c.OptimizerConfig()
 	return err
