@@ -30,6 +30,7 @@ func (t *Tree) keep(h Host) {
 		t.kept = map[string]keptTable{}
 	}
 	own := keptTable{Host: h}
+	own.Table = true
 	if h.Hold != nil {
 		own.letGo = h.Hold()
 	}

@@ -97,11 +97,11 @@ func begin(params []Param, hosts []array.Host, isNew func(i int) bool, lookUp fu
 		if !there {
 			continue
 		}
-		read := from.Copy
+		read, hold := from.Copy, from.Hold
 		if p.lengths {
 			read = func(dst []float32, first int) error { return rowLengths(dst, first, from, p.conv) }
 		}
-		hosts[i] = array.Host{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), Read: read}
+		hosts[i] = array.Host{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), Table: p.Table, Read: read, Hold: hold}
 	}
 }
 
