@@ -143,4 +143,3 @@ func writeTrueShape(t *testing.T, dir, config string) model.Definition {
 	require.NoError(t, f.Close())
 	return def
 }
-
