@@ -264,8 +264,8 @@ var effects = []effect{
 	{key: "optimizer.numerics", value: "eformer", over: []string{"optimizer.name=quad"}, sees: weights},
 	{key: "optimizer.hyperball", value: "true", sees: weights},
 	{key: "optimizer.cautious_decay", value: "true", over: []string{"optimizer.weight_decay=5"}, sees: weights},
-	{key: "optimizer.update_floor", value: "2", sees: weights},
-	{key: "optimizer.floor_by", value: "matrix", over: []string{"optimizer.update_floor=20"}, sees: weights},
+	{key: "optimizer.update_floor", value: "200", sees: weights},
+	{key: "optimizer.floor_by", value: "matrix", over: []string{"optimizer.update_floor=200"}, sees: weights},
 	{key: "optimizer.parameters", value: "{b1: 0.5}", sees: weights},
 
 	{key: "train.steps", value: "5", over: []string{"train.steps=2"}, sees: count(losses), from: 2, want: 5},
