@@ -141,7 +141,7 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 			if err != nil {
 				return err
 			}
-			s.trees = append(s.trees, namedTree{step.slotNames[i], tree})
+			s.trees = append(s.trees, namedTree{step.slotNames[i], tree, step.from})
 		}
 		if step.operator != nil {
 			on, err := s.plan.scene(step, s.device, s.layout, s.layout.Leaves(), whole, r)

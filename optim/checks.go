@@ -37,6 +37,7 @@ func Checks() []gpu.Check {
 		return ScaleByAdam(Adam{B1: 0.9, B2: 0.99, Eps: 1e-8, MuDType: dtype, Nesterov: true}, n)
 	}
 	rate := ScaleByLearningRate(lr, PathRate{Pattern: "^b", Multiplier: 2})
+	ahead, mean := &Lookahead{Scale: 0.5, Decay: 0.9, From: 1, Until: new(int64(3))}, &Averaging{From: 2, Horizon: 3, Blend: 0.6, Without: []string{"^b"}}
 	all := []checked{
 		{"nesterov", Chain(adam("f32", Stable), rate, AddScheduledDecay(lr, 0.1, MaskMatrices())), singleTolerance},
 		{"adamw_clip", Chain(ClipByGlobalNorm(2), adam("f32", Stable), rate), singleTolerance},
@@ -47,6 +48,7 @@ func Checks() []gpu.Check {
 		{"sgd_momentum", Chain(AddDecayedWeights(0.1, nil), Trace(0.9, true), rate), singleTolerance},
 		{"accumulate_skip", Accumulate(2, SkipNonFinite(Chain(Trace(0.9, false), ClipStageLocal(1), rate))), singleTolerance},
 		{"guard", GuardUpdates(Guard{Losses: 1, Update: true}, SkipNonFinite(Chain(Trace(0.9, false), rate))), singleTolerance},
+		{"around", Options{Schedule: ScheduleConfig{LearningRate: 0.05}, SkipNonFinite: true, Lookahead: ahead, Average: mean}.assemble(lr, Chain(Trace(0.9, false), rate)), singleTolerance},
 		{"route", Chain(Route(MaskMatrices(), adam("f32", Stable), Trace(0.9, false)), normalizeByLeaf(1e-6), rate), singleTolerance},
 	}
 	for _, by := range []string{floorByRow, floorByMatrix} {
@@ -125,10 +127,11 @@ func follow(ctx context.Context, d *gpu.Device, tx Transform) (gpu.Result, error
 		if err := grads.WriteAll(g); err != nil {
 			return result, err
 		}
-		if err := tx.Update(rec, grads, s, params); err != nil {
+		phase, err := s.Prepare()
+		if err != nil {
 			return result, err
 		}
-		if _, err := s.Prepare(); err != nil {
+		if err := tx.Record(rec, phase, grads, s, params); err != nil {
 			return result, err
 		}
 		if err := rec.Submit(ctx); err != nil {

@@ -40,6 +40,10 @@ func (t Transform) Cost() Cost {
 				c.FLOPs += codeFLOPs
 			}
 		}
+		if s.restores { // the move: params are read and written, and the mean is read
+			c.TrafficBytes += 3 * word
+			c.FLOPs += 2
+		}
 		c.StateBytes += s.slotBytes()
 		c.TrafficBytes += 2 * s.slotBytes()
 		if s.operator != nil {
@@ -53,7 +57,7 @@ func (t Transform) Cost() Cost {
 	if p.rows >= 0 {
 		c.TrafficBytes += 2 * word // the update and the parameter
 		c.FLOPs += 6
-		for _, s := range p.steps[p.segments[p.segmentOf(p.rows)].first:p.rows] {
+		for _, s := range p.within(p.segments[p.segmentOf(p.rows)], p.rows) {
 			if !s.offRoute() {
 				c.TrafficBytes += s.slotBytes()
 			}

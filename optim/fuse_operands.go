@@ -55,8 +55,9 @@ func (f *fusion) store(o operand) string {
 	if o.route >= 0 {
 		text = fmt.Sprintf("if (route_%d) { %s}\n", o.route, text)
 	}
-	accumulation := f.plan.transform.accumulate > 1 && o.place == 0 // is reset all the same
-	if f.plan.transform.skip && f.job.kind == updateJob && !accumulation && o.place != updatesPlace {
+	accumulation := f.plan.transform.accumulate > 1 && o.place == 0    // is reset all the same
+	told := o.slot.kept || o.place == paramsPlace && f.plan.restores() // the elements say what is left
+	if f.plan.transform.skip && f.job.kind == updateJob && !accumulation && !told && o.place != updatesPlace {
 		text = "if (statistics[0].y == 0u) { " + text + "}\n"
 	}
 	return text

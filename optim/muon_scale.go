@@ -117,7 +117,7 @@ func (o muonOptions) size(l buffers.Leaf) float64 {
 	return math.Sqrt(max(1, outputs/inputs))
 }
 
-// longRows tells that the longer side of a matrix is its rows; of a square one, its outputs.
+// longRows tells that the longer side of a matrix is its rows. Of a square one that is the outputs: the rows, unless the model says otherwise.
 func longRows(l buffers.Leaf) bool {
-	return l.Shape[0] > l.Shape[1] || l.Shape[0] == l.Shape[1]
+	return l.Shape[0] > l.Shape[1] || l.Shape[0] == l.Shape[1] && !l.InOut
 }
