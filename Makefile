@@ -164,7 +164,7 @@ matrix-units:
 # llama installs llama.cpp from npm, for a processor, and lets it judge what export writes for it. It needs Node.js, npm and Python.
 llama: adapter
 	tools/llama/install.sh bin/llama
-	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_LLAMA='$(CURDIR)/bin/llama' $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestLlamaCpp' ./tests
+	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_LLAMA='$(CURDIR)/bin/llama' $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestLlamaCpp|^TestTuningFamilies' ./tests
 
 # openai-client installs OpenAI's client and a chat page (deep-chat) from npm, and lets them ask an endpoint as their users do. It needs Node.js and npm, and
 # for the page Chromium.
