@@ -2,6 +2,7 @@ package optim
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"gputrain/buffers"
@@ -113,7 +114,7 @@ func (o soapOperator) Work(s Scene) ([]float64, error) {
 // refresh of two bases, two products 24 and 16 for reflections.
 func (o soapOperator) Cost() Cost {
 	b := float64(o.BlockSize)
-	c := Cost{StateBytes: 4 + 8 + 8, TrafficBytes: 8 + 32 + 24 + 16, FLOPs: 2 * b * (1 + 2 + 8./3)}
+	c := Cost{StateBytes: 4 + 8 + 8, TrafficBytes: 8 + 32 + 24 + 16, FLOPs: math.Round(2 * b * (1 + 2 + 8./3))}
 	if !o.Momentum {
 		c.TrafficBytes, c.FLOPs = c.TrafficBytes+36, c.FLOPs+2*b*2
 	}
