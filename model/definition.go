@@ -58,6 +58,7 @@ type Param struct {
 	lengths bool    // it begins as the lengths of that one's rows, one for each output
 	conv    bool    // the outputs of that one are its columns
 	pieces  []piece // what files may have in its place, one behind the other; nil: nothing
+	across  bool    // that is one matrix with the experts of [experts, out, rank] along its rows
 }
 
 // Options says what a graph computes. Loss or Logits is needed; both may be.
@@ -95,6 +96,7 @@ type Options struct {
 	// linear is told of each matrix that rows are multiplied by, conv of one that is [in, out], and head of the output head; nil: nobody is.
 	linear func(path string, conv bool)
 	head   func(path string)
+	expert func(a adapter) // is told of each adapter that matrices of experts may have
 }
 
 // Paging is how keys and values of several rows lie in Built.Caches. A graph of it takes one batch of seq tokens: each is at InputPositions of the row

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
@@ -66,6 +67,7 @@ func (e *experts) build(b *Builder, n *graph.Value, layer, activation string) *g
 	ragged := graph.RaggedMatMul{TransW: e.clamped == nil, Tile: tile, Rows: choices}
 	multiply := func(x *graph.Value, path string) *graph.Value {
 		y := b.Append(ragged, x, b.Read(layer+path), offsets).Outputs[0]
+		y = b.adaptExperts(e, y, x, layer+path, ragged, offsets)
 		if e.clamped == nil {
 			return y
 		}
@@ -210,8 +212,7 @@ func (w weights) join(params []Param, stored map[string]string) (wrong []string)
 			stored[p.Path] = "" // is told of
 			continue
 		}
-		joined := array.Tensor{DType: parts[0].DType, Host: array.Host{Path: p.Path, Shape: p.Shape, Read: readPieces(parts)}}
-		w[p.Path], stored[p.Path] = joined, p.Path
+		w[p.Path], stored[p.Path] = p.joinedAs(parts), p.Path
 	}
 	return wrong
 }
@@ -242,23 +243,35 @@ func inPieces(def Definition, tensors []safetensors.Tensor, like *Stored, read f
 			out = append(out, t)
 			continue
 		}
-		p, first, whole := params[i], 0, []float32(nil)
-		for j, piece := range p.pieces {
-			at, n := first, int(elements(piece.shape))
-			first += n
-			out = append(out, safetensors.Tensor{Name: families[def.Kind()].nameIn(def, piece.path), DType: t.DType, Shape: piece.shape, Data: func(w io.Writer) (err error) {
-				if whole == nil {
-					if whole, err = read(p.Path); err != nil {
-						return err
-					}
-				}
-				data := whole[at : at+n]
-				if j == len(p.pieces)-1 {
-					whole = nil // they are written in this order
-				}
-				return WriteFloats(w, t.DType, data)
-			}})
+		out = append(out, inFile(def, params[i], t.DType, read)...)
+	}
+	return out
+}
+
+// inFile are the tensors that files have in place of a parameter of def.
+func inFile(def Definition, p Param, dtype string, read func(path string) ([]float32, error)) (out []safetensors.Tensor) {
+	first, whole := 0, []float32(nil)
+	for j, piece := range p.pieces {
+		at, n, name := first, int(elements(piece.shape)), families[def.Kind()].nameIn(def, piece.path)
+		if strings.HasPrefix(piece.path, peftPrefix) {
+			name = families[def.Kind()].adapterName(def, piece.path)
 		}
+		first += n
+		out = append(out, safetensors.Tensor{Name: name, DType: dtype, Shape: piece.shape, Data: func(w io.Writer) (err error) {
+			if whole == nil {
+				if whole, err = read(p.Path); err != nil {
+					return err
+				}
+				if p.across {
+					whole = acrossExperts(whole, p.Shape[0], p.Shape[1], p.Shape[2], true)
+				}
+			}
+			data := whole[at : at+n]
+			if j == len(p.pieces)-1 {
+				whole = nil // they are written in this order
+			}
+			return WriteFloats(w, dtype, data)
+		}})
 	}
 	return out
 }
@@ -282,6 +295,9 @@ func Joined(def Definition, hosts []array.Host) []array.Host {
 			}
 		}
 		if len(whole.Data) > 0 {
+			if p.across {
+				whole.Data = acrossExperts(whole.Data, p.Shape[0], p.Shape[1], p.Shape[2], false)
+			}
 			out = append(out, whole)
 		}
 	}

@@ -94,11 +94,20 @@ func noTarget(target string, names []string) error {
 	return fmt.Errorf("model: lora: target: %q matches no matrix of a linear layer, wanted one of %q%s", target, known, suggest.DidYouMean(target, known))
 }
 
-// inWrapping is l where its modules have the names of a network within a larger one alone.
-func (l LoRA) inWrapping(modules []adapter) (LoRA, error) {
+// inWrapping are l and its modules where these have the names of a network within a larger one alone.
+func (l LoRA) inWrapping(modules []adapter) (LoRA, []adapter, error) {
+	modules = slices.Clone(modules)
 	var names []string
-	for _, a := range modules {
-		names = append(names, wrappedName(a.module, wrappedRoot))
+	ranks, alphas := map[string]int{}, map[string]float64{}
+	for i, a := range modules {
+		modules[i].module = wrappedName(a.module, wrappedRoot)
+		names = append(names, modules[i].names()...)
+		ranks[modules[i].module] = a.rank
+		alpha, err := patternOf(LoRA{wraps: true}, "alpha_pattern", a.names()[0], l.AlphaPattern, l.alphaOrder, l.Alpha)
+		if err != nil {
+			return l, nil, err
+		}
+		alphas[modules[i].module] = alpha
 	}
 	l.wraps = false
 	if len(l.Target) == 1 && !plainName.MatchString(l.Target[0]) {
@@ -111,16 +120,8 @@ func (l LoRA) inWrapping(modules []adapter) (LoRA, error) {
 			l.Target[i] = wrappedName(t, wrappedRoot)
 		}
 	}
-	ranks, alphas := map[string]int{}, map[string]float64{}
-	for i, a := range modules {
-		ranks[names[i]] = a.rank
-		var err error
-		if alphas[names[i]], err = patternOf(LoRA{wraps: true}, "alpha_pattern", a.module, l.AlphaPattern, l.alphaOrder, l.Alpha); err != nil {
-			return l, err
-		}
-	}
 	l.RankPattern, l.AlphaPattern = unusual(l.RankPattern, ranks, l.Rank), unusual(l.AlphaPattern, alphas, l.Alpha)
-	return l, nil
+	return l, modules, nil
 }
 
 // unusual are the values of modules that are not the usual one; where no pattern was, there are none.
@@ -230,6 +231,7 @@ type LoRA struct {
 	Save         []string           `yaml:"save" doc:"ends of names of modules that are trained whole, such as lm_head or embed_tokens"`
 
 	rankOrder, alphaOrder []string       // the keys of the patterns in the order of a file, where the first that matches counts
+	parameters            []string       // ends of names of matrices of experts that have an adapter, as a file's target_parameters
 	exclude               *regexp.Regexp // of modules without any, which are not to be the network's; nil for none
 	wraps                 bool           // names may be those of a network within a larger one, too
 }

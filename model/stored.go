@@ -31,6 +31,9 @@ type Stored struct {
 // StandOn or TakeFrom give the rest.
 func Bind(def Definition, from string, tensors []array.Tensor, missing ...*regexp.Regexp) (_ *Stored, err error) {
 	s := &Stored{params: laidOut(def), in: weights{}, joined: map[string]bool{}, dir: from}
+	if m, ok := def.(adapted); ok {
+		tensors = m.stacked(tensors)
+	}
 	for _, t := range tensors {
 		s.in[t.Path] = t
 	}

@@ -141,7 +141,7 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 			if err != nil {
 				return err
 			}
-			s.trees = append(s.trees, namedTree{step.slotNames[i], tree})
+			s.trees = append(s.trees, namedTree{step.slotNames[i], tree, step.from})
 		}
 		if step.operator != nil {
 			on, err := s.plan.scene(step, s.device, s.layout, s.layout.Leaves(), whole, r)
@@ -174,7 +174,7 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 		if s.rowSums, err = s.device.NewBuffer("gputrain.optim.row_sums", t.bytes()); err != nil {
 			return err
 		}
-		rows = &t
+		rows, s.rows = &t, r.rows
 	}
 	for slab := range s.layout.Slabs() {
 		at := slabTable{values: s.plan.tableValues(s.layout, slab)}

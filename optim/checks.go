@@ -37,6 +37,7 @@ func Checks() []gpu.Check {
 		return ScaleByAdam(Adam{B1: 0.9, B2: 0.99, Eps: 1e-8, MuDType: dtype, Nesterov: true}, n)
 	}
 	rate := ScaleByLearningRate(lr, PathRate{Pattern: "^b", Multiplier: 2})
+	ahead, mean := &Lookahead{Scale: 0.5, Decay: 0.9, From: 1, Until: new(int64(3))}, &Averaging{From: 2, Horizon: 3, Blend: 0.6, Without: []string{"^b"}}
 	all := []checked{
 		{"nesterov", Chain(adam("f32", Stable), rate, AddScheduledDecay(lr, 0.1, MaskMatrices())), singleTolerance},
 		{"adamw_clip", Chain(ClipByGlobalNorm(2), adam("f32", Stable), rate), singleTolerance},
@@ -47,7 +48,11 @@ func Checks() []gpu.Check {
 		{"sgd_momentum", Chain(AddDecayedWeights(0.1, nil), Trace(0.9, true), rate), singleTolerance},
 		{"accumulate_skip", Accumulate(2, SkipNonFinite(Chain(Trace(0.9, false), ClipStageLocal(1), rate))), singleTolerance},
 		{"guard", GuardUpdates(Guard{Losses: 1, Update: true}, SkipNonFinite(Chain(Trace(0.9, false), rate))), singleTolerance},
+		{"around", Options{Schedule: ScheduleConfig{LearningRate: 0.05}, SkipNonFinite: true, Lookahead: ahead, Average: mean}.assemble(lr, Chain(Trace(0.9, false), rate)), singleTolerance},
 		{"route", Chain(Route(MaskMatrices(), adam("f32", Stable), Trace(0.9, false)), normalizeByLeaf(1e-6), rate), singleTolerance},
+	}
+	for _, by := range []string{floorByRow, floorByMatrix} {
+		all = append(all, checked{"land_by_" + by, landing(by), singleTolerance})
 	}
 	for _, o := range rows() {
 		all = append(all, ofRow(o))
@@ -64,6 +69,17 @@ func Checks() []gpu.Check {
 		}})
 	}
 	return checks
+}
+
+// landing is an optimizer that floors all matrices, and keeps some on spheres.
+func landing(by string) Transform {
+	tx, err := Build("adamw", Options{
+		Schedule: ScheduleConfig{LearningRate: 0.02}, WeightDecay: 0.3, CautiousDecay: true, UpdateFloor: 0.5, FloorBy: by, Hyperball: Hyperball{Mask: MaskPatterns("[cdfg]")},
+	}, nil)
+	if err != nil {
+		tx = failed("land", "%w", err)
+	}
+	return tx
 }
 
 // follow runs four calls on the device and in the twin.
@@ -92,12 +108,16 @@ func follow(ctx context.Context, d *gpu.Device, tx Transform) (gpu.Result, error
 		return result, err
 	}
 	defer grads.Release()
-	s, err := tx.Init(params)
+	whole := specs(params.Layout().Leaves())
+	for i := range whole { // rows of some lie across, in fours and in ones
+		whole[i].InOut = whole[i].Path == "e" || whole[i].Path == "g"
+	}
+	s, err := tx.InitStage(params, whole)
 	if err != nil {
 		return result, err
 	}
 	defer s.Release()
-	twin, err := NewTwin(tx, start)
+	twin, err := NewTwin(tx, start, whole...)
 	if err != nil {
 		return result, err
 	}

@@ -40,6 +40,10 @@ func (t Transform) Cost() Cost {
 				c.FLOPs += codeFLOPs
 			}
 		}
+		if s.restores { // the move: params are read and written, and the mean is read
+			c.TrafficBytes += 3 * word
+			c.FLOPs += 2
+		}
 		c.StateBytes += s.slotBytes()
 		c.TrafficBytes += 2 * s.slotBytes()
 		if s.operator != nil {

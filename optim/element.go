@@ -15,6 +15,7 @@ import (
 //
 //	$NAME            a slot (vec4<f32>) or a scalar (f32) of this element
 //	$p               the parameter from before the update (vec4<f32>)
+//	$left            whether the update is left out, as a transformation that skips knows by the last segment (bool)
 //	$norm, $bad      the L2 norm (f32) of u before this element over all leaves, and whether a number of it is not finite (bool)
 //	$leaf_squares    the sum of squares of u before this element over the leaf at hand (f32)
 //	$param_squares   the sum of squares of the leaf's parameter (f32)
@@ -37,6 +38,11 @@ type Element struct {
 	rows      *rowRule
 	alongside bool         // its slots have their names whatever others have: those of another route
 	aside     bool         // it acts on a copy of u, up to the operator that is aside too: behind that, u is what it was. It has no slots
+	behind    bool         // it stands behind the update, which it leaves as it is but where that is left out
+	restores  bool         // params are stored where the update is left out, too: u is then the way back
+	apart     string       // WGSL of a kernel of its own, whose u is added to the params; "": none
+	from      int64        // the update from which on there is state; 0: there always is
+	blend     float64      // the share of the state in the params that are evaluated
 	routes    []membership // all of which a leaf must meet for the element to act on it
 }
 
@@ -51,6 +57,8 @@ type Slot struct {
 	Dither   bool
 	Unsigned bool // no number is below 0, so that codes need no sign
 	Initial  float64
+
+	kept bool // it is stored where the update is left out, too: the equation says what then
 }
 
 // A Scalar is the same for all leaves and may change by the update. At gets the number of updates before this one, on the host, in
@@ -58,10 +66,11 @@ type Slot struct {
 type Scalar struct {
 	Name string
 	At   func(count int64) float64
-	of   func(rate float64) float64 // what it is of the learning rate; nil where it is nothing of it
+	of   func(count int64, rate float64) float64 // what it is of the learning rate; nil where it is nothing of it
 
 	inverse bool // it is the inverse of State.SetScale's
 	staged  bool // it is 1 in calls of State.SetStageLocal, else 0
+	first   bool // it is 0 but in the first call of an update
 }
 
 // Fixed is a scalar that does not change.
@@ -71,8 +80,8 @@ func Fixed(name string, value float64) Scalar {
 
 // rated is a multiple of the learning rate.
 func rated(name string, lr Schedule, factor float64) Scalar {
-	of := func(rate float64) float64 { return rate * factor }
-	return Scalar{Name: name, At: func(t int64) float64 { return of(lr(t)) }, of: of}
+	of := func(_ int64, rate float64) float64 { return rate * factor }
+	return Scalar{Name: name, At: func(t int64) float64 { return of(t, lr(t)) }, of: of}
 }
 
 // A column is a value of each leaf.
@@ -89,6 +98,7 @@ type Cell struct {
 	Scalars []float64 // likewise
 	Norm    float64
 	Bad     bool
+	Left    bool
 
 	LeafSquares, ParamSquares, LeafElements float64
 
@@ -109,11 +119,11 @@ func Elementwise(e Element) Transform {
 
 var (
 	identifier = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
-	asked      = []string{"p", "norm", "bad", "leaf_squares", "param_squares", "leaf_elements", "row_pull", "row_stretch"}
+	asked      = []string{"p", "left", "norm", "bad", "leaf_squares", "param_squares", "leaf_elements", "row_pull", "row_stretch"}
 	// kernelNames are the variables of optim_update.wgsl and optim_norm.wgsl, which a slot of that name would hide.
 	kernelNames = regexp.MustCompile(`^(u|g|p|next|i|k|entry|block|used|live|values|lane|workgroups?|group|words|vecs|begin|total|flags?|sums?` +
 		`|params|scalars|table|statistics|pairs|partials|main|(i|route)_[0-9]+|.*_data` +
-		`|word|second|known|mine|home|plain|at|row_.*|.*_(top|live|largest))$`)
+		`|word|second|known|mine|home|plain|at|row|row_.*|.*_(top|live|largest))$`)
 )
 
 func (e Element) validate() error {

@@ -19,7 +19,7 @@ import (
 // job says which kernel of a plan is wanted, for trees of which dtypes.
 type job struct {
 	kind          jobKind
-	index         int // of an updateJob: the segment; of a measureJob: which; of a rowsJob: the step
+	index         int // of an updateJob: the segment; of a measureJob: which; of a rowsJob or an apartJob: the step
 	grads, params buffers.DType
 }
 
@@ -30,6 +30,7 @@ const (
 	collectJob                // the accumulation alone; stores it
 	measureJob                // the elements before a measurement; stores partial sums
 	rowsJob                   // the elements before a step with a rowRule; stores sums by rows
+	apartJob                  // the kernel of its own of a step; stores params
 )
 
 const (
@@ -92,6 +93,8 @@ func (p *plan) fuse(j job) *fused {
 	}
 	ofParams := j.kind == measureJob && p.measured[j.index].params
 	switch {
+	case j.kind == apartJob:
+		f.use(operand{name: "p", place: paramsPlace, dtype: j.params, route: -1, stored: true})
 	case ofParams:
 		f.use(operand{name: "g", place: paramsPlace, dtype: j.params, route: -1})
 	case f.segment.first == 0:
@@ -113,6 +116,10 @@ func (p *plan) fuse(j job) *fused {
 		only := p.steps[0]
 		only.WGSL = collect
 		f.add([]step{only}, true)
+	case apartJob:
+		only := p.steps[j.index]
+		only.WGSL = only.apart
+		f.add([]step{only}, false)
 	case measureJob:
 		if !ofParams {
 			f.add(p.within(f.segment, before), false)
@@ -146,6 +153,12 @@ func (f *fusion) replace(s step, name string, stored bool) string {
 	switch name {
 	case "p":
 		return f.use(operand{name: "p", place: paramsPlace, dtype: f.job.params, route: -1})
+	case "left":
+		if !f.plan.transform.skip {
+			return "false"
+		}
+		f.statistics = true
+		return "(statistics[0].y != 0u)"
 	case "norm":
 		f.statistics = true
 		return fmt.Sprintf("bitcast<f32>(statistics[%d].x)", s.norm)
@@ -206,6 +219,9 @@ func (f *fusion) kernel() *fused {
 		bindings += fmt.Sprintf("@bind var<storage, %s> %s: array<%s>;\n", access, name, kind)
 	}
 	loads, tops, stores, codes := "var u = g;\n", "", "", false
+	if f.job.kind == apartJob {
+		loads = "var u = vec4<f32>(0.0);\n"
+	}
 	for _, o := range f.operands {
 		access, kind := gpu.Read, "vec4<f32>"
 		if o.stored {
@@ -263,7 +279,7 @@ func (f *fusion) kernel() *fused {
 }
 
 func (f *fusion) label() string {
-	return [...]string{updateJob: "update", collectJob: "collect", measureJob: "norm", rowsJob: "rows"}[f.job.kind]
+	return [...]string{updateJob: "update", collectJob: "collect", measureJob: "norm", rowsJob: "rows", apartJob: "apart"}[f.job.kind]
 }
 
 // memberships declares, for each route that the kernel's elements are on, whether the leaf at hand is on it, and which vec4 of the

@@ -43,6 +43,8 @@ func (f *fusion) store(o operand) string {
 	case o.slot.Dither:
 		value = fmt.Sprintf("optim_dither(%s, table[entry + 1u], %s, %du, table[entry + 2u] + (i & 31u))",
 			value, scalarWord(f.plan.scalars), o.place)
+	case o.dtype == buffers.BF16 && o.place == paramsPlace && f.plan.rows >= 0: // to nearest, small steps on a sphere would be lost
+		value = fmt.Sprintf("optim_dither(%s, table[entry + 1u], %s, %du, table[entry + 2u] + (i & 31u))", value, scalarWord(f.plan.scalars), f.plan.slots)
 	case o.dtype == buffers.BF16:
 		value = "bf16_pack4(" + value + ")"
 	}
@@ -53,8 +55,9 @@ func (f *fusion) store(o operand) string {
 	if o.route >= 0 {
 		text = fmt.Sprintf("if (route_%d) { %s}\n", o.route, text)
 	}
-	accumulation := f.plan.transform.accumulate > 1 && o.place == 0 // is reset all the same
-	if f.plan.transform.skip && f.job.kind == updateJob && !accumulation && o.place != updatesPlace {
+	accumulation := f.plan.transform.accumulate > 1 && o.place == 0    // is reset all the same
+	told := o.slot.kept || o.place == paramsPlace && f.plan.restores() // the elements say what is left
+	if f.plan.transform.skip && f.job.kind == updateJob && !accumulation && !told && o.place != updatesPlace {
 		text = "if (statistics[0].y == 0u) { " + text + "}\n"
 	}
 	return text

@@ -3,6 +3,7 @@ package optim
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"gputrain/gpu"
@@ -28,7 +29,11 @@ func GuardUpdates(g Guard, inner Transform) Transform {
 		return failed("guard_updates", "losses: found %d, wanted 1 or more", g.Losses)
 	}
 	if g.Update {
-		inner.elements = append(inner.elements[:len(inner.elements):len(inner.elements)], globalNorm().elements...)
+		at := len(inner.elements)
+		for at > 0 && inner.elements[at-1].behind {
+			at--
+		}
+		inner.elements = slices.Insert(slices.Clone(inner.elements), at, globalNorm().elements...)
 	}
 	inner.name, inner.guard = "guard_updates("+inner.name+")", g
 	return inner
@@ -105,7 +110,11 @@ func (p *plan) updateNorm() (norm int, ok bool) {
 	if !p.transform.guard.Update {
 		return 0, false
 	}
-	return p.steps[len(p.steps)-1].norm, true
+	last := len(p.steps) - 1
+	for p.steps[last].behind {
+		last--
+	}
+	return p.steps[last].norm, true
 }
 
 // guarded records the kernel that looks at a norm that has just come, if it is one that limits are for.

@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -20,6 +21,7 @@ type Mask struct {
 	Matrices bool
 
 	choose func(buffers.Leaf) bool // an optimizer's own rule; has no form in JSON
+	key    string                  // what errors call it; "": a mask
 }
 
 // MaskPatterns chooses the leaves whose path one of the patterns matches.
@@ -61,7 +63,7 @@ func (m *Mask) resolve(leaves []buffers.Leaf, whole []string) ([]bool, error) {
 		for _, pattern := range m.Patterns {
 			match, err := pathPattern(pattern, whole)
 			if err != nil {
-				return nil, fmt.Errorf("mask: %w", err)
+				return nil, fmt.Errorf("%s: %w", cmp.Or(m.key, "mask"), err)
 			}
 			for i, l := range leaves {
 				chosen[i] = chosen[i] || match.MatchString(l.Path)

@@ -19,10 +19,12 @@ type Options struct {
 	Edition           Edition        `json:"edition,omitempty" doc:"which rules the numerics had: 1 of runs whose records name none, 2 since; 0 = the newest"`
 	Rates             []PathRate     `json:"rates" doc:"multipliers of the rate by path pattern; the first match holds"`
 
-	Hyperball     Hyperball `json:"hyperball,omitzero" doc:"matrices that keep their norm: true = those of layers, or patterns or paths; false = none"`
-	CautiousDecay bool      `json:"cautious_decay,omitzero" doc:"weight_decay acts only where the update shrinks a parameter, on matrices of hyperball too"`
-	UpdateFloor   float64   `json:"update_floor,omitzero" doc:"least norm of a matrix's update before the rate, as a share of the matrix's; 0 = none"`
-	FloorBy       string    `json:"floor_by,omitzero" doc:"row (default) or matrix: whose norms update_floor compares"`
+	Hyperball     Hyperball  `json:"hyperball,omitzero" doc:"matrices that keep their norm: true = those of layers, or patterns or paths; false = none"`
+	CautiousDecay bool       `json:"cautious_decay,omitzero" doc:"weight_decay acts only where the update shrinks a parameter, on matrices of hyperball too"`
+	UpdateFloor   float64    `json:"update_floor,omitzero" doc:"least norm of a matrix's update before the rate, as a share of the matrix's; 0 = none"`
+	FloorBy       string     `json:"floor_by,omitzero" doc:"row (default) or matrix: whose norms update_floor compares"`
+	Lookahead     *Lookahead `json:"lookahead,omitempty" doc:"gradients are taken ahead of the weights, along the mean of what updates moved them by; null = at the weights"`
+	Average       *Averaging `json:"average,omitempty" doc:"a mean of the weights over the last updates, for evaluation and export; null = none"`
 
 	scanned *Mask // leaves whose first axis counts matrices, as the optimizer's own parameters say
 }
@@ -44,6 +46,9 @@ func (o Options) Validate() error {
 	if err := inInterval("weight_decay", o.WeightDecay, "[0,inf)"); err != nil {
 		return err
 	}
+	if err := firstError(o.Lookahead.validate(), o.Average.validate()); err != nil {
+		return err
+	}
 	if o.AccumulationSteps < 0 {
 		return fmt.Errorf("accumulation_steps: found %d, wanted 1 or more", o.AccumulationSteps)
 	}
@@ -52,7 +57,7 @@ func (o Options) Validate() error {
 
 // assemble puts the parts that all optimizers share around the one that makes the update, rate included:
 //
-//	accumulate(k, skip_non_finite(chain(global_norm, clip, inner, scheduled decay or land)))
+//	accumulate(k, skip_non_finite(chain(global_norm, clip, inner, scheduled decay or land, lookahead, average)))
 func (o Options) assemble(lr Schedule, inner Transform) Transform {
 	var parts []Transform
 	if o.MeasureNorm {
@@ -68,7 +73,7 @@ func (o Options) assemble(lr Schedule, inner Transform) Transform {
 	case o.WeightDecay > 0:
 		parts = append(parts, AddScheduledDecay(lr, o.WeightDecay, o.WeightDecayMask, o.Rates...))
 	}
-	t := Chain(parts...)
+	t := Chain(append(parts, o.around(lr)...)...)
 	if o.SkipNonFinite {
 		t = SkipNonFinite(t)
 	}

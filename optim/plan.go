@@ -248,8 +248,10 @@ func (p *plan) evaluate(counts map[string]int64, call given) []float64 {
 	for _, s := range p.steps {
 		for _, c := range s.Scalars {
 			switch {
+			case c.first && counts[miniStepCount] > 0:
+				values = append(values, 0)
 			case call.lr != nil && c.of != nil:
-				values = append(values, c.of(call.lr(counts[s.count])))
+				values = append(values, c.of(counts[s.count], call.lr(counts[s.count])))
 			case c.inverse:
 				values = append(values, 1/cmp.Or(call.scale, 1))
 			case c.staged && call.staged:

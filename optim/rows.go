@@ -1,9 +1,11 @@
 package optim
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -262,19 +264,52 @@ func (r *recorder) recordRows() {
 	}
 }
 
-// rowLookup finds the two numbers of the rows that four elements are of.
+// CheckStart refuses a matrix of zeros that is to keep its norm, which it would for ever. It reads of each such matrix until it finds another number.
+func (s *State) CheckStart(ctx context.Context, params *buffers.Tree) error {
+	for i, g := range s.rows {
+		if !g.onSphere || g.count == 0 || s.device.Dry() {
+			continue
+		}
+		leaf := s.layout.Leaves()[i]
+		each := g.perMatrix * params.DType().Bits() / 8
+		for m := range g.matrices {
+			zero, piece := true, make([]byte, startPiece)
+			for at := m * each / 4 * 4; zero && at < (m+1)*each; at += len(piece) {
+				piece = piece[:min(len(piece), ((m+1)*each-at+3)/4*4)]
+				if err := params.ReadRawAt(ctx, leaf.Path, piece, at); err != nil {
+					return fmt.Errorf("optim: %s: %w", s.plan.transform.name, err)
+				}
+				zero = !slices.ContainsFunc(piece, func(b byte) bool { return b&0x7f != 0 })
+			}
+			if zero {
+				return fmt.Errorf("optim: %s: hyperball: leaf %q: found a matrix of zeros, wanted one with a norm to keep: leave it out by patterns", s.plan.transform.name, leaf.Path)
+			}
+		}
+	}
+	return nil
+}
+
+const startPiece = 4096
+
+// rowLookup finds the two numbers of the rows that four elements are of: once where it is one row, as loads are dear on software adapters.
 const rowLookup = `var row_pull = vec4<f32>(0.0);
 var row_stretch = vec4<f32>(1.0);
 let row_inner = table[values + %[2]du];
 if (row_inner != 0u) {
     let row_first = params.values + params.leaves * params.width + table[values + %[1]du];
-    let row_element = vec4<u32>((table[entry + 2u] + (i & 31u)) * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
-    var row_at = row_element / row_inner;
-    if (table[values + %[3]du] != 0u) { row_at = row_element - row_at * row_inner; }
-    row_at = row_first + 2u * row_at; // behind the last of all rows are three more, for elements behind a leaf's last one
-    for (var k = 0u; k < 4u; k++) {
-        row_pull[k] = bitcast<f32>(table[row_at[k]]);
-        row_stretch[k] = bitcast<f32>(table[row_at[k] + 1u]);
+    let row_across = table[values + %[3]du] != 0u;
+    let row_element = (table[entry + 2u] + (i & 31u)) * 4u;
+    let row_quotient = row_element / row_inner;
+    let row_rest = row_element - row_quotient * row_inner;
+    let row_one = !row_across && (row_inner & 3u) == 0u;
+    for (var k = 0u; k < select(4u, 1u, row_one); k++) {
+        let row_over = row_rest + k; // of rows of one, two or three elements several end in four elements
+        let row_ends = u32(row_over >= row_inner) + u32(row_over >= 2u * row_inner) + u32(row_over >= 3u * row_inner);
+        let row = select(row_quotient + row_ends, row_over - row_ends * row_inner, row_across);
+        let row_at = row_first + 2u * row; // behind the last of all rows are three more, for elements behind a leaf's last one
+        let row_mine = vec4<bool>(row_one) | (vec4<u32>(k) == vec4<u32>(0u, 1u, 2u, 3u));
+        row_pull = select(row_pull, vec4<f32>(bitcast<f32>(table[row_at])), row_mine);
+        row_stretch = select(row_stretch, vec4<f32>(bitcast<f32>(table[row_at + 1u])), row_mine);
     }
 }
 `

@@ -23,6 +23,7 @@ type State struct {
 	rate    float64
 	scale   float64 // of gradients, where the transformation takes it out; 0: 1
 	staged  bool    // the next call is eformer's stage-local
+	moving  bool    // the call in hand is one before which the params move
 	kernels map[job]*fused
 
 	operations []Operation   // one a segment but the last
@@ -32,6 +33,7 @@ type State struct {
 	tables       []slabTable
 	measurements *measurements // nil where nothing is measured
 	rowSums      *gpu.Buffer   // nil where no rows are
+	rows         []rowsOf      // by leaf, likewise
 
 	released bool
 
@@ -44,6 +46,8 @@ type State struct {
 type namedTree struct {
 	Name string
 	Tree *buffers.Tree
+
+	from int64 // the update from which on it has anything
 }
 
 // slabTable is what kernels read about a slab, and where in it the values of the leaves, the groups and the blocks of codes begin.
@@ -59,10 +63,14 @@ type slabTable struct {
 // Trees lists the elementwise state, in a fixed order.
 func (s *State) Trees() []namedTree { return s.trees }
 
-// Tensors lists all state as it is saved: "mu/h.0.ln_1.weight", "dense/Ql". To restore a state, write them all, and SetCounts.
+// Tensors lists all state as it is saved: "mu/h.0.ln_1.weight", "dense/Ql". To restore a state, SetCounts, and write them all. What begins
+// with a later update is not among them.
 func (s *State) Tensors() []buffers.Tensor {
 	var out []buffers.Tensor
 	for _, t := range s.trees {
+		if s.counts[updatesCount] < t.from {
+			continue
+		}
 		if t.Tree.DType() == buffers.U8 {
 			for _, leaf := range s.layout.Leaves() {
 				out = append(out, s.coded.Tensors(t.Tree, t.Name+"/"+leaf.Path, leaf)...)
@@ -131,10 +139,14 @@ func (s *State) Prepare() (Phase, error) { return s.PrepareAt(nil) }
 // are scheduled with it. Multipliers of leaves stay. A nil schedule is the state's own.
 func (s *State) PrepareAt(lr Schedule) (Phase, error) {
 	phase := s.Phase()
+	s.moving = s.plan.transform.LooksAhead() && s.counts[miniStepCount] == 0
 	values := s.plan.evaluate(s.counts, given{lr, s.scale, s.staged})
 	data := make([]uint32, s.plan.uniformBytes()/4)
 	for i, v := range values {
 		data[i] = math.Float32bits(float32(v))
+	}
+	if s.moving {
+		s.moving = values[s.plan.steps[s.plan.apart("lookahead")].firstScalar] != 0
 	}
 	data[len(values)] = uint32(s.counts[updatesCount])
 	if err := s.device.Write(s.scalars.All(), gpu.Bytes(data)); err != nil {

@@ -33,6 +33,8 @@ type Twin struct {
 	left    uint32 // why the update in hand is left out, as Statistics has it on the device
 	limits  Limits
 	losses  []float64
+	moved   bool // for the update in hand
+	ahead   []buffers.Host
 }
 
 // NewTwin copies params; whole is the leaves of the model that they are a stage of, none if they are all of it.
@@ -100,6 +102,7 @@ func (w *Twin) Update(grads []buffers.Host) error {
 			return fmt.Errorf("optim: twin: grads: leaf %q: found none", l.Path)
 		}
 	}
+	w.Move()
 	phase := w.plan.phase(w.counts)
 	scalars := w.plan.evaluate(w.counts, given{scale: w.scale})
 	w.update = uint32(w.counts[updatesCount])
@@ -115,7 +118,44 @@ func (w *Twin) Update(grads []buffers.Host) error {
 		return nil
 	}
 	w.emit(u, scalars, at)
+	w.moved = false
 	return nil
+}
+
+// Move moves the params to where the gradients of the next update are taken, once; Update does so otherwise.
+func (w *Twin) Move() {
+	at := w.plan.apart("lookahead")
+	if at < 0 || w.moved {
+		return
+	}
+	w.moved = true
+	s := w.plan.steps[at]
+	scale := w.plan.evaluate(w.counts, given{})[s.firstScalar]
+	for leaf, p := range w.params {
+		for k := range p {
+			p[k] = store(p[k]+scale*w.state[s.firstSlot][leaf][k], buffers.F32)
+		}
+	}
+	w.ahead = w.Params()
+}
+
+// Moved gives the params at which the gradients of the last update were taken.
+func (w *Twin) Moved() []buffers.Host { return w.ahead }
+
+// Evaluated gives the params as they are evaluated, with the share that the mean has in them.
+func (w *Twin) Evaluated() []buffers.Host {
+	out := w.Params()
+	if from, ok := w.plan.averagesFrom(); !ok || w.counts[updatesCount] < from {
+		return out
+	}
+	blend := w.plan.steps[w.plan.apart("average")].blend
+	for _, a := range w.State("average") {
+		to := out[slices.IndexFunc(out, func(h buffers.Host) bool { return h.Path == a.Path })]
+		for k, v := range a.Data {
+			to.Data[k] = float32((1-blend)*float64(to.Data[k]) + blend*float64(v))
+		}
+	}
+	return out
 }
 
 // emit runs the chain over u and stores the update, unless it is not finite and is to be skipped.
@@ -165,7 +205,7 @@ func (w *Twin) emit(u [][]float64, scalars []float64, counts map[string]int64) {
 			left = early
 		}
 		for leaf := range w.leaves {
-			if left != 0 && !kept {
+			if left != 0 && !kept && !slots[i].kept {
 				continue
 			}
 			for k, v := range next[i][leaf] {
@@ -182,7 +222,7 @@ func (w *Twin) emit(u [][]float64, scalars []float64, counts map[string]int64) {
 	}
 	for leaf, p := range w.params {
 		for k := range p {
-			if w.left == 0 {
+			if w.left == 0 || w.plan.restores() {
 				p[k] = store(p[k]+u[leaf][k], buffers.F32)
 			}
 		}
@@ -195,6 +235,7 @@ func (w *Twin) run(s step, u [][]float64, state [][][]float64, scalars []float64
 	if s.norm >= 0 {
 		c.Norm, c.Bad = w.norms[s.norm], w.bad[s.norm]
 	}
+	c.Left = w.left != 0
 	for leaf := range w.leaves {
 		if s.route >= 0 && !w.table.chosen[s.route][leaf] {
 			continue
@@ -273,6 +314,9 @@ func (w *Twin) State(name string) []buffers.Host {
 func (w *Twin) Tensors() []buffers.Host {
 	var out []buffers.Host
 	for _, s := range w.plan.steps {
+		if w.counts[updatesCount] < s.from {
+			continue
+		}
 		for i, name := range s.slotNames {
 			for _, h := range w.host(w.state[s.firstSlot+i], s.route) {
 				at := slices.IndexFunc(w.leaves, func(l buffers.Leaf) bool { return l.Path == h.Path })

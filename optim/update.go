@@ -12,10 +12,16 @@ import (
 // varies from call to call is read from the device, so the recording, or a program made of it, serves for every later
 // call of the same phase. Before each submit comes State.Prepare.
 //
-// An update is one dispatch a slab, and one more a slab after each operator; where something is measured, one a slab
+// What moves before its gradients (Lookahead) moves here, for gradients that were taken there. An update is one dispatch a slab, and one more a slab after each operator; where something is measured, one a slab
 // and one more before it, and one more for a norm.
 func (t Transform) Update(rec *gpu.Recording, grads *buffers.Tree, s *State, params *buffers.Tree) error {
-	return t.Record(rec, s.Phase(), grads, s, params)
+	phase := s.Phase()
+	if t.LooksAhead() && (phase == Collect || t.accumulate <= 1) {
+		if err := t.RecordMove(rec, s, params); err != nil {
+			return err
+		}
+	}
+	return t.Record(rec, phase, grads, s, params)
 }
 
 // Record records one phase of a call. Errors: trees that do not match, a phase that the transformation does not have, an update of one

@@ -96,6 +96,7 @@ func (c *savedState) restore(states []*optim.State, pieces []buffers.Tensor) err
 		return fmt.Errorf("%w: %w", err, checkpoint.ErrCorrupt)
 	}
 	defer f.Close()
+	c.count(states)
 	tensors, err := wholeOf(states, pieces)
 	if err != nil {
 		return err
@@ -123,6 +124,13 @@ func (c *savedState) restore(states []*optim.State, pieces []buffers.Tensor) err
 		}
 	}
 	return nil
+}
+
+// count gives states the counts of the checkpoint, which say what tensors there are; what does not count alike is refused with the tensors.
+func (c *savedState) count(states []*optim.State) {
+	for _, s := range states {
+		_ = s.SetCounts(c.Record.Optimizer.Counts)
+	}
 }
 
 // restoreTensor checks that a tensor is there, and writes it if it is wanted, about so many bytes at a time.

@@ -150,7 +150,7 @@ func (s *TrainState) CopyBytes() (bytes uint64, err error) {
 			bytes += uint64(tree.Tensor(leaf.Path, leaf).Bytes())
 		}
 	}
-	pieces, err := s.pieces(unread)
+	pieces, err := s.most()
 	if err != nil {
 		return 0, err
 	}

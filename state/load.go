@@ -43,6 +43,7 @@ func (s *TrainState) Restore(saved *savedState) error {
 
 // restoreOptimizer puts the optimizer's state of a checkpoint into this one's, or of it the part that is this replica's.
 func (s *TrainState) restoreOptimizer(saved *savedState) error {
+	saved.count(s.Optimizers())
 	pieces, err := s.pieces(unread)
 	if err != nil {
 		return err

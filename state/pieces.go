@@ -3,6 +3,7 @@ package state
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strings"
 
@@ -48,6 +49,18 @@ func (s *TrainState) pieces(through func(replica, stage int, read reader) reader
 	return out, nil
 }
 
+// most are the pieces of a checkpoint once all that an optimizer remembers has begun.
+func (s *TrainState) most() ([]buffers.Tensor, error) {
+	for _, o := range s.Optimizers() {
+		counts := o.Counts()
+		if err := o.SetCounts(countsAt(o, math.MaxInt64)); err != nil {
+			return nil, err
+		}
+		defer func() { _ = o.SetCounts(counts) }() // which it had
+	}
+	return s.pieces(unread)
+}
+
 // unread is for pieces whose numbers do not matter.
 func unread(_, _ int, read reader) reader { return read }
 
@@ -63,6 +76,9 @@ func (s *TrainState) tensorsLike(r Resident, replica int) ([]buffers.Tensor, err
 		return nil, err
 	}
 	defer opt.Release()
+	if err := opt.SetCounts(r.State.Counts()); err != nil {
+		return nil, err
+	}
 	return opt.Tensors(), nil
 }
 

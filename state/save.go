@@ -69,7 +69,7 @@ func (s *TrainState) CopyToHost(ctx context.Context, run checkpoint.Run) (checkp
 func (s *TrainState) CheckSpace(ctx context.Context, dir string, count int) (each, free uint64, err error) {
 	shot := s.snapshot()
 	if err = s.usable(); err == nil {
-		shot.pieces, err = s.pieces(unread)
+		shot.pieces, err = s.most()
 	}
 	if err != nil {
 		return 0, 0, &checkpoint.SaveError{Path: dir, Err: err}

@@ -75,6 +75,14 @@ func (j Job) Own(tree *buffers.Tree) *buffers.Tree {
 	return tree.Group(rank)
 }
 
+// spread brings what has changed of the parameters to all that have copies of them.
+func (s *TrainState) spread(ctx context.Context) error {
+	if err := s.gatherParams(ctx); err != nil {
+		return err
+	}
+	return s.passes.Updated(ctx)
+}
+
 // gatherParams brings the parameters that other replicas have updated.
 func (s *TrainState) gatherParams(ctx context.Context) error {
 	if !s.job.sharded() {

@@ -87,9 +87,6 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, own model.
 	if err != nil {
 		return err
 	}
-	if batch, err = s.ahead(ctx, batch); err != nil {
-		return err
-	}
 	if s.job.RoundProducts && s.scale > 0 {
 		for i, opt := range s.Optimizers() {
 			if err := opt.SetScale(s.scale); err != nil {
@@ -98,6 +95,16 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, own model.
 		}
 	}
 	if err := s.updater.Prepare(ctx, nil); err != nil {
+		return err
+	}
+	if moved, err := s.updater.Move(ctx, s.passes.Each(ctx)); err != nil {
+		return err
+	} else if moved {
+		if err := s.spread(ctx); err != nil {
+			return err
+		}
+	}
+	if batch, err = s.ahead(ctx, batch); err != nil {
 		return err
 	}
 	count := all.Of
@@ -131,10 +138,7 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, own model.
 	if err := s.updater.Apply(ctx, s.passes.Each(ctx)); err != nil {
 		return err
 	}
-	if err := s.gatherParams(ctx); err != nil {
-		return err
-	}
-	if err := s.passes.Updated(ctx); err != nil {
+	if err := s.spread(ctx); err != nil {
 		return err
 	}
 	s.submitted(begun, count)

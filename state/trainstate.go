@@ -27,6 +27,7 @@ type TrainState struct {
 	limited optim.Limits // as the devices have them
 
 	updater *updater
+	average []averaging   // by stage; nil: there is no mean of the weights
 	told    int           // the stage that results are read of
 	sums    gpu.Range     // of the objective in each of them, if it has any
 	losses  gpu.Range     // of the microbatches, once they are computed
@@ -143,7 +144,10 @@ func (s *TrainState) build(ctx context.Context, losses gpu.Range, last int) (err
 	if err != nil {
 		return err
 	}
-	return s.updater.Build(ctx)
+	if err := s.updater.Build(ctx); err != nil {
+		return err
+	}
+	return s.buildAverage(ctx)
 }
 
 // usable says why the state is not.
@@ -212,6 +216,9 @@ func (s *TrainState) String() string {
 // Bytes is what the state takes of a stage's device beside its trees and passes.
 func (s *TrainState) Bytes(stage int) uint64 {
 	n := s.updater.Bytes(stage)
+	if s.average != nil {
+		n += s.average[stage].blend.UniformBytes() + s.average[stage].restore.UniformBytes()
+	}
 	if stage == s.told {
 		n += (1 + inFlight) * s.job.resultBytes()
 	}
@@ -236,6 +243,9 @@ func (s *TrainState) releaseStep() {
 		s.end() // whoever still waits for results
 	}
 	s.updater.Release()
+	for _, a := range s.average {
+		a.release()
+	}
 	s.ring.Release()
 	s.results.Release()
 	if s.passes != nil {

@@ -66,6 +66,7 @@ type updating struct {
 	pieces    map[optim.Phase][]*gpu.Program
 	norms     []*gpu.Readback
 	measured  []byte
+	move      *gpu.Program // before the gradients of an update; nil: none of its updates moves
 }
 
 // Each runs a function for every stage, on goroutines of their own where that lets the stages work at the same time, and returns their error.
@@ -141,6 +142,9 @@ func (u *updater) rounds(phase optim.Phase) int {
 // Build makes the programs of all phases.
 func (u *updater) Build(ctx context.Context) error {
 	for i, s := range u.stages {
+		if err := u.makeMove(ctx, s); err != nil {
+			return u.at(i, err)
+		}
 		for _, phase := range s.State.Phases() {
 			if err := u.makePieces(ctx, i, phase); err != nil {
 				return u.at(i, err)
@@ -235,6 +239,13 @@ func (u *updater) prepareExchange(stage int, phase optim.Phase) (err error) {
 // stage.
 func (u *updater) Prepare(ctx context.Context, lr optim.Schedule) error {
 	u.before = u.stages[0].State.Counts()
+	if u.before["updates"] == 0 {
+		for i, s := range u.stages {
+			if err := s.State.CheckStart(ctx, s.Params); err != nil {
+				return u.at(i, err)
+			}
+		}
+	}
 	if err := u.complete(ctx); err != nil {
 		return err
 	}
@@ -271,6 +282,30 @@ func (u *updater) undo() (err error) {
 		err = errors.Join(err, s.State.SetCounts(u.before))
 	}
 	return err
+}
+
+// makeMove makes the program of a stage that moves parameters before their gradients, where a transformation has such a move.
+func (u *updater) makeMove(ctx context.Context, s *updating) (err error) {
+	if s.move != nil || !u.tx.LooksAhead() {
+		return nil
+	}
+	rec := s.Params.Device().Record("gputrain." + u.config.Label + ".move")
+	if err = u.tx.RecordMove(rec, s.State, s.Params); err == nil {
+		s.move, err = rec.Program(ctx)
+	}
+	return err
+}
+
+// Move moves the parameters to where the gradients of the update that Prepare began are to be taken, and tells whether it did: then what others have of them
+// is no longer as it was.
+func (u *updater) Move(ctx context.Context, each Each) (moved bool, err error) {
+	if !u.stages[0].State.Moving() {
+		return false, nil
+	}
+	return true, each(func(ctx context.Context, i int) error {
+		s := u.stages[i]
+		return s.Params.Device().Submit(ctx, s.move)
+	})
 }
 
 // Program is the update that Prepare began, for a submit that does more. The model must be on one stage.
@@ -380,6 +415,9 @@ func (u *updater) Concurrently(ctx context.Context) Each {
 func (u *updater) Bytes(stage int) uint64 {
 	s := u.stages[stage]
 	n := uint64(len(s.norms) * len(s.measured))
+	if s.move != nil {
+		n += s.move.UniformBytes()
+	}
 	if stage == u.config.LossStage {
 		n += uint64(len(u.lossText))
 	}
@@ -402,6 +440,7 @@ func (u *updater) Release() {
 				p.Release()
 			}
 		}
+		s.move.Release()
 		for _, r := range s.norms {
 			r.Release()
 		}

@@ -212,6 +212,9 @@ func copyOnDevice(ctx context.Context, to, from *buffers.Tree) error {
 // copyOptimizer copies what an optimizer remembers, counts included. src are states that together are a model's, and so are dst, wherever
 // they lie. It fails where one remembers what the other does not; what dst then holds is not defined.
 func copyOptimizer(ctx context.Context, dst, src []*optim.State) error {
+	for _, s := range dst {
+		_ = s.SetCounts(src[0].Counts()) // says which tensors there are; what does not count alike fails below
+	}
 	to, err := tensorsOf(dst)
 	if err != nil {
 		return err

@@ -81,6 +81,8 @@ var (
 	still     = []string{"optimizer.learning_rate=0", "optimizer.schedule.learning_rate_end=0"}
 	constant  = []string{"optimizer.schedule.type=constant"}
 	linear    = []string{"optimizer.schedule.type=linear"}
+	lookahead = []string{"optimizer.lookahead.scale=0.5"}
+	average   = []string{"optimizer.average.horizon=2"}
 	llama     = []string{"model.kind=llama"}
 	wide      = []string{"model.width=32"}
 	affine    = []string{"model.width=32", "model.quantize.mode=affine"}
@@ -262,6 +264,18 @@ var effects = []effect{
 	{key: "optimizer.rates", value: "[{match: 'ln_1', multiplier: 2}]", sees: weights},
 	{key: "optimizer.clip_grad", value: "0.1", over: sgd, sees: weights},
 	{key: "optimizer.numerics", value: "eformer", over: []string{"optimizer.name=quad"}, sees: weights},
+	{key: "optimizer.hyperball", value: "true", sees: weights},
+	{key: "optimizer.cautious_decay", value: "true", over: []string{"optimizer.weight_decay=5"}, sees: weights},
+	{key: "optimizer.update_floor", value: "2", sees: weights},
+	{key: "optimizer.floor_by", value: "matrix", over: []string{"optimizer.update_floor=20"}, sees: weights},
+	{key: "optimizer.lookahead.scale", value: "0.5", sees: weights},
+	{key: "optimizer.lookahead.decay", value: "0.5", over: lookahead, sees: weights},
+	{key: "optimizer.lookahead.from", value: "2", over: lookahead, sees: weights},
+	{key: "optimizer.lookahead.until", value: "1", over: lookahead, sees: weights, like: []string{"optimizer.lookahead.scale=0"}}, // there is no mean yet
+	{key: "optimizer.average.horizon", value: "2", sees: column("metrics.jsonl", "eval_weights"), from: list(), want: list("averaged")},
+	{key: "optimizer.average.from", value: "3", over: with(average, "train.eval_every=1"), sees: column("metrics.jsonl", "eval_weights"), want: list("trained", "trained", "averaged")},
+	{key: "optimizer.average.blend", value: "0", over: average, sees: column("metrics.jsonl", "eval_loss"), like: []string{"optimizer.average.horizon=0"}},
+	{key: "optimizer.average.without", value: "[.]", over: average, sees: column("metrics.jsonl", "eval_loss"), like: []string{"optimizer.average.horizon=0"}},
 	{key: "optimizer.parameters", value: "{b1: 0.5}", sees: weights},
 
 	{key: "train.steps", value: "5", over: []string{"train.steps=2"}, sees: count(losses), from: 2, want: 5},

@@ -48,7 +48,20 @@ func (c *Config) OptimizerConfig() (optim.Config, error) {
 				CooldownSteps: cooldown,
 			},
 			ClipGrad: o.ClipGrad, WeightDecay: o.WeightDecay, WeightDecayMask: mask, Rates: rates, Numerics: optim.Numerics(o.Numerics),
+			Hyperball: o.Hyperball.option(), CautiousDecay: o.CautiousDecay, UpdateFloor: o.UpdateFloor,
 		},
+	}
+	if o.UpdateFloor > 0 {
+		out.Options.FloorBy = o.FloorBy
+	}
+	if l := o.Lookahead; l.Scale > 0 {
+		out.Options.Lookahead = &optim.Lookahead{Scale: l.Scale, Decay: l.Decay, From: int64(l.From)}
+		if l.Until > 0 {
+			out.Options.Lookahead.Until = new(int64(l.Until))
+		}
+	}
+	if a := o.Average; a.Horizon > 0 {
+		out.Options.Average = &optim.Averaging{From: int64(max(a.From, 1)), Horizon: a.Horizon, Blend: a.Blend, Without: a.Without}
 	}
 	checked := out
 	checked.Options.Edition = optim.First // whether all is read is known once it is known whether the run began so
@@ -96,6 +109,9 @@ func (c *Config) validateOptimizer() error {
 		if !fits(value, t) {
 			return c.Invalid(key, inline(value), kindName(t))
 		}
+	}
+	if err := c.validateLanding(); err != nil {
+		return err
 	}
 	_, err = c.OptimizerConfig()
 	return err

@@ -126,11 +126,16 @@ func (m *Metrics) usual(line []byte) bool {
 }
 
 // EvalMetrics is a line of metrics.jsonl: an evaluation on the validation text.
+const trainedWeights, averagedWeights = "trained", "averaged"
+
 type EvalMetrics struct {
 	Step   int64  `json:"step"`
 	Loss   Number `json:"eval_loss"`   // nats a token, the mean over all tokens evaluated
 	Tokens int64  `json:"eval_tokens"` // model.Loss.Counts of the objective
 	MS     Number `json:"eval_ms"`
+
+	// Weights are those that the loss is of, where the run keeps a mean of them: "trained", or "averaged" once the mean has a share in them.
+	Weights string `json:"eval_weights,omitempty"`
 
 	Figures map[string]Number `json:"eval_figures,omitempty"` // as in Metrics
 	Rollout map[string]Number `json:"eval_rollout,omitempty"` // as in Metrics: the loss is the mean reward, with the other sign

@@ -41,6 +41,9 @@ type State interface {
 	Evaluations(ctx context.Context, e *data.Evaluation) iter.Seq2[state.EvalResult, error]
 	BatchLosses(ctx context.Context, e *data.Evaluation) ([]state.BatchLoss, error)
 	LogProbs(ctx context.Context, b data.Batch) ([]float32, error)
+	// Evaluated calls a function while the parameters are those that are evaluated, and Averaged tells whether these are others than are trained.
+	Evaluated(ctx context.Context, do func() error) error
+	Averaged() bool
 	rollout.Model
 	CopyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error)
 	Stream(ctx context.Context, run checkpoint.Run, write func(checkpoint.HostCopy)) error

@@ -274,18 +274,24 @@ func (t *trainer) due(ctx context.Context) error {
 		return err
 	}
 	defer t.meter.goOn()
-	if evaluate {
-		if err := t.evaluate(ctx); err != nil {
-			return err
+	look := func() error {
+		if evaluate {
+			if err := t.evaluate(ctx); err != nil {
+				return err
+			}
 		}
-	}
-	if sample() { // the evaluation may have made this step the last
-		if err := t.sample(ctx); err != nil {
-			return err
+		if sample() { // the evaluation may have made this step the last
+			if err := t.sample(ctx); err != nil {
+				return err
+			}
 		}
+		if ask {
+			return t.ask(ctx)
+		}
+		return nil
 	}
-	if ask {
-		if err := t.ask(ctx); err != nil {
+	if evaluate || sample() || ask {
+		if err := t.state.Evaluated(ctx, look); err != nil {
 			return err
 		}
 	}
@@ -318,6 +324,12 @@ func (t *trainer) evaluate(ctx context.Context) error {
 	m := EvalMetrics{Step: step, Loss: Number(r.Loss), Tokens: r.Tokens, MS: Number(milliseconds(took)), Rollout: figures}
 	if figures == nil {
 		m.Figures = t.config.figures(r.Means)
+	}
+	if t.config.State.Optimizer.Options.Average != nil {
+		m.Weights = trainedWeights
+		if t.state.Averaged() {
+			m.Weights = averagedWeights
+		}
 	}
 	hooks := t.tell(ctx, Event{Kind: Evaluated, Eval: &m, seen: seen{eval: r, took: took}})
 	if hooks != nil && !isSound(hooks) {

@@ -36,6 +36,13 @@ func (r twinRun) tensors() (map[string]buffers.Host, error) {
 	}
 	return out, nil
 }
+
+func (r twinRun) weights(which string) ([]buffers.Host, error) {
+	if which == "moved" {
+		return r.Moved(), nil
+	}
+	return r.Evaluated(), nil
+}
 func (r twinRun) updates() int64 { return r.Counts()["updates"] }
 
 func loadEmbedded(t *testing.T, name string) *goldenCase {
@@ -170,6 +177,18 @@ type spoiledRun struct {
 	slot, leaf string
 }
 
+func (r spoiledRun) weights(which string) ([]buffers.Host, error) {
+	found, err := r.twinRun.weights(which)
+	found = slices.Clone(found)
+	for i, h := range found {
+		if which == r.slot && h.Path == r.leaf {
+			found[i].Data = slices.Clone(h.Data)
+			found[i].Data[0]++
+		}
+	}
+	return found, err
+}
+
 func (r spoiledRun) tensors() (map[string]buffers.Host, error) {
 	state, err := r.twinRun.tensors()
 	h, ok := find(state, r.slot, r.leaf)
@@ -183,7 +202,7 @@ func (r spoiledRun) tensors() (map[string]buffers.Host, error) {
 
 // A single number of the state that is not the case's is caught, and named.
 func TestGoldenCasesCatchWrongState(t *testing.T) {
-	for _, name := range []string{"adamw_basic", "muon_basic", "quad_dense_f32", "skew_noise_bf16"} {
+	for _, name := range []string{"adamw_basic", "adamw_average", "adamw_lookahead", "muon_basic", "quad_dense_f32", "skew_noise_bf16"} {
 		c, o := loadEmbedded(t, name), &optimizerCase{}
 		require.NoError(t, c.decode(o))
 		tx, err := o.transform()

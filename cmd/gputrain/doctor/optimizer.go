@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 
 	"gputrain/buffers"
@@ -102,6 +103,16 @@ func (o *optimizerCase) optimizer() (c optim.Config, err error) {
 	}
 	if o.ClipGrad != nil && *o.ClipGrad == 0 {
 		options.ClipGrad = nil // eformer tests for truth
+	}
+	if len(o.Options) > 0 {
+		if err := json.Unmarshal(o.Options, &options); err != nil {
+			return c, fmt.Errorf("options: %w", err)
+		}
+	}
+	if a := options.Average; a != nil { // which names leaves, whole
+		for i, name := range a.Without {
+			a.Without[i] = "^" + regexp.QuoteMeta(name) + "$"
+		}
 	}
 	if o.WeightDecayMask != nil {
 		options.WeightDecayMask = optim.MaskPaths(o.WeightDecayMask)
@@ -209,6 +220,18 @@ func (c *goldenCase) compare(o *optimizerCase, run optimizerRun, e expectation, 
 	state, err := run.tensors()
 	if err != nil {
 		return err
+	}
+	for _, slot := range []string{"moved", "evaluated"} { // weights, as they are apart from training
+		if o.StateSlots[slot] == nil {
+			continue
+		}
+		found, err := run.weights(slot)
+		if err != nil {
+			return err
+		}
+		for _, h := range found {
+			state[slot+"/"+h.Path] = h
+		}
 	}
 	for _, slot := range slices.Sorted(maps.Keys(o.StateSlots)) {
 		for _, leaf := range o.StateSlots[slot] {

@@ -22,6 +22,8 @@ type optimizerRun interface {
 	params() ([]buffers.Host, error)
 	tensors() (map[string]buffers.Host, error) // the optimizer's state as it is saved, by name
 	updates() int64
+	// weights are those at which the gradient of the last call was taken (moved), or that are evaluated after it (evaluated).
+	weights(which string) ([]buffers.Host, error)
 }
 
 // deviceRun is one on a device, by programs made once.
@@ -30,12 +32,14 @@ type deviceRun struct {
 	tree     *buffers.Tree
 	grads    *buffers.Tree
 	opt      *optim.State
+	tx       optim.Transform
 	programs map[optim.Phase]*gpu.Program
+	moved    []buffers.Host
 }
 
 // newDeviceRun makes one; whole are the leaves of the tree in its own order, none for that of their paths.
 func newDeviceRun(ctx context.Context, dev *gpu.Device, tx optim.Transform, params []buffers.Host, whole ...buffers.Spec) (*deviceRun, error) {
-	r := &deviceRun{ctx: ctx, programs: map[optim.Phase]*gpu.Program{}}
+	r := &deviceRun{ctx: ctx, tx: tx, programs: map[optim.Phase]*gpu.Program{}}
 	if err := r.prepare(dev, tx, params, whole); err != nil {
 		r.release()
 		return nil, err
@@ -81,7 +85,43 @@ func (r *deviceRun) call(grads []buffers.Host) error {
 	if err != nil {
 		return err
 	}
+	if r.opt.Moving() {
+		if err := r.apart(r.tx.RecordMove); err != nil {
+			return err
+		}
+	}
+	if r.tx.LooksAhead() {
+		if r.moved, err = r.params(); err != nil {
+			return err
+		}
+	}
 	return r.programs[phase].Submit(r.ctx)
+}
+
+// apart runs what changes the params apart from updates.
+func (r *deviceRun) apart(record func(*gpu.Recording, *optim.State, *buffers.Tree) error) error {
+	rec := r.tree.Device().Record("gputrain.doctor.apart")
+	if err := record(rec, r.opt, r.tree); err != nil {
+		return err
+	}
+	return rec.Submit(r.ctx)
+}
+
+func (r *deviceRun) weights(which string) (found []buffers.Host, err error) {
+	if which == "moved" {
+		return r.moved, nil
+	}
+	trained, err := r.params()
+	if err != nil || !r.opt.Averaged() {
+		return trained, err
+	}
+	if err = r.apart(r.tx.RecordAverage); err == nil {
+		found, err = r.params()
+	}
+	if err == nil {
+		err = r.tree.WriteAll(trained)
+	}
+	return found, err
 }
 
 func (r *deviceRun) params() ([]buffers.Host, error) { return r.tree.Download(r.ctx) }
