@@ -12,7 +12,7 @@ import (
 
 func init() {
 	builtin(Optimizer{
-		Name: "soap", Doc: "SOAP: Adam in the coordinates in which a matrix's gradients are least correlated, AdamW for the rest", Rate: 0.003,
+		Name: "soap", Doc: "SOAP: Adam in the coordinates in which a matrix's gradients are least correlated, AdamW for the rest", Rate: 0.006,
 		New:   func() Parameters { return &soap{Refresh: soapRefresh{Every: 10}} },
 		Small: `{"block_size":16,"max_size_dense":300,"refresh":{"every":2},"basis_damping":0.01}`,
 		// A basis is known to some roundings over the damping.
