@@ -128,6 +128,7 @@ func uses(units bool) []use {
 		for _, name := range []string{"adamw", "lion", "mars"} {
 			add(name+"-8bit", optimizer(name, `{"state_dtype":"8bit"}`))
 		}
+		add("muon-even", optimizer("muon", `{"normuon_b2":0.95}`))
 		add("quad-256", optimizer("quad", `{"block_size":256}`))
 		add("skew-256", optimizer("skew", `{"block_size":256}`))
 	}
