@@ -146,7 +146,7 @@ func deep(t testing.TB) model.Definition {
 // steep is a run of def with rates at which every update counts, from the first, and a clip that is at work.
 func steep(def model.Definition, optimizer, parameters string, batch, m int) state.Config {
 	clip := 0.3
-	return state.Config{
+	c := state.Config{
 		Definition: def, Batch: batch, Microbatches: m, Seed: 7, Optimizer: optim.Config{
 			Name: optimizer, Parameters: json.RawMessage(parameters), Options: optim.Options{
 				Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 2e-2, LearningRateEnd: new(1e-3), Steps: 40}, ClipGrad: &clip, WeightDecay: 0.1,
@@ -154,6 +154,11 @@ func steep(def model.Definition, optimizer, parameters string, batch, m int) sta
 			},
 		},
 	}
+	if optimizer == "adamw" || optimizer == "quad" {
+		c.Optimizer.Options.Lookahead = &optim.Lookahead{Scale: 0.5, Decay: 0.8, From: 1}
+		c.Optimizer.Options.Average = &optim.Averaging{From: 2, Horizon: 2, Blend: 0.6, Without: []string{"wpe"}}
+	}
+	return c
 }
 
 // learner is what learns, on however many stages.
