@@ -74,7 +74,9 @@ func (s *Stored) TakeFrom(base *Stored, b Base) error {
 }
 
 // Blend has every parameter of mean read with so much of it: (1-blend) w + blend a.
-func (s *Stored) Blend(mean map[string]array.Tensor, blend float64) { s.mean, s.blend = mean, float32(blend) }
+func (s *Stored) Blend(mean map[string]array.Tensor, blend float64) {
+	s.mean, s.blend = mean, float32(blend)
+}
 
 // read reads numbers of a parameter, which the files call name.
 func (s *Stored) read(path, name string, dst []float32, first int) error {
