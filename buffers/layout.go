@@ -19,15 +19,19 @@ const maxLeafElements = 1 << 34
 
 // Leaf says where one array of a tree lives. A leaf without elements has no parts.
 type Leaf struct {
-	Path  string
-	Shape []int
-	OutIn bool // of Spec
-	Index int  // place in Layout.Leaves
-	Parts []Part
+	Path    string
+	Shape   []int
+	OutIn   bool // of Spec, as
+	InOut   bool
+	Scanned bool
+	Index   int // place in Layout.Leaves
+	Parts   []Part
 }
 
 // Spec is the leaf without its place.
-func (l Leaf) Spec() Spec { return Spec{Path: l.Path, Shape: l.Shape, OutIn: l.OutIn} }
+func (l Leaf) Spec() Spec {
+	return Spec{Path: l.Path, Shape: l.Shape, OutIn: l.OutIn, InOut: l.InOut, Scanned: l.Scanned}
+}
 
 // Elements is the product of the shape, 1 for a scalar.
 func (l Leaf) Elements() int { return array.Elements(l.Shape) }
@@ -80,7 +84,7 @@ func newLayout(specs []Spec, lim gpu.Limits, align int) (*Layout, error) {
 		if err != nil {
 			return nil, fmt.Errorf("buffers: layout: leaf %q: %w", s.Path, err)
 		}
-		leaf := Leaf{Path: s.Path, Shape: slices.Clone(s.Shape), OutIn: s.OutIn, Index: i}
+		leaf := Leaf{Path: s.Path, Shape: slices.Clone(s.Shape), OutIn: s.OutIn, InOut: s.InOut, Scanned: s.Scanned, Index: i}
 		if leaf.Parts, err = l.place(leaf, n, capacity/align*align, align); err != nil {
 			return nil, err
 		}

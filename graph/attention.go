@@ -186,17 +186,9 @@ func (o Attention) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 	grads := g.Append(AttentionGrad(plain), in...).Outputs[:o.Operands()]
 	all := append(slices.Clone(grads), make([]*Value, len(n.Inputs)-len(grads))...) // positions have none
 	if last := len(all) - 1; o.Sinks && g.wants(n.Inputs[last]) {
-		all[last] = o.sinkGrad(g, n, dy[0])
+		all[last] = g.one(SinkGrad{}, n.Inputs[last], n.Outputs[0], n.Outputs[1], dy[0])
 	}
 	return all
-}
-
-// sinkGrad is that of the sinks s: -sum(exp(s - lse) do.o) over the positions of each head.
-func (o Attention) sinkGrad(g *Graph, n *Node, do *Value) *Value {
-	b, t := n.Outputs[0].Shape()[0], n.Outputs[0].Shape()[1]
-	dots := g.Sum(g.Reshape(g.Mul(do, n.Outputs[0]), b, t, o.Heads, o.HeadDim), 3)
-	weights := g.Apply("exp", g.Sub(n.Inputs[len(n.Inputs)-1], g.Transpose(n.Outputs[1], 0, 2, 1)))
-	return g.Apply("neg", g.Sum(g.Mul(weights, dots), 0, 1))
 }
 
 // sunk is what the weights of a row are multiplied by for a sink, and its lse with it.

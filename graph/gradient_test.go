@@ -257,6 +257,13 @@ var gradientCases = map[string]func(p *problem) *Value{
 		op := Attention{Heads: 4, KVHeads: 2, HeadDim: 2, Causal: true, Sinks: true}
 		return p.one(op, p.x(2, 3, 8), p.x(2, 3, 4), p.x(2, 3, 4), p.x(4))
 	},
+	"clamped gates": func(p *problem) *Value { // some clamped, none near a limit
+		return p.one(ClampedSwiGLU{Limit: 0.75, Alpha: 1.702}, p.given(func() float64 { return math.Round(4*p.random.NormFloat64())/2 + 0.1 }, 5, 8))
+	},
+	"load balance": func(p *problem) *Value {
+		counts := p.one(RouterCounts{Experts: 4}, p.integers([]int{3, 2}, 1, 0, 3, 1, 1, 3), p.fixed(func() float64 { return float64(1 + p.random.IntN(2)) }, 3))
+		return p.one(LoadBalance{Chosen: 2}, p.Concat(0, counts, p.Scale(counts, 3)), p.x(2, 4))
+	},
 	"route":           func(p *problem) *Value { return p.one(Router{K: 3}, p.x(5, 7)) },
 	"route all":       func(p *problem) *Value { return p.one(Router{K: 3, All: true}, p.x(5, 7)) },
 	"experts":         func(p *problem) *Value { return p.experts(false) },

@@ -327,7 +327,7 @@ func (b *Bundle) weights(def model.Definition, allowed []*regexp.Regexp, above [
 		return nil, fmt.Errorf("model: read %s: %w (%s)", what, err, b.path)
 	case left != nil:
 		allowed = []*regexp.Regexp{anything}
-	case !adapters && b.base != nil:
+	case !adapters && b.base != nil && !b.isPart(def):
 		return nil, fmt.Errorf("model: read weights: base %q: found all parameters in %s, wanted some that are left to a base", b.base.path, b.path)
 	}
 	var s *model.Stored
@@ -345,6 +345,16 @@ func (b *Bundle) weights(def model.Definition, allowed []*regexp.Regexp, above [
 		return s, b.stand(s, def)
 	}
 	return s, nil
+}
+
+// isPart tells whether the base is a larger model, whose text part def is.
+func (b *Bundle) isPart(def model.Definition) bool {
+	whole, err := b.base.config()
+	if err != nil {
+		return false
+	}
+	_, is := model.Within(def, whole)
+	return is
 }
 
 // bind finds the parameters of def among the tensors.

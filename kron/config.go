@@ -70,7 +70,7 @@ func (c Config) Validate() error {
 		return nil
 	}
 	switch {
-	case c.Method != Quad && c.Method != Skew:
+	case c.Method != Quad && c.Method != Skew && c.Method != soap:
 		return fmt.Errorf("method: found %q, wanted quad or skew", string(c.Method))
 	case c.BlockSize < 1 || c.BlockSize > maxBlockSize:
 		return fmt.Errorf("block_size: found %d, wanted 1 to %d", c.BlockSize, maxBlockSize)

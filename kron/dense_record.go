@@ -12,10 +12,13 @@ func (d *dense) record(rec *gpu.Recording, c call) {
 	for _, ch := range d.chunks {
 		rec.Group("kron.gather")
 		ch.carrier.gather(rec, d.gradient.All(), c.updates)
-		if !c.reuse {
+		if c.refresh {
 			d.refresh(rec, c, ch)
 		} else if d.squaresAnew() {
 			d.square(rec, ch)
+		}
+		if !c.apply {
+			continue
 		}
 		rec.Group("kron.apply")
 		for _, g := range ch.groups {

@@ -80,7 +80,7 @@ func (d *diagonals) room(m Matrix, blocks, each int) (func(block int) int, error
 
 func (p *diagonalPath) record(rec *gpu.Recording, c call) {
 	d := &p.diagonals
-	if !c.reuse {
+	if c.refresh {
 		p.both.balance(d, rec, c)
 		p.one.balance(d, rec, c)
 		if p.config.Rules.RelativeDamping {
@@ -92,8 +92,10 @@ func (p *diagonalPath) record(rec *gpu.Recording, c call) {
 		p.one.follow(d, rec, c)
 		d.step(rec, c, true)
 	}
-	p.both.apply(d, rec, c)
-	p.one.apply(d, rec, c)
+	if c.apply {
+		p.both.apply(d, rec, c)
+		p.one.apply(d, rec, c)
+	}
 }
 
 // derive is needed by dense factors only: what diagonal ones do is computed from q as it is stored.

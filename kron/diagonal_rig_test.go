@@ -77,7 +77,7 @@ func newPathRig(t testing.TB, dev *gpu.Device, make makePath, config Config, who
 func (r *pathRig) program(reuse bool) *gpu.Program {
 	if r.programs[reuse] == nil {
 		rec := r.dev.Record("kron")
-		r.path.record(rec, call{updates: r.updates, flag: r.flag.All(), reuse: reuse, scalars: r.scalars.All()})
+		r.path.record(rec, call{updates: r.updates, flag: r.flag.All(), refresh: !reuse, apply: true, scalars: r.scalars.All()})
 		p, err := rec.Program(r.t.Context())
 		require.NoError(r.t, err)
 		r.programs[reuse] = p

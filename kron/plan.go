@@ -14,6 +14,7 @@ type Leaf struct {
 	Shape   []int
 	Scanned bool // the first axis counts independent matrices
 	Frozen  bool // never updated: it has no blocks, but the others draw the same as with it
+	LowRank bool // SOAP turns the shorter side alone
 }
 
 // Kind is how a leaf is preconditioned.
@@ -90,7 +91,7 @@ func NewPlan(leaves []Leaf, c Config) (*Plan, error) {
 			return nil, fmt.Errorf("kron: plan: leaf %q: scanned, but a scalar has no axis to scan", leaf.Path)
 		}
 		p.index[leaf.Path] = i
-		m := merge(leaf, c.MaxSizeDense)
+		m := merge(leaf, c)
 		p.Leaves = append(p.Leaves, m)
 		elements += m.Batch * m.Rows * m.Cols
 	}
@@ -139,7 +140,7 @@ func (p *Plan) BlocksOf(m Matrix) []Block { return p.Blocks[m.First : m.First+m.
 
 // merge makes a leaf a matrix: fewer than two dimensions, or all but one of size one, is a vector; two stay; more are split where
 // the sides are nearest to each other, the first such split.
-func merge(leaf Leaf, maxDense int) Matrix {
+func merge(leaf Leaf, c Config) Matrix {
 	m := Matrix{Leaf: leaf, Batch: 1}
 	shape := leaf.Shape
 	if leaf.Scanned {
@@ -153,7 +154,7 @@ func merge(leaf Leaf, maxDense int) Matrix {
 	switch {
 	case m.Batch*total == 0:
 		return m
-	case len(shape) < 2 || total == longest:
+	case len(shape) < 2 || total == longest && c.Method != soap:
 		m.Kind, m.Rows, m.Cols = Vector, 1, total
 		return m
 	}
@@ -165,6 +166,10 @@ func merge(leaf Leaf, maxDense int) Matrix {
 		if best == 0 || ratio < best {
 			best, m.Rows, m.Cols = ratio, left, right
 		}
+	}
+	maxDense := c.MaxSizeDense
+	if leaf.LowRank && m.Rows != m.Cols {
+		maxDense = min(maxDense, min(m.Rows, m.Cols))
 	}
 	tall, wide := m.Rows > maxDense, m.Cols > maxDense
 	switch {

@@ -37,7 +37,8 @@ type path interface {
 type call struct {
 	updates *buffers.Tree // f32: gradients in, preconditioned gradients out
 	flag    gpu.Range     // 16 bytes of storage; word 1 not zero: all state keeps every bit
-	reuse   bool          // factors are applied, not refreshed
+	refresh bool          // factors follow the gradients
+	apply   bool          // the updates are preconditioned; otherwise they stay as they are
 	scalars gpu.Range     // the uniform
 }
 
@@ -135,6 +136,16 @@ func updateWords(c Config, n int64) []byte {
 // are not defined. With reuse the factors are applied and not refreshed. Prepare goes before each submit. Updates of
 // another dtype, layout or device are an error of the recording.
 func (s *State) Record(rec *gpu.Recording, updates *buffers.Tree, flag gpu.Range, reuse bool) {
+	s.record(rec, call{updates: updates, flag: flag, refresh: !reuse, apply: true})
+}
+
+// Follow records a refresh alone: the factors follow what updates hold, which stays. Record with reuse applies them to something else.
+func (s *State) Follow(rec *gpu.Recording, updates *buffers.Tree, flag gpu.Range) {
+	s.record(rec, call{updates: updates, flag: flag, refresh: true})
+}
+
+func (s *State) record(rec *gpu.Recording, c call) {
+	updates := c.updates
 	switch {
 	case updates.DType() != buffers.F32:
 		rec.Fail(fmt.Errorf("kron: record: updates: dtype %s, wanted f32", updates.DType()))
@@ -146,10 +157,10 @@ func (s *State) Record(rec *gpu.Recording, updates *buffers.Tree, flag gpu.Range
 		rec.Fail(fmt.Errorf("kron: record: updates: on another device than the state"))
 		return
 	}
-	if flag.Bytes == 0 {
-		flag = s.never.All()
+	if c.flag.Bytes == 0 {
+		c.flag = s.never.All()
 	}
-	c := call{updates: updates, flag: flag.Buffer.Range(flag.Offset, 16), reuse: reuse, scalars: s.update.All()}
+	c.flag, c.scalars = c.flag.Buffer.Range(c.flag.Offset, 16), s.update.All()
 	for _, p := range s.paths {
 		p.record(rec, c)
 	}

@@ -53,6 +53,15 @@ func NewTwin(p *Plan, leaves []string) (*Twin, error) {
 // Update rewrites the leaves at hand in u, row-major gradients, as update n counted from 1; other leaves of u are left alone.
 // With reuse the factors are applied and not refreshed. With skip nothing changes, neither state nor u.
 func (t *Twin) Update(n int64, u map[string][]float64, reuse, skip bool) error {
+	return t.update(n, u, !reuse, true, skip)
+}
+
+// Follow is a refresh alone: the factors follow u, which stays.
+func (t *Twin) Follow(n int64, u map[string][]float64, skip bool) error {
+	return t.update(n, u, true, false, skip)
+}
+
+func (t *Twin) update(n int64, u map[string][]float64, refresh, applies, skip bool) error {
 	if n < 1 {
 		return fmt.Errorf("kron: twin: update %d: they count from 1", n)
 	}
@@ -67,10 +76,12 @@ func (t *Twin) Update(n int64, u map[string][]float64, reuse, skip bool) error {
 	}
 	for _, b := range parts {
 		g := b.read(u[b.leaf.Path])
-		if !reuse {
+		if refresh {
 			b.refresh(n, g)
 		}
-		b.write(u[b.leaf.Path], apply(b.left, b.right, g))
+		if applies {
+			b.write(u[b.leaf.Path], apply(b.left, b.right, g))
+		}
 	}
 	return nil
 }

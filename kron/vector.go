@@ -70,7 +70,7 @@ func (v *vectors) record(rec *gpu.Recording, c call) {
 			v.dispatch(rec, name, flags, v.groups(n), uint32(n), bind(b, c.updates.Slab(v.slabs[i]))...)
 		}
 	}
-	if !c.reuse {
+	if c.refresh {
 		if v.config.Rules.RelativeDamping {
 			each("vector_squares", nil, func(b *factorBank, updates gpu.Range) []gpu.Range {
 				return []gpu.Range{b.table.All(), updates, v.squares.All()}
@@ -81,6 +81,9 @@ func (v *vectors) record(rec *gpu.Recording, c call) {
 			return []gpu.Range{c.scalars, b.table.All(), v.table.All(), updates, v.amplitude.All(), b.q.All(), b.t.All(), v.maxima.All()}
 		})
 		v.step(rec, c, false)
+	}
+	if !c.apply {
+		return
 	}
 	each("vector_apply", map[string]bool{"BF16": v.bf16()}, func(b *factorBank, updates gpu.Range) []gpu.Range {
 		return []gpu.Range{b.table.All(), b.q.All(), updates}

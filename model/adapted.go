@@ -39,6 +39,10 @@ type adapter struct {
 	in, out int
 	rank    int
 	scale   float64
+
+	experts int  // whose matrices W has, [experts, out, in] or, with conv, [experts, in, out]; 0: it is one matrix
+	first   int  // of those, the first of W's outputs that it has
+	apart   bool // and each expert is a module of its own
 }
 
 func (a adapter) a() string         { return peftPrefix + a.module + loraA }
@@ -69,6 +73,7 @@ func WithLoRA(def Definition, l LoRA) (Definition, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.wraps = family.beside != nil
 	all, err := linearLayers(def, family)
 	if err != nil {
 		return nil, err
@@ -105,7 +110,7 @@ func linearLayers(def Definition, family Family) ([]adapter, error) {
 		}
 		all = append(all, a)
 	}
-	o := Options{Logits: true, linear: func(path string, conv bool) { seen(path, family.module(path), conv) }}
+	o := Options{Logits: true, expert: func(a adapter) { all = append(all, a) }, linear: func(path string, conv bool) { seen(path, family.module(path), conv) }}
 	if family.Head != "" {
 		o.head = func(path string) { seen(path, family.module(family.Head), false) }
 	}
@@ -124,25 +129,58 @@ func (f Family) module(path string) string {
 
 // choose finds the matrices with adapters, and their ranks.
 func (m *adapted) choose(all []adapter, family Family) error {
-	var names []string
-	for _, a := range all {
-		names = append(names, a.module)
-	}
-	chosen, err := m.lora.target(names, family.module(family.Head))
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(unmatched("rank_pattern", m.lora.RankPattern, chosen), unmatched("alpha_pattern", m.lora.AlphaPattern, chosen)); err != nil {
-		return err
-	}
-	for _, a := range all {
-		if !slices.Contains(chosen, a.module) {
-			continue
+	var names, chosen []string
+	var parameters []adapter
+	for i := range all {
+		a := &all[i]
+		if byName := m.lora.isTarget(a.module, m.lora.parameters); byName && a.experts > 0 {
+			a.apart, parameters = false, append(parameters, *a)
+		} else if !a.parameter() || !slices.Contains(m.lora.Target, AllLinear) { // as of PEFT's
+			names = append(names, a.names()...)
 		}
-		if a.rank, err = patternOf("rank_pattern", a.module, m.lora.RankPattern, m.lora.rankOrder, m.lora.Rank); err != nil {
+	}
+	for _, target := range m.lora.parameters {
+		if !slices.ContainsFunc(parameters, func(a adapter) bool { return m.lora.isTarget(a.module, []string{target}) }) {
+			return fmt.Errorf("model: lora: target_parameters: found %q, wanted names of matrices of experts that the model has", target)
+		}
+	}
+	if len(parameters) == 0 || len(m.lora.Target) > 0 {
+		var err error
+		if chosen, err = m.lora.target(names, family.module(family.Head)); err != nil {
 			return err
 		}
-		alpha, err := patternOf("alpha_pattern", a.module, m.lora.AlphaPattern, m.lora.alphaOrder, m.lora.Alpha)
+	}
+	for _, a := range parameters {
+		chosen = append(chosen, a.module)
+	}
+	for _, name := range chosen {
+		if x := m.lora.exclude; x != nil && m.lora.says(name, x.MatchString) {
+			return fmt.Errorf("model: lora: exclude_modules: found one that matches %q, wanted none: targets that are left out are not supported", name)
+		}
+	}
+	if err := errors.Join(unmatched(m.lora, "rank_pattern", m.lora.RankPattern, chosen), unmatched(m.lora, "alpha_pattern", m.lora.AlphaPattern, chosen)); err != nil {
+		return err
+	}
+	is := map[string]bool{}
+	for _, name := range chosen {
+		is[name] = true
+	}
+	for _, a := range all {
+		if there, err := same("target", a, func(module string) (bool, error) { return is[module], nil }); err != nil || !there {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		var err error
+		if a.rank, err = same("rank_pattern", a, func(module string) (int, error) {
+			return patternOf(m.lora, "rank_pattern", module, m.lora.RankPattern, m.lora.rankOrder, m.lora.Rank)
+		}); err != nil {
+			return err
+		}
+		alpha, err := same("alpha_pattern", a, func(module string) (float64, error) {
+			return patternOf(m.lora, "alpha_pattern", module, m.lora.AlphaPattern, m.lora.alphaOrder, m.lora.Alpha)
+		})
 		if err != nil {
 			return err
 		}
@@ -156,7 +194,7 @@ func (m *adapted) choose(all []adapter, family Family) error {
 		a.scale = m.lora.scale(a.rank, alpha)
 		m.modules = append(m.modules, a)
 	}
-	return nil
+	return m.expertFaults()
 }
 
 // save finds the parameters that are trained whole: those of modules, or within modules, whose names end as asked for.
@@ -174,7 +212,7 @@ func (m *adapted) save(family Family) error {
 		found := false
 		saved := func(module string) bool {
 			for name := module; name != ""; name = name[:max(0, strings.LastIndexByte(name, '.'))] {
-				if end != "" && strings.HasSuffix(name, end) {
+				if end != "" && m.lora.says(name, func(name string) bool { return strings.HasSuffix(name, end) }) {
 					return true
 				}
 			}
@@ -225,9 +263,10 @@ func (m *adapted) check(family Family) error {
 // own are the parameters that are trained.
 func (m *adapted) own() (own []Param) {
 	for _, a := range m.modules {
-		own = append(own,
-			Param{Path: a.a(), Shape: []int{a.rank, a.in}, uniform: 1 / math.Sqrt(float64(a.in))},
-			Param{Path: a.b(), Shape: []int{a.out, a.rank}})
+		down, up := Param{Path: a.a(), uniform: 1 / math.Sqrt(float64(a.in))}, Param{Path: a.b()}
+		down.Shape, up.Shape = a.shapes()
+		a.inFiles(&down, &up, slices.ContainsFunc(m.modules, func(o adapter) bool { return o.parameter() && a.parameter() && o.behind(a) }))
+		own = append(own, down, up)
 		if m.lora.DoRA {
 			own = append(own, Param{Path: a.magnitude(), Shape: []int{a.out}, from: a.weight, lengths: true, conv: a.conv})
 		}
@@ -277,7 +316,7 @@ func Adapts(path string) string {
 	}
 	for _, part := range []string{loraA, loraB, magnitudeVector} {
 		if module, ok := strings.CutSuffix(name, part); ok {
-			name = module + ".weight"
+			name = expertsWeight(module)
 		}
 	}
 	for _, f := range families {
@@ -293,7 +332,9 @@ func AdapterScales(def Definition) map[string]float64 {
 	scales := map[string]float64{}
 	if m, ok := adaptersOf(def); ok {
 		for _, a := range m.modules {
-			scales[a.module] = a.scale
+			for _, name := range append(a.names(), a.module) {
+				scales[name] = a.scale
+			}
 		}
 	}
 	return scales

@@ -22,6 +22,7 @@ type Builder struct {
 	caches     []*graph.Value
 	params     []Param
 	kept       map[int]keysAndValues // of layers, which later ones may read
+	routed     routed
 }
 
 // NewBuilder checks sizes and options against def. A network that cannot go on with sequences refuses Options.Window itself.
@@ -310,6 +311,7 @@ func (b *Builder) tellGreatest(built *Built, there *graph.Value, found ...*graph
 
 func (b *Builder) end(built *Built) (*Built, error) {
 	built.Caches = b.caches
+	b.balance(built)
 	for _, p := range b.params {
 		built.Params = append(built.Params, b.master(p.Path))
 	}

@@ -84,12 +84,20 @@ func ConfigEnding(def Definition, dtype string, ends []int32) ([]byte, error) {
 		settings["eos_token_id"] = stranger.IDs(ends)
 	}
 	settings["model_type"] = def.Kind()
-	key := "torch_dtype"
-	if _, old := settings[key]; !old && settings["dtype"] != nil {
-		key = "dtype" // the newer name of the same
+	if w := wrapperOf(def); w != nil {
+		whole, err := w.config(settings, names[dtype])
+		if err != nil {
+			return nil, fmt.Errorf("model: config: %w", err)
+		}
+		settings = whole
+	} else {
+		key := dtypeKeys[0]
+		if _, old := settings[key]; !old && settings[dtypeKeys[1]] != nil {
+			key = dtypeKeys[1]
+		}
+		delete(settings, dtypeKeys[1])
+		settings[key] = names[dtype]
 	}
-	delete(settings, "dtype")
-	settings[key] = names[dtype]
 	raw, err := json.MarshalIndent(settings, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("model: config: %w", err)

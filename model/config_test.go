@@ -129,7 +129,7 @@ func TestHostileConfigs(t *testing.T) {
 		`mixtures of experts are not supported`:                         change(tinyLlama, edit{"model_type": "qwen2_moe"}),
 		`num_experts_per_tok: 5, want at most the 4 experts`:            change(tinyLlama, edit{"model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 5, "moe_intermediate_size": 8}),
 		`num_local_experts: 8, want 4, as another key says`:             change(tinyLlama, edit{"model_type": "qwen3_moe", "num_experts": 4, "num_local_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 8}),
-		`output_router_logits: true, want false`:                        change(tinyLlama, edit{"model_type": "gpt_oss", "num_local_experts": 4, "output_router_logits": true}),
+		`router_aux_loss_coef: -1, want a number from 0`:                change(tinyLlama, edit{"model_type": "gpt_oss", "num_local_experts": 4, "router_aux_loss_coef": -1}),
 		`did you mean "qwen2"?`:                                         change(tinyLlama, edit{"model_type": "qwen2_"}),
 		`max_window_layers: 1.5, want a whole number`:                   change(tinyLlama, edit{"model_type": "qwen2", "max_window_layers": 1.5}),
 		`hidden_act: "gelu", want silu`:                                 change(tinyLlama, edit{"hidden_act": "gelu"}),

@@ -39,7 +39,8 @@ type decoder struct {
 
 	dropout  float64 // the largest that config.json asks for; training with it is refused
 	settings map[string]any
-	read     bool // settings are those of a file
+	read     bool     // settings are those of a file
+	around   *wrapper // what the network is the text part of; nil: it stands alone
 }
 
 // decoderLayer is what the layers of one network differ in.

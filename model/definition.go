@@ -58,6 +58,7 @@ type Param struct {
 	lengths bool    // it begins as the lengths of that one's rows, one for each output
 	conv    bool    // the outputs of that one are its columns
 	pieces  []piece // what files may have in its place, one behind the other; nil: nothing
+	across  bool    // that is one matrix with the experts of [experts, out, rank] along its rows
 }
 
 // Options says what a graph computes. Loss or Logits is needed; both may be.
@@ -95,6 +96,7 @@ type Options struct {
 	// linear is told of each matrix that rows are multiplied by, conv of one that is [in, out], and head of the output head; nil: nobody is.
 	linear func(path string, conv bool)
 	head   func(path string)
+	expert func(a adapter) // is told of each adapter that matrices of experts may have
 }
 
 // Paging is how keys and values of several rows lie in Built.Caches. A graph of it takes one batch of seq tokens: each is at InputPositions of the row
@@ -128,6 +130,8 @@ const (
 	InputRows       = "rows"        // i32 [Rows], indices into batch*seq; with Rows > 0; with scores, and vectors of last tokens, [batch], of these
 	InputPositions  = "positions"   // i32 [batch, seq], each below Window and no two of a sequence the same; with Documents from 0 on in each; with either
 	InputTable      = "blocks"      // i32 [Paging.Rows, Window/Paging.Size rounded up]: which block a row's positions are in; those that it has not reached may be any
+	InputThere      = "there"       // f32 [batch*seq]: 1 for a token, 0 for what a row lacks; where routers are told of
+	InputBalance    = "balance"     // f32 []: the scale of the loss over the microbatches of a whole update; where experts are balanced
 	InputRow        = "row"         // i32 [batch, seq], which row of InputTable a token is of; -1: none, it is idle; with Paging, and with a Window where the network keeps states (Recurrent)
 	inputFeatures   = "features"    // f32 [batch, in]; MLP, instead of tokens
 	inputTargets    = "targets"     // f32 [batch, out]; MLP with mean squared error, instead of labels
@@ -138,8 +142,11 @@ const (
 // Built is a graph and its ends.
 type Built struct {
 	Graph *graph.Graph
-	// LossSum [] is the sum of the losses of what counts, Loss [] is LossSum times InputLossScale.
-	LossSum, Loss *graph.Value
+	// LossSum [] is the sum of the losses of what counts, Loss [] is LossSum times InputLossScale. Learned is what parameters follow the gradient of: Loss, and
+	// what balances experts where they are balanced.
+	LossSum, Loss, Learned *graph.Value
+	// Routed tells how tokens go to experts, see Routing; nil where a network has none.
+	Routed *graph.Value
 	// Sums are those of an objective's Loss.Sums, over what counts; nil where it has none. Figures are what it finds.
 	Sums    *graph.Value
 	Figures []figure
@@ -168,7 +175,7 @@ type figure struct {
 func Specs(def Definition) []array.Spec {
 	var specs []array.Spec
 	for _, p := range laidOut(def) {
-		specs = append(specs, array.Spec{Path: p.Path, Shape: p.Shape, OutIn: p.outIn()})
+		specs = append(specs, array.Spec{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), InOut: len(p.Shape) == 2 && p.InOut})
 	}
 	slices.SortFunc(specs, func(a, b array.Spec) int { return byLevel(a.Path, b.Path) })
 	return specs

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
@@ -15,14 +16,12 @@ import (
 // experts is a feed-forward part of count gated ones, of which a router chooses some for each token.
 type experts struct {
 	count, chosen, width int
-	all                  bool // weights are the softmax over all experts, not over the chosen
+	balance              float64 // what the load-balancing loss counts; 0: nothing
+	all                  bool    // weights are the softmax over all experts, not over the chosen
 	router               string
-	pieces               bool   // files may have the matrices of experts one by one
-	clamped              *clamp // nil: the gate is the decoder's activation; else matrices are [E, inputs, outputs], with biases, and gate and up are columns in turn
+	pieces               bool                 // files may have the matrices of experts one by one
+	clamped              *graph.ClampedSwiGLU // nil: the gate is the decoder's activation; else matrices are [E, inputs, outputs], with biases
 }
-
-// clamp is gpt-oss's gate: of g, at most limit, and u, from -limit to limit, it is (u + 1) g sigmoid(alpha g).
-type clamp struct{ limit, alpha float64 }
 
 // Paths of the matrices of all experts, below a layer: gate and up of each [E, 2 width, inputs], and down.
 const (
@@ -60,6 +59,7 @@ func (e *experts) build(b *Builder, n *graph.Value, layer, activation string) *g
 	logits := b.project(n, linear{path: layer + e.router, bias: e.clamped != nil})
 	route := b.Append(graph.Router{K: e.chosen, All: e.all}, logits)
 	b.KeepF32(logits, route.Outputs[0]) // a choice hangs on them
+	b.route(e, logits, route.Outputs[1])
 	choices := b.batch * b.seq * e.chosen
 	tile := graph.RaggedTile(choices, e.count)
 	group := b.Append(graph.Group{Experts: e.count, Tile: tile}, route.Outputs[1])
@@ -67,6 +67,7 @@ func (e *experts) build(b *Builder, n *graph.Value, layer, activation string) *g
 	ragged := graph.RaggedMatMul{TransW: e.clamped == nil, Tile: tile, Rows: choices}
 	multiply := func(x *graph.Value, path string) *graph.Value {
 		y := b.Append(ragged, x, b.Read(layer+path), offsets).Outputs[0]
+		y = b.adaptExperts(e, y, x, layer+path, ragged, offsets)
 		if e.clamped == nil {
 			return y
 		}
@@ -80,25 +81,11 @@ func (e *experts) build(b *Builder, n *graph.Value, layer, activation string) *g
 	gateUp := multiply(b.Append(graph.Spread{}, n, rows, slots).Outputs[0], expertsGateUp)
 	var hidden *graph.Value
 	if e.clamped != nil {
-		hidden = e.clamped.build(b, gateUp, e.width)
+		hidden = b.Append(*e.clamped, gateUp).Outputs[0]
 	} else {
 		hidden = b.Mul(b.Apply(activation, b.Slice(gateUp, 1, 0, e.width)), b.Slice(gateUp, 1, e.width, e.width))
 	}
 	return b.Append(graph.Combine{}, multiply(hidden, expertsDown), rows, slots, route.Outputs[0]).Outputs[0]
-}
-
-// build is the gate of rows whose columns are gate and up in turn.
-func (c *clamp) build(b *Builder, gateUp *graph.Value, width int) *graph.Value {
-	if len(gateUp.Shape()) != 2 {
-		return gateUp // the graph tells
-	}
-	rows := gateUp.Shape()[0]
-	pairs := b.Reshape(gateUp, rows*width, 2)
-	column := func(i int) *graph.Value { return b.Reshape(b.Slice(pairs, 1, i, 1), rows, width) }
-	least := func(x *graph.Value) *graph.Value { return b.Apply("max", x, b.Constant(-c.limit)) }
-	most := func(x *graph.Value) *graph.Value { return b.Apply("neg", least(b.Apply("neg", x))) }
-	gate, up := most(column(0)), least(most(column(1)))
-	return b.Mul(b.AddConst(up, 1), b.Mul(gate, b.Apply("sigmoid", b.Scale(gate, c.alpha))))
 }
 
 // readQwen3MoE: Qwen3 with experts in place of the feed-forward part, in some layers or all.
@@ -112,7 +99,7 @@ func readQwen3MoE(c *ConfigReader) (Definition, error) {
 		window = 0
 	}
 	c.windows(&m, window, func(int) bool { return window > 0 })
-	e := c.experts("num_experts", "num_local_experts")
+	e := c.experts(0.001, "num_experts", "num_local_experts")
 	e.router, e.pieces, e.all = "mlp.gate", true, !c.Flag("norm_topk_prob", false)
 	e.width = c.Size("moe_intermediate_size")
 	step, dense := c.optionalSize("decoder_sparse_step", 1), []int(nil)
@@ -144,17 +131,17 @@ func readGPTOSS(c *ConfigReader) (Definition, error) {
 	m.oBias = m.qkvBias
 	window := c.window(128)
 	c.windows(&m, window, func(layer int) bool { return window > 0 && layer%2 == 0 })
-	e := c.experts("num_local_experts", "num_experts")
+	e := c.experts(0.9, "num_local_experts", "num_experts")
 	e.width, e.router = m.intermediate, "mlp.router"
-	e.clamped = &clamp{limit: c.Number("swiglu_limit", 7, false), alpha: c.Number("swiglu_alpha", 1.702, false)}
+	e.clamped = &graph.ClampedSwiGLU{Limit: c.Number("swiglu_limit", 7, false), Alpha: c.Number("swiglu_alpha", 1.702, false)}
 	for i := range m.layers {
 		m.layers[i].experts = e
 	}
 	return c.finished(m, "initial_context_length")
 }
 
-// experts reads how many there are, by one of keys, and how many a token takes.
-func (c *ConfigReader) experts(keys ...string) *experts {
+// experts reads how many there are, by one of keys, and how many a token takes; balance is the coefficient of the load-balancing loss where a file has none.
+func (c *ConfigReader) experts(balance float64, keys ...string) *experts {
 	e := &experts{count: c.Size(keys...), chosen: c.Size("num_experts_per_tok", "experts_per_token")}
 	if e.chosen > e.count {
 		c.wrong("num_experts_per_tok", fmt.Sprintf("at most the %d experts that there are", e.count))
@@ -164,23 +151,21 @@ func (c *ConfigReader) experts(keys ...string) *experts {
 			c.wrong(key, fmt.Sprintf("%d, as another key says", want))
 		}
 	}
-	if c.Flag("output_router_logits", false) {
-		c.wrong("output_router_logits", "false: the loss that balances experts is not supported")
+	if coefficient := c.Number(balanceKey, balance, true); c.Flag(balancedKey, false) {
+		e.balance = coefficient
 	}
-	c.Number("router_aux_loss_coef", 0, true)
 	return e
 }
 
 // ForToken says how many of the parameters a token takes, where that is not all: those of the experts that it takes, and all others; else it is "".
 func ForToken(def Definition) string {
 	idle := int64(0)
-	if m, ok := Student(def).(decoder); ok {
-		for _, l := range m.layers {
-			if e := l.experts; e != nil {
-				for _, p := range e.params("", m.width, 0) {
-					if len(p.Shape) == 3 {
-						idle += elements(p.Shape) / int64(e.count) * int64(e.count-e.chosen)
-					}
+	m, _ := decoderOf(def)
+	for _, l := range m.layers {
+		if e := l.experts; e != nil {
+			for _, p := range e.params("", m.width, 0) {
+				if len(p.Shape) == 3 {
+					idle += elements(p.Shape) / int64(e.count) * int64(e.count-e.chosen)
 				}
 			}
 		}
@@ -227,8 +212,7 @@ func (w weights) join(params []Param, stored map[string]string) (wrong []string)
 			stored[p.Path] = "" // is told of
 			continue
 		}
-		joined := array.Tensor{DType: parts[0].DType, Host: array.Host{Path: p.Path, Shape: p.Shape, Read: readPieces(parts)}}
-		w[p.Path], stored[p.Path] = joined, p.Path
+		w[p.Path], stored[p.Path] = p.joinedAs(parts), p.Path
 	}
 	return wrong
 }
@@ -259,23 +243,35 @@ func inPieces(def Definition, tensors []safetensors.Tensor, like *Stored, read f
 			out = append(out, t)
 			continue
 		}
-		p, first, whole := params[i], 0, []float32(nil)
-		for j, piece := range p.pieces {
-			at, n := first, int(elements(piece.shape))
-			first += n
-			out = append(out, safetensors.Tensor{Name: families[def.Kind()].nameIn(def, piece.path), DType: t.DType, Shape: piece.shape, Data: func(w io.Writer) (err error) {
-				if whole == nil {
-					if whole, err = read(p.Path); err != nil {
-						return err
-					}
-				}
-				data := whole[at : at+n]
-				if j == len(p.pieces)-1 {
-					whole = nil // they are written in this order
-				}
-				return WriteFloats(w, t.DType, data)
-			}})
+		out = append(out, inFile(def, params[i], t.DType, read)...)
+	}
+	return out
+}
+
+// inFile are the tensors that files have in place of a parameter of def.
+func inFile(def Definition, p Param, dtype string, read func(path string) ([]float32, error)) (out []safetensors.Tensor) {
+	first, whole := 0, []float32(nil)
+	for j, piece := range p.pieces {
+		at, n, name := first, int(elements(piece.shape)), families[def.Kind()].nameIn(def, piece.path)
+		if strings.HasPrefix(piece.path, peftPrefix) {
+			name = families[def.Kind()].adapterName(def, piece.path)
 		}
+		first += n
+		out = append(out, safetensors.Tensor{Name: name, DType: dtype, Shape: piece.shape, Data: func(w io.Writer) (err error) {
+			if whole == nil {
+				if whole, err = read(p.Path); err != nil {
+					return err
+				}
+				if p.across {
+					whole = acrossExperts(whole, p.Shape[0], p.Shape[1], p.Shape[2], true)
+				}
+			}
+			data := whole[at : at+n]
+			if j == len(p.pieces)-1 {
+				whole = nil // they are written in this order
+			}
+			return WriteFloats(w, dtype, data)
+		}})
 	}
 	return out
 }
@@ -299,6 +295,9 @@ func Joined(def Definition, hosts []array.Host) []array.Host {
 			}
 		}
 		if len(whole.Data) > 0 {
+			if p.across {
+				whole.Data = acrossExperts(whole.Data, p.Shape[0], p.Shape[1], p.Shape[2], false)
+			}
 			out = append(out, whole)
 		}
 	}

@@ -31,11 +31,11 @@ type ExportOptions struct {
 	DType      string  // "F32", "BF16" or "F16"; default that of Like, or F32
 	ShardBytes uint64  // weights that take more are split, with an index
 	Base       string  // what a PEFT directory calls its base; default what it was called where the adapter came from
-	Like       *Stored // files of the same model: each tensor is called what it is called there, and a copy of a tied head is written where they have one; may be nil
+	Like       *Stored // files of the same model: each tensor is called what it is called there, and a copy of a tied head is written where they have one, as is what they have beside the network; nil: of a larger model the text part alone is written
 	Ends       []int32 // tokens that end an answer, for config.json; nil: those of the definition
 	// Companions are files that other programs want beside the model, such as those of its tokenizer: by their names, each written by a call.
 	Companions map[string]func(io.Writer) error
-	// Tell is told what interrupted exports have left in the folder of the new directory: what became of it. May be nil.
+	// Tell is told what is written or lacking beside a network of text, and what became of what interrupted exports have left in the folder. May be nil.
 	Tell func(string)
 }
 
@@ -61,6 +61,12 @@ func export(dir string, def Definition, read func(path string) ([]float32, error
 		maps.Copy(files, o.Companions)
 		return writeDir(dir, files, o.Tell)
 	}
+	if o.Like == nil {
+		def = placed(def, func(m decoder) decoder {
+			m.around = nil
+			return m
+		})
+	}
 	tensors, err := Tensors(def, cmp.Or(o.DType, "F32"), read)
 	if err != nil {
 		return err
@@ -68,7 +74,7 @@ func export(dir string, def Definition, read func(path string) ([]float32, error
 	if o.Like != nil {
 		tensors = o.Like.dress(def, tensors, o.DType == "", read)
 	}
-	tensors = inPieces(def, tensors, o.Like, read)
+	tensors = withOthers(def, inPieces(def, tensors, o.Like, read), o)
 	config, err := ConfigEnding(def, cmp.Or(o.DType, o.Like.DType()), o.Ends)
 	if err != nil {
 		return err

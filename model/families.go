@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"regexp"
-	"slices"
 )
 
 // The families of decoders that are read from files. A row says what is not Llama's of it.
@@ -17,17 +16,14 @@ func init() {
 	}{
 		"qwen2": {readQwen2, &newQwen2, "Qwen2"}, "qwen3": {readQwen3, &newQwen3, "Qwen3"}, "mistral": {readMistral, &newMistral, "Mistral"},
 		"gemma2": {readGemma2, &newGemma2, "Gemma2"}, "gemma3_text": {readGemma3, &newGemma3, "Gemma3Text"}, "smollm3": {readSmolLM3, &newSmolLM3, "SmolLM3"},
-		"olmo2": {readOLMo2, &newOLMo2, "Olmo2"}, "phi3": {readPhi3, &newPhi3, "Phi3"}, "gemma3": {read: readGemma3Images},
+		"olmo2": {readOLMo2, &newOLMo2, "Olmo2"}, "phi3": {readPhi3, &newPhi3, "Phi3"},
 		"olmo3": {readOLMo3, &newOLMo3, "Olmo3"}, "granite": {readGranite, &newGranite, "Granite"}, "granitemoehybrid": {readGraniteHybrid, nil, "GraniteMoeHybrid"},
-		"ministral3": {readMinistral3, &newMinistral3, "Ministral3"}, "mistral3": {read: readMistralImages},
-		"lfm2": {readLFM2, &newLFM2, "Lfm2"}, "qwen3_5_text": {readQwen35, &newQwen35, "Qwen3_5Text"}, "qwen3_5": {read: readQwen35Images},
+		"ministral3": {readMinistral3, &newMinistral3, "Ministral3"},
+		"lfm2":       {readLFM2, &newLFM2, "Lfm2"}, "qwen3_5_text": {readQwen35, &newQwen35, "Qwen3_5Text"},
 		"qwen3_moe": {readQwen3MoE, &newQwen3MoE, "Qwen3Moe"}, "gpt_oss": {readGPTOSS, &newGPTOSS, "GptOss"},
 	} {
 		f := Family{
 			Kind: kind, Read: row.read, Embeddings: []string{"model.embed_tokens.weight"}, Head: "lm_head.weight", Class: row.class, Root: "model.", Constants: rotaryConstants,
-		}
-		if slices.Contains([]string{"gemma3", "gemma3_text", "mistral", "mistral3", "ministral3", "qwen3_5", "qwen3_5_text"}, kind) { // or its text part
-			f.Path, f.Constants = textPath, imageConstants
 		}
 		if row.begin != nil {
 			f.New = func(k Keys) (Definition, error) { return row.begin.make(kind, k) }
@@ -170,11 +166,6 @@ func (c *ConfigReader) rotationOf(of map[string]json.RawMessage, kind string, he
 var imageDefaults = map[string]string{
 	"num_attention_heads": "8", "num_key_value_heads": "4", "head_dim": "256", "vocab_size": "262208", "max_position_embeddings": "131072",
 	"hidden_size": "2304", "intermediate_size": "9216", "num_hidden_layers": "26",
-}
-
-// readGemma3Images is the text part of a Gemma 3 with images, which is a Gemma 3 of text.
-func readGemma3Images(c *ConfigReader) (Definition, error) {
-	return c.textPart(imageDefaults, map[string]func(c *ConfigReader) (Definition, error){"gemma3_text": readGemma3}, "mm_tokens_per_image")
 }
 
 // readSmolLM3: layers without positions, those where no_rope_layers is 0.

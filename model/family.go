@@ -38,6 +38,8 @@ type Family struct {
 	Constants *regexp.Regexp
 	// Dead are tensors of files that are passed over where a network has no such parameters; nil for none.
 	Dead *regexp.Regexp
+	// beside are tensors of other parts of a model that the network is the text part of; nil for none.
+	beside *regexp.Regexp
 }
 
 var families = map[string]Family{}
@@ -48,6 +50,7 @@ func Register(f Family) {
 	if _, taken := families[f.Kind]; taken || f.Kind == "" || f.Read == nil {
 		panic(fmt.Sprintf("model: register: found %q, wanted a kind not yet taken and a reader", f.Kind))
 	}
+	f.mayBeWrapped()
 	families[f.Kind] = f
 	embeddings.Register(append(slices.Clone(f.Embeddings), f.Head, scoreWeight)...)
 }
@@ -168,12 +171,15 @@ func New(kind string, k Keys) (Definition, error) {
 	if err != nil {
 		return nil, err
 	}
-	return WithDropout(def, k.Dropout)
+	if def, err = WithDropout(def, k.Dropout); err != nil || k.Balance == nil {
+		return def, err
+	}
+	return WithBalance(def, *k.Balance)
 }
 
-// path is the parameter that a tensor of a file holds; "" for a constant.
+// path is the parameter that a tensor of a file holds; "" for a constant, or another part's.
 func (f Family) path(name string) string {
-	if f.Constants != nil && f.Constants.MatchString(name) {
+	if f.Constants != nil && f.Constants.MatchString(name) || f.beside != nil && f.beside.MatchString(name) {
 		return ""
 	}
 	path := strings.TrimPrefix(name, f.Prefix)
@@ -208,7 +214,10 @@ func (f Family) name(path string, headed bool) string {
 
 // adapterName is what a new PEFT file of def has a parameter of its adapters as: of a network without a head as transformers calls that's modules.
 func (f Family) adapterName(def Definition, path string) string {
-	if HeadOf(def).Kind != HeadVectors {
+	switch rest, ok := strings.CutPrefix(path, peftPrefix+textRoot); {
+	case wrapperOf(def) != nil && ok:
+		return peftPrefix + wrappedRoot + rest
+	case HeadOf(def).Kind != HeadVectors:
 		return path
 	}
 	return peftPrefix + strings.TrimPrefix(strings.TrimPrefix(path, peftPrefix), f.Prefix+f.Root)
@@ -219,6 +228,15 @@ func (f Family) isHead(path string) bool { return path == f.Head || path == scor
 
 // nameIn is what files of def have the parameter at path as: without a head without what then may be left out.
 func (f Family) nameIn(def Definition, path string) string {
+	w, ofAdapter := wrapperOf(def), strings.HasPrefix(path, peftPrefix)
+	switch {
+	case w != nil && ofAdapter:
+		return f.adapterName(def, path)
+	case ofAdapter:
+		return path
+	case w != nil:
+		return w.name(path)
+	}
 	switch HeadOf(def).Kind {
 	case HeadScores:
 		return f.name(path, true)
@@ -253,4 +271,6 @@ type Keys struct {
 	Dropout      float64 `yaml:"dropout" range:"0..0.999" doc:"gpt2: probability of dropping an activation in training. It also overrides the dropout of model.from"`
 	TieHead      bool    `yaml:"tie_head" doc:"all but gpt2: the output head shares the embedding's weights (gpt2 always does)"`
 	RopeTheta    float64 `yaml:"rope_theta" default:"10000" range:">0" doc:"all but gpt2: base of the rotary frequencies"`
+
+	Balance *float64 `yaml:"router_aux_loss_coef" range:"0..1e30" doc:"gpt_oss, qwen3_moe: what the loss that [balances experts](#experts) counts; 0: nothing. null: what config.json has where that says output_router_logits, else 0"`
 }

@@ -11,11 +11,9 @@ import (
 
 func init() {
 	f := Family{
-		Kind: "gemma4", Read: readGemma4Parts, Embeddings: []string{"model.embed_tokens.weight", perLayerTable}, Head: "lm_head.weight", Class: "Gemma4Text", Root: "model.",
-		Path: textPath, Constants: gemma4Constants, Dead: borrowersOwn,
+		Kind: "gemma4_text", Read: readGemma4, Embeddings: []string{"model.embed_tokens.weight", perLayerTable}, Head: "lm_head.weight", Class: "Gemma4Text", Root: "model.",
+		Dead: borrowersOwn, usual: newGemma4.usual,
 	}
-	Register(f)
-	f.Kind, f.Read, f.usual = "gemma4_text", readGemma4, newGemma4.usual
 	f.New = func(k Keys) (Definition, error) { return newGemma4.make("gemma4_text", k) }
 	Register(f)
 }
@@ -36,12 +34,8 @@ var newGemma4 = beginning{
 	usual: proportions{HeadWidth: 256, AttentionShare: 1, Group: 4, Intermediate: 4, Aspect: 44, RopeTheta: 10000, Tied: true},
 }
 
-var (
-	// gemma4Constants are what a Gemma 4 has that sees and hears, besides its text part.
-	gemma4Constants = regexp.MustCompile(`(^|\.)rotary_emb\.|^(model\.)?(vision_tower|audio_tower|embed_vision|embed_audio|multi_modal_projector)\.`)
-	// borrowersOwn are keys and values of layers, which files have of those too that read another's.
-	borrowersOwn = regexp.MustCompile(`^model\.layers\.\d+\.self_attn\.(k_proj|v_proj|k_norm)\.(weight|bias)$`)
-)
+// borrowersOwn are keys and values of layers, which files have of those too that read another's.
+var borrowersOwn = regexp.MustCompile(`^model\.layers\.\d+\.self_attn\.(k_proj|v_proj|k_norm)\.(weight|bias)$`)
 
 // readGemma4: layers without a window have wider heads, of which a part turns; the last layers read the keys and values of earlier ones; values are normed;
 // and each layer has an embedding of its own of the tokens.
@@ -124,11 +118,6 @@ func (c *ConfigReader) borrow(m *decoder) {
 			l.sizes = &own
 		}
 	}
-}
-
-// readGemma4Parts is the text part of a Gemma 4 that sees and hears.
-func readGemma4Parts(c *ConfigReader) (Definition, error) {
-	return c.textPart(nil, map[string]func(c *ConfigReader) (Definition, error){"gemma4_text": readGemma4}, "audio_config", "vision_soft_tokens_per_image")
 }
 
 // perLayer are embeddings of tokens that each layer has of its own: width 0: none. Their table is as wide as all layers' together.

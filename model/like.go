@@ -37,8 +37,12 @@ func (s *Stored) dress(def Definition, tensors []safetensors.Tensor, typed bool,
 		if !ok {
 			continue
 		}
+		switch {
+		case wrapperOf(def) != nil && parted && p.Path == family.Head:
+			root, _ := strings.CutSuffix(name, strings.TrimPrefix(family.Embeddings[0], textRoot))
+			tensors[i].Name = wrappedName(p.Path, root)
 		// A tied model may be without the prefix that one with two matrices has.
-		if !parted && (name == p.Path || name == family.Prefix+p.Path || name == strings.TrimPrefix(p.Path, family.Root)) { // and not of the text part of a model with images, which is written as one of text
+		case wrapperOf(def) != nil, !parted && (name == p.Path || name == family.Prefix+p.Path || name == strings.TrimPrefix(p.Path, family.Root)): // and not of a text part that is written alone
 			tensors[i].Name = name
 		}
 		if typed {
@@ -46,7 +50,7 @@ func (s *Stored) dress(def Definition, tensors []safetensors.Tensor, typed bool,
 			tensors[i].DType, tensors[i].Data = dtype, dataAs(dtype, p.Path, read)
 		}
 	}
-	if s.tiedCopy != family.Head || s.tiedCopy == "" || parted || HeadOf(def).Kind != "" {
+	if s.tiedCopy == "" || s.tiedCopy != family.Head && wrapperOf(def) == nil || parted || HeadOf(def).Kind != "" {
 		return tensors
 	}
 	i := slices.IndexFunc(params, func(p Param) bool { return p.Path == family.Embeddings[0] })

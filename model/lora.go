@@ -30,7 +30,7 @@ func (l LoRA) target(names []string, head string) ([]string, error) {
 	switch {
 	case len(targets) == 0:
 		targets = usualTargets
-		if found := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !isTarget(name, targets) }); len(found) == 0 {
+		if found := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !l.isTarget(name, targets) }); len(found) == 0 {
 			return nil, fmt.Errorf("model: lora: target: found none, wanted some of %q", lastNames(names))
 		}
 	case slices.Contains(targets, AllLinear):
@@ -45,14 +45,14 @@ func (l LoRA) target(names []string, head string) ([]string, error) {
 			if !plainName.MatchString(t) {
 				return nil, fmt.Errorf("model: lora: target: found %q among others, wanted names, or one regular expression alone", t)
 			}
-			if !slices.ContainsFunc(names, func(name string) bool { return isTarget(name, []string{t}) }) {
+			if !slices.ContainsFunc(names, func(name string) bool { return l.isTarget(name, []string{t}) }) {
 				return nil, noTarget(t, names)
 			}
 		}
 	}
 	var found []string
 	for _, name := range names {
-		if (slices.Contains(targets, AllLinear) || isTarget(name, targets)) && l.inLayers(name) {
+		if (slices.Contains(targets, AllLinear) || l.isTarget(name, targets)) && l.inLayers(name) {
 			found = append(found, name)
 		}
 	}
@@ -66,6 +66,11 @@ func (l LoRA) inLayers(name string) bool {
 	return len(l.Layers) == 0 || slices.Contains(l.Layers, layerNumber(name))
 }
 
+// says tells whether a module's name matches, as it is called here or where the network is the text part of a larger one.
+func (l LoRA) says(name string, matches func(name string) bool) bool {
+	return matches(name) || l.wraps && matches(wrappedName(name, wrappedRoot))
+}
+
 // matching are the modules whose whole names a regular expression matches.
 func (l LoRA) matching(names []string) ([]string, error) {
 	pattern, err := compileName(l.Target[0])
@@ -74,7 +79,7 @@ func (l LoRA) matching(names []string) ([]string, error) {
 	}
 	var found []string
 	for _, name := range names {
-		if pattern.MatchString(name) && l.inLayers(name) {
+		if l.says(name, pattern.MatchString) && l.inLayers(name) {
 			found = append(found, name)
 		}
 	}
@@ -89,9 +94,47 @@ func noTarget(target string, names []string) error {
 	return fmt.Errorf("model: lora: target: %q matches no matrix of a linear layer, wanted one of %q%s", target, known, suggest.DidYouMean(target, known))
 }
 
+// inWrapping are l and its modules where these have the names of a network within a larger one alone.
+func (l LoRA) inWrapping(modules []adapter) (LoRA, []adapter, error) {
+	modules = slices.Clone(modules)
+	var names []string
+	ranks, alphas := map[string]int{}, map[string]float64{}
+	for i, a := range modules {
+		modules[i].module = wrappedName(a.module, wrappedRoot)
+		names = append(names, modules[i].names()...)
+		ranks[modules[i].module] = a.rank
+		alpha, err := patternOf(LoRA{wraps: true}, "alpha_pattern", a.names()[0], l.AlphaPattern, l.alphaOrder, l.Alpha)
+		if err != nil {
+			return l, nil, err
+		}
+		alphas[modules[i].module] = alpha
+	}
+	l.wraps = false
+	if len(l.Target) == 1 && !plainName.MatchString(l.Target[0]) {
+		if found, err := l.matching(names); err != nil || len(found) < len(names) {
+			l.Target = names
+		}
+	} else {
+		l.Target = slices.Clone(l.Target)
+		for i, t := range l.Target {
+			l.Target[i] = wrappedName(t, wrappedRoot)
+		}
+	}
+	l.RankPattern, l.AlphaPattern = unusual(l.RankPattern, ranks, l.Rank), unusual(l.AlphaPattern, alphas, l.Alpha)
+	return l, modules, nil
+}
+
+// unusual are the values of modules that are not the usual one; where no pattern was, there are none.
+func unusual[T comparable](pattern, of map[string]T, usual T) map[string]T {
+	maps.DeleteFunc(of, func(_ string, value T) bool { return len(pattern) == 0 || value == usual })
+	return of
+}
+
 // isTarget tells whether name is one of targets, or ends in one.
-func isTarget(name string, targets []string) bool {
-	return slices.ContainsFunc(targets, func(t string) bool { return name == t || strings.HasSuffix(name, "."+t) })
+func (l LoRA) isTarget(name string, targets []string) bool {
+	return l.says(name, func(name string) bool {
+		return slices.ContainsFunc(targets, func(t string) bool { return name == t || strings.HasSuffix(name, "."+t) })
+	})
 }
 
 // lastNames are the last parts of names, each once.
@@ -132,7 +175,7 @@ func compileName(pattern string) (*regexp.Regexp, error) {
 
 // of chooses for a module the value of a pattern's key, as PEFT matches it: (.*\.)?(key)$. The first key of order counts; where no order is known, all that
 // match have to say the same.
-func patternOf[T comparable](what, module string, pattern map[string]T, order []string, absent T) (T, error) {
+func patternOf[T comparable](l LoRA, what, module string, pattern map[string]T, order []string, absent T) (T, error) {
 	known := len(order) > 0
 	if !known {
 		order = slices.Sorted(maps.Keys(pattern))
@@ -143,7 +186,7 @@ func patternOf[T comparable](what, module string, pattern map[string]T, order []
 		if err != nil {
 			return value, fmt.Errorf("model: lora: %s: %q: %w", what, key, err)
 		}
-		if !matches.MatchString(module) {
+		if !l.says(module, matches.MatchString) {
 			continue
 		}
 		if known {
@@ -158,13 +201,13 @@ func patternOf[T comparable](what, module string, pattern map[string]T, order []
 }
 
 // unmatched names a key that matches none of modules.
-func unmatched[T any](what string, pattern map[string]T, modules []string) error {
+func unmatched[T any](l LoRA, what string, pattern map[string]T, modules []string) error {
 	for _, key := range slices.Sorted(maps.Keys(pattern)) {
 		matches, err := compileName(`(?:.*\.)?(?:` + key + `)`)
 		if err != nil {
 			return fmt.Errorf("model: lora: %s: %q: %w", what, key, err)
 		}
-		if !slices.ContainsFunc(modules, matches.MatchString) {
+		if !slices.ContainsFunc(modules, func(name string) bool { return l.says(name, matches.MatchString) }) {
 			known := lastNames(modules)
 			return fmt.Errorf("model: lora: %s: %q matches no module with an adapter, wanted one of %q%s", what, key, known, suggest.DidYouMean(key, known))
 		}
@@ -187,7 +230,10 @@ type LoRA struct {
 	Layers       []int              `yaml:"layers" range:"0.." doc:"layers with adapters, counted from 0; empty: all"`
 	Save         []string           `yaml:"save" doc:"ends of names of modules that are trained whole, such as lm_head or embed_tokens"`
 
-	rankOrder, alphaOrder []string // the keys of the patterns in the order of a file, where the first that matches counts
+	rankOrder, alphaOrder []string       // the keys of the patterns in the order of a file, where the first that matches counts
+	parameters            []string       // ends of names of matrices of experts that have an adapter, as a file's target_parameters
+	exclude               *regexp.Regexp // of modules without any, which are not to be the network's; nil for none
+	wraps                 bool           // names may be those of a network within a larger one, too
 }
 
 // AllLinear is the Target of every matrix but that of the output head.

@@ -26,7 +26,7 @@ func scattered(def Definition) map[string]*graph.Array {
 	return params
 }
 
-// everywhere are adapters on all matrices of def, the head's among them.
+// everywhere are adapters on all matrices of def but experts', the head's among them.
 func everywhere(t *testing.T, def Definition) LoRA {
 	t.Helper()
 	family, err := familyOf(def.Kind())
@@ -35,7 +35,9 @@ func everywhere(t *testing.T, def Definition) LoRA {
 	require.NoError(t, err)
 	l := LoRA{Rank: 2, Alpha: 3}
 	for _, a := range all {
-		l.Target = append(l.Target, a.module)
+		if a.experts == 0 {
+			l.Target = append(l.Target, a.module)
+		}
 	}
 	return l
 }

@@ -83,6 +83,13 @@ func Merge(def Definition, read func(path string) ([]float32, error)) func(path 
 		if err != nil {
 			return nil, err
 		}
+		for _, a := range m.modules {
+			if a.experts > 0 && a.weight == path {
+				if err := a.mergeExperts(w, read); err != nil {
+					return w, err
+				}
+			}
+		}
 		module := family.module(path)
 		if module+".weight" != family.name(path, true) {
 			return w, nil

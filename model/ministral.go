@@ -17,9 +17,3 @@ func readMinistral3(c *ConfigReader) (Definition, error) {
 	c.windows(&m, window, func(int) bool { return window > 0 })
 	return c.finished(m)
 }
-
-// readMistralImages is the text part of a Mistral with images: a Ministral 3, or a Mistral.
-func readMistralImages(c *ConfigReader) (Definition, error) {
-	return c.textPart(nil, map[string]func(c *ConfigReader) (Definition, error){"ministral3": readMinistral3, "mistral": readMistral},
-		"multimodal_projector_bias", "projector_hidden_act", "spatial_merge_size", "vision_feature_layer")
-}

@@ -143,6 +143,12 @@ func (b *Builder) state(shape ...int) (cache, row *graph.Value) {
 
 // Recurrent tells whether a network keeps states, which can not go back to an earlier token: it goes on with rows alone, whose beginnings are not shared.
 func Recurrent(def Definition) bool {
+	m, _ := decoderOf(def)
+	return slices.ContainsFunc(m.layers, func(l decoderLayer) bool { return l.mixer != nil })
+}
+
+// decoderOf is the decoder that a network is, with adapters or whatever else around it.
+func decoderOf(def Definition) (decoder, bool) {
 	for {
 		switch m := Student(def).(type) {
 		case quantized:
@@ -152,9 +158,9 @@ func Recurrent(def Definition) bool {
 		case headed:
 			def = m.Definition
 		case decoder:
-			return slices.ContainsFunc(m.layers, func(l decoderLayer) bool { return l.mixer != nil })
+			return m, true
 		default:
-			return false
+			return decoder{}, false
 		}
 	}
 }

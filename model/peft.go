@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -39,8 +40,8 @@ var peftIdle = []string{
 var peftRefused = map[string]string{
 	"alora_invocation_tokens": "adapters that begin at a token", "trainable_token_indices": "single rows of an embedding that are trained",
 	"lora_bias": "adapters with biases", "layer_replication": "layers that are used several times", "use_qalora": "adapters of groups of inputs",
-	"target_parameters": "adapters of parameters that are no modules", "loftq_config": "a base that was changed with the adapter", "exclude_modules": "targets that are left out",
-	"eva_config": "a beginning from data", "corda_config": "a base that was changed with the adapter", "megatron_config": "modules of Megatron",
+	"loftq_config": "a base that was changed with the adapter",
+	"eva_config":   "a beginning from data", "corda_config": "a base that was changed with the adapter", "megatron_config": "modules of Megatron",
 	"ensure_weight_tying": "copies that stay tied", "arrow_config": "several adapters at once", "use_bdlora": "adapters of blocks",
 }
 
@@ -83,7 +84,8 @@ func parsePEFT(raw []byte) (p peft, err error) {
 	if c.has("init_lora_weights") && !slices.Contains(peftBegins, string(p.fields["init_lora_weights"])) {
 		c.wrong("init_lora_weights", "one of "+strings.Join(peftBegins, ", ")+": others change the base")
 	}
-	l.Target, l.Save = c.targets("target_modules"), c.names("modules_to_save")
+	l.Target, l.Save, l.parameters = c.targets("target_modules"), c.names("modules_to_save"), c.names("target_parameters")
+	l.exclude = c.excluded("exclude_modules")
 	if p.head == HeadScores { // it stands there whatever was asked for, and no network here has a module of the name
 		l.Save = slices.DeleteFunc(l.Save, func(name string) bool { return name == classifier })
 	}
@@ -108,6 +110,29 @@ func (c *ConfigReader) targets(key string) []string {
 		pattern = "(?:" + pattern + ")"
 	}
 	return []string{pattern}
+}
+
+// excluded is what a list of names, or ends of names, or one expression of whole names leaves out; nil: nothing.
+func (c *ConfigReader) excluded(key string) *regexp.Regexp {
+	var pattern string
+	if !c.has(key) {
+		return nil
+	}
+	if json.Unmarshal(c.fields[key], &pattern) != nil {
+		var ends []string
+		for _, name := range c.names(key) {
+			ends = append(ends, regexp.QuoteMeta(name))
+		}
+		if len(ends) == 0 {
+			return nil
+		}
+		pattern = `(?:.*\.)?(?:` + strings.Join(ends, "|") + ")"
+	}
+	matches, err := compileName(pattern)
+	if err != nil {
+		c.wrong(key, fmt.Sprintf("names, or a regular expression: %v", err))
+	}
+	return matches
 }
 
 // names is a list of names; null is none.
@@ -234,20 +259,25 @@ func (m adapted) adapterConfig(base string) ([]byte, error) {
 		fields[key] = value
 	}
 	if m.file == nil {
-		l := m.lora
-		target := any(l.targetNames(m.modules))
-		if len(l.Target) == 1 && !plainName.MatchString(l.Target[0]) {
-			target = l.Target[0]
+		l, modules := m.lora, m.modules
+		exclude := any(nil)
+		if w := wrapperOf(m); w != nil {
+			exclude = w.row.modules()
+			var err error
+			if l, modules, err = l.inWrapping(m.modules); err != nil {
+				return nil, err
+			}
 		}
+		target, parameters := l.targets(modules)
 		save, head := l.Save, HeadOf(m).Kind
 		if head == HeadScores && !slices.Contains(save, classifier) {
 			save = append([]string{classifier}, save...)
 		}
 		fields = map[string]any{
 			"peft_type": "LORA", "task_type": headRowOf(head).task, "auto_mapping": nil, "revision": nil, "inference_mode": true, "bias": "none",
-			"r": l.Rank, "lora_alpha": l.Alpha, "lora_dropout": l.Dropout, "use_rslora": l.RSLoRA, "use_dora": l.DoRA, "target_modules": target,
+			"r": l.Rank, "lora_alpha": l.Alpha, "lora_dropout": l.Dropout, "use_rslora": l.RSLoRA, "use_dora": l.DoRA, "target_modules": target, "target_parameters": orNone(parameters),
 			"rank_pattern": orEmpty(l.RankPattern), "alpha_pattern": orEmpty(l.AlphaPattern), "init_lora_weights": true, "lora_bias": false,
-			"modules_to_save": orNone(save), "layers_to_transform": orNone(l.Layers), "layers_pattern": nil, "exclude_modules": nil,
+			"modules_to_save": orNone(save), "layers_to_transform": orNone(l.Layers), "layers_pattern": nil, "exclude_modules": exclude,
 			"fan_in_fan_out":          slices.ContainsFunc(m.modules, func(a adapter) bool { return a.conv }),
 			"base_model_name_or_path": m.baseName,
 		}
@@ -262,16 +292,37 @@ func (m adapted) adapterConfig(base string) ([]byte, error) {
 	return append(raw, '\n'), nil
 }
 
-// targetNames are the modules of an adapter as a list that every program understands: the last parts of their names.
-func (l LoRA) targetNames(modules []adapter) []string {
-	if len(l.Target) > 0 && !slices.Contains(l.Target, AllLinear) {
-		return l.Target
+// targets are the modules of an adapter, as an expression where it was asked for by one, else as a list that every program understands: the last parts of their
+// names. parameters are the matrices of experts that PEFT has as parameters, by names below their layers, or whole ones where not all layers have them.
+func (l LoRA) targets(all []adapter) (modules any, parameters []string) {
+	names, asked := []string{}, []string{}
+	for _, a := range all {
+		switch {
+		case !a.parameter():
+			names = append(names, a.names()...)
+		case len(l.Layers) > 0:
+			parameters = append(parameters, a.module)
+		default:
+			parameters = append(parameters, a.module[strings.LastIndex(a.module, expertsModule):])
+		}
 	}
-	var names []string
-	for _, a := range modules {
-		names = append(names, a.module)
+	slices.Sort(parameters)
+	parameters = slices.Compact(parameters)
+	expression := len(l.Target) == 1 && !plainName.MatchString(l.Target[0])
+	for _, target := range l.Target {
+		if slices.ContainsFunc(names, func(name string) bool { return l.isTarget(name, []string{target}) }) {
+			asked = append(asked, target)
+		}
 	}
-	return lastNames(names)
+	switch {
+	case expression && parameters == nil:
+		return l.Target[0], nil
+	case expression:
+		return names, parameters
+	case len(l.Target) > 0 && !slices.Contains(l.Target, AllLinear):
+		return asked, parameters
+	}
+	return append([]string{}, lastNames(names)...), parameters
 }
 
 // orEmpty is {} for none.

@@ -48,8 +48,9 @@ func DescribeLoRA(def Definition) string {
 		kind += fmt.Sprintf(" with dropout %g", l.Dropout)
 	}
 	var names []string
+	matrices := 0
 	for _, a := range m.modules {
-		names = append(names, a.module)
+		names, matrices = append(names, a.module), matrices+max(1, a.experts)
 	}
 	trained := int64(0)
 	for _, p := range m.own() {
@@ -60,7 +61,15 @@ func DescribeLoRA(def Definition) string {
 		saved = fmt.Sprintf(" and %s as a whole", strings.Join(l.Save, ", "))
 	}
 	return fmt.Sprintf("rank %d, alpha %g%s on %d matrices (%s)%s: %d parameters, on %d that are not trained",
-		l.Rank, l.Alpha, kind, len(m.modules), strings.Join(lastNames(names), ", "), saved, trained, Parameters(m)-trained)
+		l.Rank, l.Alpha, kind, matrices, strings.Join(lastNames(names), ", "), saved, trained, Parameters(m)-trained)
+}
+
+// dtypeOf is that of the tensor with a parameter; "" for none.
+func (s *Stored) dtypeOf(p Param) string {
+	if s == nil {
+		return ""
+	}
+	return s.in[s.names[p.Path]].DType
 }
 
 // adapterFiles are the files of a PEFT directory with the adapters of def, by their names; read is called for each parameter that is trained when its turn
@@ -79,11 +88,18 @@ func adapterFiles(def Definition, read func(path string) ([]float32, error), o E
 	}
 	var tensors []safetensors.Tensor
 	for _, p := range sortParams(m.own()) {
+		if p.pieces != nil {
+			tensors = append(tensors, inFile(def, p, cmp.Or(o.DType, o.Like.dtypeOf(p), "F32"), read)...)
+			continue
+		}
 		t := safetensors.Tensor{Name: families[m.Kind()].adapterName(def, p.Path), DType: cmp.Or(o.DType, "F32"), Shape: p.Shape}
 		if o.Like != nil && o.Like.names[p.Path] != "" {
-			t.Name = o.Like.names[p.Path]
+			name := o.Like.names[p.Path]
 			if o.DType == "" {
-				t.DType = o.Like.in[t.Name].DType
+				t.DType = o.Like.in[name].DType
+			}
+			if wrapperOf(def) == nil || strings.Contains(name, ".language_model.") { // other programs find no others there
+				t.Name = name
 			}
 		}
 		t.Data = dataAs(t.DType, p.Path, read)

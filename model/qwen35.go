@@ -31,8 +31,3 @@ func readQwen35(c *ConfigReader) (Definition, error) {
 	}
 	return c.finished(m, "mamba_ssm_dtype", "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "output_gate_type")
 }
-
-// readQwen35Images is the text part of a Qwen3.5 with images.
-func readQwen35Images(c *ConfigReader) (Definition, error) {
-	return c.textPart(nil, map[string]func(c *ConfigReader) (Definition, error){"qwen3_5_text": readQwen35}, "image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
-}

@@ -210,9 +210,14 @@ var (
 			if k.HeadDim%8 != 0 { // a quarter is no whole pairs
 				turned = 1
 			}
+			dim := k.HeadDim // of the delta rule: published models have 128, with heads of 256 in attention
+			for dim > 128 && dim%2 == 0 {
+				dim /= 2
+			}
+			heads := k.Heads * k.HeadDim / dim
 			return map[string]any{
 				"layer_types": layerTypes(k, linearAttention, func(layer int) bool { return (layer+1)%max(2, min(4, k.Layers)) == 0 }), "partial_rotary_factor": turned, "attn_output_gate": true,
-				"linear_conv_kernel_dim": 4, "linear_key_head_dim": k.HeadDim, "linear_value_head_dim": k.HeadDim, "linear_num_key_heads": k.Heads, "linear_num_value_heads": k.Heads,
+				"linear_conv_kernel_dim": 4, "linear_key_head_dim": dim, "linear_value_head_dim": dim, "linear_num_key_heads": heads, "linear_num_value_heads": heads,
 			}
 		},
 		usual: proportions{HeadWidth: 256, AttentionShare: 2, Group: 4, Intermediate: 3.5, Aspect: 43, RopeTheta: 1e7, Tied: true},

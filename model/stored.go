@@ -18,7 +18,8 @@ type Stored struct {
 	from   *Base           // what base is
 	upon   *Base           // what adapters without a BaseFile were trained upon; nil: that is not known
 
-	tiedCopy string // what the files call a copy of a tied head; "" for none
+	beside   []string // names of tensors that are none of the network's
+	tiedCopy string   // what the files call a copy of a tied head; "" for none
 
 	mean  map[string]array.Tensor // by path: a mean of the weights
 	blend float32                 // its share in what is read
@@ -33,6 +34,9 @@ type Stored struct {
 // StandOn or TakeFrom give the rest.
 func Bind(def Definition, from string, tensors []array.Tensor, missing ...*regexp.Regexp) (_ *Stored, err error) {
 	s := &Stored{params: laidOut(def), in: weights{}, joined: map[string]bool{}, dir: from}
+	if m, ok := def.(adapted); ok {
+		tensors = m.stacked(tensors)
+	}
 	for _, t := range tensors {
 		s.in[t.Path] = t
 	}
@@ -46,13 +50,19 @@ func Bind(def Definition, from string, tensors []array.Tensor, missing ...*regex
 	for path, name := range s.names {
 		s.joined[path] = !slices.ContainsFunc(tensors, func(t array.Tensor) bool { return t.Path == name })
 	}
-	if family := families[def.Kind()]; family.tied(def) {
-		for name := range s.in {
-			if family.path(name) == family.Head {
-				s.tiedCopy = name
-			}
+	family, params := families[def.Kind()], map[string]bool{}
+	for _, p := range s.params {
+		params[p.Path] = true
+	}
+	for name := range s.in {
+		switch {
+		case family.passesOver(name, params):
+			s.beside = append(s.beside, name)
+		case family.tied(def) && family.path(name) == family.Head:
+			s.tiedCopy = name
 		}
 	}
+	slices.Sort(s.beside)
 	return s, nil
 }
 

@@ -42,6 +42,8 @@ func addUp(parts []Part) (Definition, []array.Tensor, error) {
 			return nil, nil, fmt.Errorf("%s: weight: found %v, wanted a finite number", p.From, p.Weight)
 		case !Same(m.Definition, all[0].Definition):
 			return nil, nil, fmt.Errorf("%s: found another network than that of %s, wanted adapters of one base", p.From, parts[0].From)
+		case slices.ContainsFunc(m.modules, func(a adapter) bool { return a.experts > 0 }):
+			return nil, nil, fmt.Errorf("%s: found adapters of experts, wanted matrices alone: gputrain merge writes it into its base", p.From)
 		case m.lora.DoRA:
 			return nil, nil, fmt.Errorf("%s: found dora, which gives rows a length, wanted adapters that are sums: gputrain merge writes it into its base", p.From)
 		case len(m.copies) > 0 || m.untied != "":

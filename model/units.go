@@ -67,7 +67,7 @@ func replaced(built *Built, units []unit, at map[string]int) (nodes []*graph.Nod
 // forward lists the nodes that the ends of a model need, in an order of evaluation; what a backward pass has added is not among them.
 func forward(built *Built) []*graph.Node {
 	needed := map[*graph.Node]bool{}
-	for _, v := range []*graph.Value{built.LossSum, built.Loss, built.Logits} {
+	for _, v := range []*graph.Value{built.LossSum, built.Loss, built.Learned, built.Routed, built.Logits} {
 		if v != nil && v.Node() != nil {
 			needed[v.Node()] = true
 		}

@@ -50,7 +50,7 @@ func (w weights) names(def Definition) (map[string]string, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(w)) {
 		path := family.path(name)
-		if path == "" || family.Dead != nil && !params[path] && family.Dead.MatchString(path) {
+		if path == "" || family.passesOver(name, params) {
 			continue
 		}
 		if other, ok := stored[path]; ok {

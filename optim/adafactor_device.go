@@ -152,18 +152,23 @@ func (w *factoredState) Tensors() []buffers.Tensor {
 }
 
 func (w *factoredState) tensor(name string, shape []int, b *gpu.Buffer, at int) buffers.Tensor {
+	return rangeTensor(w.Device(), name, shape, b, at)
+}
+
+// rangeTensor is a tensor in f32 that lies in one place, from an element of a buffer on.
+func rangeTensor(dev *gpu.Device, name string, shape []int, b *gpu.Buffer, at int) buffers.Tensor {
 	r := b.Range(4*uint64(at), 4*uint64(buffers.Leaf{Shape: shape}.Elements()))
 	return buffers.Tensor{
 		Name: name, DType: buffers.F32, Shape: shape,
 		Read: func(ctx context.Context) ([]byte, error) {
 			data := make([]byte, r.Bytes)
-			return data, w.Device().Read(ctx, data, r)
+			return data, dev.Read(ctx, data, r)
 		},
 		Write: func(raw []byte) error {
 			if uint64(len(raw)) != r.Bytes {
 				return fmt.Errorf("optim: tensor %q: found %d bytes, wanted %d", name, len(raw), r.Bytes)
 			}
-			return w.Device().Write(r, raw)
+			return dev.Write(r, raw)
 		},
 	}
 }

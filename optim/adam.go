@@ -17,6 +17,8 @@ type Adam struct {
 	Nesterov   bool    `json:"nesterov" doc:"Nesterov's form of the first moment"`
 
 	B21D *float64 `json:"b2_1d" range:"[0,1)" doc:"decay of the second moment of vectors and scalars; null = b2"`
+
+	uncorrected bool // both corrections are 1
 }
 
 // ScaleByAdam is optax.scale_by_adam. With n = t+1 the number of this update, counted from 1:
@@ -42,7 +44,12 @@ func ScaleByAdam(o Adam, n Numerics) Transform {
 	}
 	first := moment(mu, "b1", o.B1, n)
 	correction := func(b float64, ahead int64) func(int64) float64 {
-		return func(t int64) float64 { return 1 - math.Pow(b, float64(t+1+ahead)) }
+		return func(t int64) float64 {
+			if o.uncorrected {
+				return 1
+			}
+			return 1 - math.Pow(b, float64(t+1+ahead))
+		}
 	}
 	e := Element{
 		Name:  name,

@@ -70,15 +70,15 @@ type wholeModel struct {
 
 	trained []buffers.Spec // in order of their paths
 	own     []string       // of these
-	outIn   map[string]bool
+	byPath  map[string]buffers.Spec
 }
 
 func (t Transform) whole(leaves []buffers.Spec) wholeModel {
-	w := wholeModel{leaves: t.model(leaves), outIn: map[string]bool{}}
+	w := wholeModel{leaves: t.model(leaves), byPath: map[string]buffers.Spec{}}
 	w.trained = byPath(t.Trained(w.leaves))
 	w.paths, w.own = pathsOf(w.leaves), pathsOf(w.trained)
 	for _, l := range w.leaves {
-		w.outIn[l.Path] = l.OutIn
+		w.byPath[l.Path] = l
 	}
 	return w
 }
@@ -87,7 +87,8 @@ func (t Transform) whole(leaves []buffers.Spec) wholeModel {
 func (w wholeModel) facing(leaves []buffers.Leaf) []buffers.Leaf {
 	leaves = slices.Clone(leaves)
 	for i, l := range leaves {
-		leaves[i].OutIn = l.OutIn || w.outIn[l.Path]
+		said := w.byPath[l.Path]
+		leaves[i].OutIn, leaves[i].InOut, leaves[i].Scanned = l.OutIn || said.OutIn, l.InOut || said.InOut, l.Scanned || said.Scanned
 	}
 	return leaves
 }
@@ -147,6 +148,7 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", step.Name, err)
 			}
+			on.earlier = s.operations
 			o, err := step.operator.Open(on)
 			if err != nil {
 				return fmt.Errorf("%s: %w", step.Name, err)
@@ -166,16 +168,32 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 	if len(s.plan.measured) > 0 {
 		groups, _ = groupTables(s.layout)
 	}
+	var rows *rowTables
+	if s.plan.rows >= 0 {
+		t := s.plan.steps[s.plan.rows].rows.tables(s.layout, r.rows, r.count)
+		if s.rowSums, err = s.device.NewBuffer("gputrain.optim.row_sums", t.bytes()); err != nil {
+			return err
+		}
+		rows, s.rows = &t, r.rows
+	}
 	for slab := range s.layout.Slabs() {
 		at := slabTable{values: s.plan.tableValues(s.layout, slab)}
-		at.groups = at.values + uint32(len(r.values))
+		at.rows = at.values + uint32(len(r.values))
+		at.groups = at.rows
+		var words []uint32
+		if rows != nil {
+			words = slices.Concat(make([]uint32, rowWords(r.count)), rows.groups[slab], rows.matrices[slab])
+			at.rowGroups, at.rowGroupCount = at.rows+uint32(rowWords(r.count)), uint32(len(rows.groups[slab])/groupOfRow)
+			at.matrices, at.matrixCount = at.rowGroups+uint32(len(rows.groups[slab])), uint32(len(rows.matrices[slab])/matrixWord)
+			at.groups += uint32(len(words))
+		}
 		at.codes = at.groups + uint32(len(groups[slab]))
-		words := groups[slab]
+		words = append(words, groups[slab]...)
 		if s.coded != nil {
 			blocks := codeTable(s.layout, slab)
 			words, at.coded = append(words, blocks...), uint32(len(blocks))
 		}
-		if at.buffer, err = s.device.NewBuffer(fmt.Sprintf("gputrain.optim.table.%d", slab), 4*(uint64(at.groups)+uint64(len(words)))); err != nil {
+		if at.buffer, err = s.device.NewBuffer(fmt.Sprintf("gputrain.optim.table.%d", slab), 4*(uint64(at.rows)+uint64(len(words)))); err != nil {
 			return err
 		}
 		s.tables = append(s.tables, at)
@@ -213,6 +231,11 @@ func newSlot(dev *gpu.Device, name string, layout *buffers.Layout, s Slot) (*buf
 
 // scene is the scene of a step's operator.
 func (p *plan) scene(s step, dev *gpu.Device, layout *buffers.Layout, leaves []buffers.Leaf, whole []buffers.Spec, r *resolved) (Scene, error) {
+	said := wholeModel{byPath: map[string]buffers.Spec{}}
+	for _, l := range whole {
+		said.byPath[l.Path] = l
+	}
+	leaves = said.facing(leaves)
 	c := Scene{Device: dev, Layout: layout, Leaves: leaves, Whole: whole, Frozen: p.transform.freezes, Chosen: make([]bool, len(leaves))}
 	for i := range c.Chosen {
 		c.Chosen[i] = s.route < 0 || r.chosen[s.route][i]
@@ -244,7 +267,7 @@ func specs(leaves []buffers.Leaf) []buffers.Spec {
 // unplaced is the leaves of a model without their places on a device.
 func unplaced(model []buffers.Spec) (leaves []buffers.Leaf) {
 	for i, s := range model {
-		leaves = append(leaves, buffers.Leaf{Path: s.Path, Shape: s.Shape, OutIn: s.OutIn, Index: i})
+		leaves = append(leaves, buffers.Leaf{Path: s.Path, Shape: s.Shape, OutIn: s.OutIn, InOut: s.InOut, Scanned: s.Scanned, Index: i})
 	}
 	return leaves
 }

@@ -51,6 +51,9 @@ func Checks() []gpu.Check {
 		{"around", Options{Schedule: ScheduleConfig{LearningRate: 0.05}, SkipNonFinite: true, Lookahead: ahead, Average: mean}.assemble(lr, Chain(Trace(0.9, false), rate)), singleTolerance},
 		{"route", Chain(Route(MaskMatrices(), adam("f32", Stable), Trace(0.9, false)), normalizeByLeaf(1e-6), rate), singleTolerance},
 	}
+	for _, by := range []string{floorByRow, floorByMatrix} {
+		all = append(all, checked{"land_by_" + by, landing(by), singleTolerance})
+	}
 	for _, o := range rows() {
 		all = append(all, ofRow(o))
 	}
@@ -66,6 +69,17 @@ func Checks() []gpu.Check {
 		}})
 	}
 	return checks
+}
+
+// landing is an optimizer that floors all matrices, and keeps some on spheres.
+func landing(by string) Transform {
+	tx, err := Build("adamw", Options{
+		Schedule: ScheduleConfig{LearningRate: 0.02}, WeightDecay: 0.3, CautiousDecay: true, UpdateFloor: 0.5, FloorBy: by, Hyperball: Hyperball{Mask: MaskPatterns("[cdfg]")},
+	}, nil)
+	if err != nil {
+		tx = failed("land", "%w", err)
+	}
+	return tx
 }
 
 // follow runs four calls on the device and in the twin.
@@ -94,12 +108,16 @@ func follow(ctx context.Context, d *gpu.Device, tx Transform) (gpu.Result, error
 		return result, err
 	}
 	defer grads.Release()
-	s, err := tx.Init(params)
+	whole := specs(params.Layout().Leaves())
+	for i := range whole { // rows of some lie across, in fours and in ones
+		whole[i].InOut = whole[i].Path == "e" || whole[i].Path == "g"
+	}
+	s, err := tx.InitStage(params, whole)
 	if err != nil {
 		return result, err
 	}
 	defer s.Release()
-	twin, err := NewTwin(tx, start)
+	twin, err := NewTwin(tx, start, whole...)
 	if err != nil {
 		return result, err
 	}
@@ -109,10 +127,16 @@ func follow(ctx context.Context, d *gpu.Device, tx Transform) (gpu.Result, error
 		if err := grads.WriteAll(g); err != nil {
 			return result, err
 		}
-		if err := tx.Update(rec, grads, s, params); err != nil {
+		phase, err := s.Prepare()
+		if err != nil {
 			return result, err
 		}
-		if _, err := s.Prepare(); err != nil {
+		if s.Moving() {
+			if err := tx.RecordMove(rec, s, params); err != nil {
+				return result, err
+			}
+		}
+		if err := tx.Record(rec, phase, grads, s, params); err != nil {
 			return result, err
 		}
 		if err := rec.Submit(ctx); err != nil {

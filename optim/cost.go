@@ -54,6 +54,15 @@ func (t Transform) Cost() Cost {
 		}
 	}
 	c.FLOPs++ // p + u
+	if p.rows >= 0 {
+		c.TrafficBytes += 2 * word // the update and the parameter
+		c.FLOPs += 6
+		for _, s := range p.within(p.segments[p.segmentOf(p.rows)], p.rows) {
+			if !s.offRoute() {
+				c.TrafficBytes += s.slotBytes()
+			}
+		}
+	}
 	for _, m := range p.measured {
 		c.TrafficBytes += word
 		c.FLOPs += 2
@@ -61,7 +70,7 @@ func (t Transform) Cost() Cost {
 		if m.params { // is read alone
 			before = p.segments[p.segmentOf(before)].first
 		}
-		for _, s := range p.steps[p.segments[p.segmentOf(before)].first:before] {
+		for _, s := range p.within(p.segments[p.segmentOf(before)], before) {
 			if !s.offRoute() {
 				c.TrafficBytes += s.slotBytes()
 			}

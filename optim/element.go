@@ -20,6 +20,7 @@ import (
 //	$leaf_squares    the sum of squares of u before this element over the leaf at hand (f32)
 //	$param_squares   the sum of squares of the leaf's parameter (f32)
 //	$leaf_elements   the size of the leaf (f32)
+//	$row_pull, $row_stretch   what a rowRule makes of the row at hand (vec4<f32>)
 //
 // Twin is the same on one number, in float64: the definition that the device is held to. What an element asks for besides costs passes:
 // $norm, $bad, $leaf_squares and $param_squares read the update up to here once more.
@@ -31,15 +32,18 @@ type Element struct {
 	Twin    func(c *Cell)
 	FLOPs   int // operations a parameter
 
-	columns  []column
-	keeps    bool         // u is left as it is
-	operator Operator     // instead of the equations; it has no slots
-	behind   bool         // it stands behind the update, which it leaves as it is but where that is left out
-	restores bool         // params are stored where the update is left out, too: u is then the way back
-	apart    string       // WGSL of a kernel of its own, whose u is added to the params; "": none
-	from     int64        // the update from which on there is state; 0: there always is
-	blend    float64      // the share of the state in the params that are evaluated
-	routes   []membership // all of which a leaf must meet for the element to act on it
+	columns   []column
+	keeps     bool     // u is left as it is
+	operator  Operator // instead of the equations; it has no slots
+	rows      *rowRule
+	alongside bool         // its slots have their names whatever others have: those of another route
+	aside     bool         // it acts on a copy of u, up to the operator that is aside too: behind that, u is what it was. It has no slots
+	behind    bool         // it stands behind the update, which it leaves as it is but where that is left out
+	restores  bool         // params are stored where the update is left out, too: u is then the way back
+	apart     string       // WGSL of a kernel of its own, whose u is added to the params; "": none
+	from      int64        // the update from which on there is state; 0: there always is
+	blend     float64      // the share of the state in the params that are evaluated
+	routes    []membership // all of which a leaf must meet for the element to act on it
 }
 
 // A Slot is a tree of state, shaped like the params that the element acts on, and Initial everywhere at first. State names it after the
@@ -98,6 +102,8 @@ type Cell struct {
 
 	LeafSquares, ParamSquares, LeafElements float64
 
+	row rowNorms
+
 	columns []float64
 }
 
@@ -113,11 +119,11 @@ func Elementwise(e Element) Transform {
 
 var (
 	identifier = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
-	asked      = []string{"p", "left", "norm", "bad", "leaf_squares", "param_squares", "leaf_elements"}
+	asked      = []string{"p", "left", "norm", "bad", "leaf_squares", "param_squares", "leaf_elements", "row_pull", "row_stretch"}
 	// kernelNames are the variables of optim_update.wgsl and optim_norm.wgsl, which a slot of that name would hide.
 	kernelNames = regexp.MustCompile(`^(u|g|p|next|i|k|entry|block|used|live|values|lane|workgroups?|group|words|vecs|begin|total|flags?|sums?` +
 		`|params|scalars|table|statistics|pairs|partials|main|(i|route)_[0-9]+|.*_data` +
-		`|word|second|mine|home|plain|at|.*_(top|live|largest))$`)
+		`|word|second|known|mine|home|plain|at|row|row_.*|.*_(top|live|largest))$`)
 )
 
 func (e Element) validate() error {

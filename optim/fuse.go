@@ -19,7 +19,7 @@ import (
 // job says which kernel of a plan is wanted, for trees of which dtypes.
 type job struct {
 	kind          jobKind
-	index         int // of an updateJob: the segment; of a measureJob: which; of an apartJob: the step
+	index         int // of an updateJob: the segment; of a measureJob: which; of a rowsJob and an apartJob: the step
 	grads, params buffers.DType
 }
 
@@ -29,6 +29,7 @@ const (
 	updateJob  jobKind = iota // all elements of a segment; stores state and the update, the last one params
 	collectJob                // the accumulation alone; stores it
 	measureJob                // the elements before a measurement; stores partial sums
+	rowsJob                   // the elements before a step with a rowRule; stores sums by rows
 	apartJob                  // the kernel of its own of a step; stores params
 )
 
@@ -86,6 +87,9 @@ func (p *plan) fuse(j job) *fused {
 	case measureJob:
 		before = p.measured[j.index].before
 		f.segment = p.segments[p.segmentOf(before)]
+	case rowsJob:
+		before = j.index
+		f.segment = p.segments[p.segmentOf(before)]
 	}
 	ofParams := j.kind == measureJob && p.measured[j.index].params
 	switch {
@@ -103,7 +107,7 @@ func (p *plan) fuse(j job) *fused {
 		if f.segment.last {
 			f.use(operand{name: "p", place: paramsPlace, dtype: j.params, route: -1, stored: true})
 		}
-		f.add(p.steps[f.segment.first:f.segment.end], true)
+		f.add(p.within(f.segment, f.segment.end), !f.segment.aside)
 		if !f.segment.last {
 			f.use(operand{name: "next", place: updatesPlace, dtype: buffers.F32, route: -1, stored: true, written: true})
 		}
@@ -118,8 +122,11 @@ func (p *plan) fuse(j job) *fused {
 		f.add([]step{only}, false)
 	case measureJob:
 		if !ofParams {
-			f.add(p.steps[f.segment.first:before], false)
+			f.add(p.within(f.segment, before), false)
 		}
+	case rowsJob:
+		f.add(p.within(f.segment, before), false)
+		f.use(operand{name: "p", place: paramsPlace, dtype: j.params, route: -1})
 	}
 	return f.kernel()
 }
@@ -128,6 +135,10 @@ func (p *plan) fuse(j job) *fused {
 func (f *fusion) add(steps []step, stored bool) {
 	for _, s := range steps {
 		text := placeholder.ReplaceAllStringFunc(s.WGSL, func(name string) string { return f.replace(s, name[1:], stored) })
+		if s.rows != nil {
+			n := s.firstColumn + len(s.columns) - 3
+			text = fmt.Sprintf(rowLookup, n, n+1, n+2) + text
+		}
 		condition := ""
 		if s.route >= 0 {
 			f.routes[s.route] = true
@@ -154,6 +165,8 @@ func (f *fusion) replace(s step, name string, stored bool) string {
 	case "bad":
 		f.statistics = true
 		return fmt.Sprintf("(statistics[%d].y != 0u)", s.norm)
+	case "row_pull", "row_stretch":
+		return name
 	case "leaf_squares":
 		return f.leafSquares(s.leafSum)
 	case "param_squares":
@@ -242,10 +255,14 @@ func (f *fusion) kernel() *fused {
 		"SCALARS": fmt.Sprint(f.plan.uniformBytes() / 16),
 	}
 	file := "optim_update"
-	if f.job.kind == measureJob {
+	switch f.job.kind {
+	case measureJob:
 		file = "optim_norm"
 		bind(gpu.ReadWrite, "partials", "vec2<u32>")
-	} else {
+	case rowsJob:
+		file = "optim_rows"
+		bind(gpu.ReadWrite, "row_sums", "vec4<f32>")
+	default:
 		if codes {
 			bindings += workgroupTops(f.operands)
 			stores = tops + "workgroupBarrier();\nif (used > 0) {\n" + stores + "}"
@@ -262,7 +279,7 @@ func (f *fusion) kernel() *fused {
 }
 
 func (f *fusion) label() string {
-	return [...]string{updateJob: "update", collectJob: "collect", measureJob: "norm", apartJob: "apart"}[f.job.kind]
+	return [...]string{updateJob: "update", collectJob: "collect", measureJob: "norm", rowsJob: "rows", apartJob: "apart"}[f.job.kind]
 }
 
 // memberships declares, for each route that the kernel's elements are on, whether the leaf at hand is on it, and which vec4 of the

@@ -43,6 +43,8 @@ func (f *fusion) store(o operand) string {
 	case o.slot.Dither:
 		value = fmt.Sprintf("optim_dither(%s, table[entry + 1u], %s, %du, table[entry + 2u] + (i & 31u))",
 			value, scalarWord(f.plan.scalars), o.place)
+	case o.dtype == buffers.BF16 && o.place == paramsPlace && f.plan.rows >= 0: // to nearest, small steps on a sphere would be lost
+		value = fmt.Sprintf("optim_dither(%s, table[entry + 1u], %s, %du, table[entry + 2u] + (i & 31u))", value, scalarWord(f.plan.scalars), f.plan.slots)
 	case o.dtype == buffers.BF16:
 		value = "bf16_pack4(" + value + ")"
 	}

@@ -38,6 +38,7 @@ type Kron struct {
 	NoiseScale       float64      `json:"noise_scale" default:"1e-9" numerics:"eformer" doc:"standard deviation of the noise on the gradient"`
 	NormalizeGrads   bool         `json:"normalize_grads" doc:"divide the momentum of each leaf by its norm first"`
 	LRStyle          string       `json:"lr_style" default:"adam" range:"adam|none|" doc:"\"adam\" divides updates by 5, so that rates are like Adam's; \"none\" does not"`
+	Whiten           string       `json:"whiten" default:"momentum" range:"momentum|gradient|" doc:"what the factors follow: the momentum, which they multiply, or the gradient, after which directions are smaller (b1 0.95: a sixth) and rates larger"`
 	Refresh          kron.Cadence `json:"refresh" doc:"updates that refresh the factors; the others only apply them"`
 	ScannedLayers    *Mask        `json:"scanned_layers" doc:"leaves whose first axis counts independent matrices: patterns or paths; null = none"`
 	WeightDecay      *float64     `json:"weight_decay" range:"[0,inf)" doc:"decay inside of the optimizer, before the rate, as in eformer; null = 0, with eformer numerics 0.1; prefer the options' weight_decay"`
@@ -69,6 +70,7 @@ func (c *Kron) Transform(lr Schedule, o Options) (Transform, error) {
 
 // ScaleByKron preconditions a momentum by Kronecker factors (eformer's scale_by_quad and scale_by_skew):
 //
+//	with whiten "gradient" the factors follow u here, rounded and divided as below, but u stays
 //	u <- EMA(u), divided by the sum of its weights           without b1: u as it is
 //	u <- u rounded to the type of the factors                in eformer numerics
 //	u <- u / (|u| + 1e-6) of each leaf                       with normalize_grads
@@ -90,7 +92,20 @@ func scaleByKron(method kron.Method, c Kron, o Options) Transform {
 	if err != nil {
 		return failed(name, "%w", err)
 	}
+	var shaped []Transform // what comes before the factors
+	if config.DType == buffers.BF16 && o.rules().kronRounds {
+		shaped = append(shaped, round())
+	}
+	if c.NormalizeGrads {
+		shaped = append(shaped, normalizeByLeaf(1e-6))
+	}
 	var parts []Transform
+	engine := kronOperator{config: config, cadence: c.Refresh, scanned: c.ScannedLayers}
+	if c.Whiten == "gradient" && c.B1 > 0 { // without a momentum it is the same
+		engine.work = following
+		parts = append(parts, asideOf("follow", engine, shaped...))
+		engine.work = applying
+	}
 	if c.B1 > 0 {
 		ema := EMAOptions{Decay: c.B1, Debias: true, DType: config.DType, Numerics: o.Numerics}
 		if o.rules().kronMomentumF32 {
@@ -98,13 +113,7 @@ func scaleByKron(method kron.Method, c Kron, o Options) Transform {
 		}
 		parts = append(parts, EMA(ema))
 	}
-	if config.DType == buffers.BF16 && o.rules().kronRounds {
-		parts = append(parts, round())
-	}
-	if c.NormalizeGrads {
-		parts = append(parts, normalizeByLeaf(1e-6))
-	}
-	parts = append(parts, Operate("precondition", kronOperator{config, c.Refresh, c.ScannedLayers}), ClipByLeafRMS(1.1))
+	parts = append(append(parts, shaped...), Operate("precondition", engine), ClipByLeafRMS(1.1))
 	if c.LRStyle != "none" {
 		parts = append(parts, Scale(1.0/5))
 	}
@@ -137,7 +146,17 @@ type kronOperator struct {
 	config  kron.Config
 	cadence kron.Cadence
 	scanned *Mask
+	work    kronWork
 }
+
+// kronWork is what an operator does: both, or one of two operators that have one state, which is the first one's.
+type kronWork int
+
+const (
+	both kronWork = iota
+	following
+	applying
+)
 
 func (o kronOperator) plan(s Scene) (*kron.Plan, error) {
 	leaves := make([]kron.Leaf, len(s.Whole))
@@ -169,6 +188,9 @@ func (o kronOperator) Work(s Scene) ([]float64, error) {
 		return nil, err
 	}
 	out := make([]float64, len(s.Leaves))
+	if o.work == applying {
+		return out, nil // the first one counts for both
+	}
 	for i, l := range s.Leaves {
 		if m, ok := plan.Leaf(l.Path); ok && s.Chosen[i] {
 			out[i] = plan.Work(m)
@@ -178,6 +200,9 @@ func (o kronOperator) Work(s Scene) ([]float64, error) {
 }
 
 func (o kronOperator) Open(s Scene) (Operation, error) {
+	if o.work == applying {
+		return kronApplied{s.earlier[len(s.earlier)-1].(*kronOperation)}, nil
+	}
 	plan, err := o.plan(s)
 	if err != nil {
 		return nil, err
@@ -186,12 +211,13 @@ func (o kronOperator) Open(s Scene) (Operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &kronOperation{state, o.cadence}, nil
+	return &kronOperation{state, o.cadence, o.work == following}, nil
 }
 
 type kronOperation struct {
 	*kron.State
 	cadence kron.Cadence
+	follows bool
 }
 
 func (o *kronOperation) Reuses() bool { return o.cadence.Anneal || o.cadence.Every > 1 }
@@ -201,10 +227,31 @@ func (o *kronOperation) Prepare(t int64) (bool, error) {
 }
 
 func (o *kronOperation) Record(rec *gpu.Recording, c OperatorCall) {
-	o.State.Record(rec, c.Updates, c.Flag, c.Reuse)
+	switch {
+	case !o.follows:
+		o.State.Record(rec, c.Updates, c.Flag, c.Reuse)
+	case !c.Reuse:
+		o.Follow(rec, c.Updates, c.Flag)
+	}
+}
+
+// kronApplied applies the factors that follow something else.
+type kronApplied struct{ of *kronOperation }
+
+func (o kronApplied) Reuses() bool                { return false }
+func (o kronApplied) Prepare(int64) (bool, error) { return false, nil }
+func (o kronApplied) Tensors() []buffers.Tensor   { return nil }
+func (o kronApplied) Bytes() uint64               { return 0 }
+func (o kronApplied) Release()                    {}
+
+func (o kronApplied) Record(rec *gpu.Recording, c OperatorCall) {
+	o.of.State.Record(rec, c.Updates, c.Flag, true)
 }
 
 func (o kronOperator) Twin(s Scene) (OperatorTwin, error) {
+	if o.work == applying {
+		return kronAppliedTwin{s.twins[len(s.twins)-1].(*kronTwin)}, nil
+	}
 	plan, err := o.plan(s)
 	if err != nil {
 		return nil, err
@@ -216,25 +263,48 @@ func (o kronOperator) Twin(s Scene) (OperatorTwin, error) {
 		}
 	}
 	t, err := kron.NewTwin(plan, paths)
-	return &kronTwin{s, o.cadence, t}, err
+	return &kronTwin{s, o.cadence, t, o.work == following}, err
 }
 
 type kronTwin struct {
 	Scene
 	cadence kron.Cadence
 	*kron.Twin
+	follows bool
 }
 
 func (w *kronTwin) Update(t int64, u, _ [][]float64, skip bool) {
+	reuse := !w.cadence.Refreshes(t + 1)
+	if w.follows {
+		checkTwin(w.Follow(t+1, w.chosen(u), reuse || skip))
+		return
+	}
+	checkTwin(w.Twin.Update(t+1, w.chosen(u), reuse, skip))
+}
+
+// chosen is the updates of the operator's leaves, by path.
+func (s Scene) chosen(u [][]float64) map[string][]float64 {
 	leaves := map[string][]float64{}
-	for i, l := range w.Leaves {
-		if w.Chosen[i] {
+	for i, l := range s.Leaves {
+		if s.Chosen[i] {
 			leaves[l.Path] = u[i]
 		}
 	}
-	if err := w.Twin.Update(t+1, leaves, !w.cadence.Refreshes(t+1), skip); err != nil {
+	return leaves
+}
+
+func checkTwin(err error) {
+	if err != nil {
 		panic("optim: twin: " + err.Error()) // leaves are those that the twin was made for
 	}
+}
+
+type kronAppliedTwin struct{ of *kronTwin }
+
+func (w kronAppliedTwin) Tensors() []buffers.Host { return nil }
+
+func (w kronAppliedTwin) Update(t int64, u, _ [][]float64, skip bool) {
+	checkTwin(w.of.Twin.Update(t+1, w.of.chosen(u), true, skip))
 }
 
 // cost counts full blocks of b² parameters, with a refresh in every update: the bytes that products read and write once
@@ -243,6 +313,9 @@ func (w *kronTwin) Update(t int64, u, _ [][]float64, skip bool) {
 //	gather 8, noise 8, two products each before and after the refresh 2 (16 + 8 of squares), two Grams 12
 //	bounds 8, W Q 24, W Q W or the turn 32, squares 16, scatter 8; with factors in bf16 squares once more, b³ and 12
 func (o kronOperator) Cost() Cost {
+	if o.work == applying { // what it does is counted with the refresh, except for the gather
+		return Cost{TrafficBytes: 8}
+	}
 	b, factor := float64(o.config.BlockSize), float64(o.config.DType.Bits())/8
 	c := Cost{StateBytes: 2 * factor, TrafficBytes: 8 + 8 + 2*24 + 12 + 8 + 24 + 32 + 16 + 8, FLOPs: 2 * 10 * b}
 	if o.config.Method == kron.Skew {

@@ -33,6 +33,7 @@ type muon struct {
 	Nesterov        bool       `json:"nesterov" default:"true" doc:"Nesterov's form of the momentum and of AdamW's first moment"`
 	Adaptive        bool       `json:"adaptive" doc:"multiply by the product of momentum and its orthogonal form"`
 	ConsistentRMS   float64    `json:"consistent_rms" doc:"scale by this (0.2 for AdamW's rates) times the root of the larger side, instead of by the shape; 0 = off"`
+	NorMuonB2       float64    `json:"normuon_b2" range:"[0,1)" doc:"NorMuon: decay of the second moment of an orthogonal update along its longer side, by whose root it is divided, 0.95 as published; 0 = off"`
 	AdamB1          float64    `json:"adam_b1" default:"0.9" range:"[0,1)" doc:"decay of AdamW's first moment"`
 	AdamB2          float64    `json:"adam_b2" default:"0.999" range:"[0,1)" doc:"decay of AdamW's second moment"`
 	AdamEpsRoot     float64    `json:"adam_eps_root" range:"[0,inf)" doc:"added under AdamW's root"`
@@ -57,7 +58,7 @@ func (c *muon) Transform(lr Schedule, o Options) (Transform, error) {
 	}, o.Numerics), map[string]string{"mu": "adam_mu", "nu": "adam_nu"})
 	matrices := scaleByMuon(muonOptions{
 		Coefficients: c.NSCoeffs, Steps: c.NSSteps, Beta: c.Beta, Eps: c.Eps, MuDType: storage(c.MuDType), Nesterov: c.Nesterov, Adaptive: c.Adaptive,
-		ConsistentRMS: c.ConsistentRMS, Numerics: o.Numerics, inOut: o.Edition == First,
+		ConsistentRMS: c.ConsistentRMS, Even: c.NorMuonB2, Numerics: o.Numerics, inOut: o.Edition == First,
 	})
 	if c.WeightDecay > 0 {
 		matrices = Chain(matrices, AddDecayedWeights(c.WeightDecay, o.innerMask(c.WeightDecayMask)))

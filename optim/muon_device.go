@@ -22,13 +22,16 @@ type orthogonalState struct {
 	scales [3]*gpu.Buffer   // of a matrix, in the first step: (s², 1), (s, a s), (s, 1) with s = 1/(|M| + eps)
 
 	partial, factors *gpu.Buffer // sums of products of elements; <M, X> of a matrix
+	even             []evened    // by chunk, with Even
+
+	columns, multipliers *gpu.Buffer // with Even: sums of squares of columns by slices of rows; what columns are multiplied by
 }
 
 func (o orthogonal) Open(s Scene) (Operation, error) {
 	if err := s.matrices(); err != nil {
 		return nil, err
 	}
-	w := &orthogonalState{orthogonal: o, Set: s.Device.NewSet("gputrain.optim.muon"), chunks: muonChunks(s, s.Device.Limits())}
+	w := &orthogonalState{orthogonal: o, Set: s.Device.NewSet("gputrain.optim.muon"), chunks: muonChunks(s, s.Device.Limits(), o.Even > 0)}
 	if err := w.allocate(); err != nil {
 		w.Release()
 		return nil, err
@@ -88,6 +91,7 @@ func (w *orthogonalState) allocate() error {
 	w.small = [2]*gpu.Buffer{buffer("gram", small), buffer("gram", small)}
 	w.sums = [2]*gpu.Buffer{buffer("sum", sum), buffer("sum", sum)}
 	w.scales = [3]*gpu.Buffer{buffer("scales", 2*count), buffer("scales", 2*count), buffer("scales", 2*count)}
+	w.allocateEven()
 	w.partial, w.factors = buffer("partial", partial), buffer("factors", count)
 	return w.Err()
 }
@@ -107,6 +111,9 @@ func (w *orthogonalState) Record(rec *gpu.Recording, c OperatorCall) {
 		x := w.recordSteps(rec, chunk)
 		if w.Adaptive {
 			w.recordDots(rec, chunk, x, false)
+		}
+		if w.Even > 0 {
+			w.recordEven(rec, chunk, w.even[i], x, c.Flag)
 		}
 		w.recordMoves(rec, i, "scatter", c.Updates, x)
 	}
@@ -162,5 +169,3 @@ func (w *orthogonalState) recordDots(rec *gpu.Recording, c muonChunk, with []*gp
 	}{uint32(c.down * c.across * c.groups() * lanes), uint32(c.count), float32(w.Eps), float32(w.Coefficients[0])}
 	rec.Dispatch(total, gpu.Linear(uint64(c.count), 1, w.Device().Limits()), params, bind...)
 }
-
-func (w *orthogonalState) Tensors() []buffers.Tensor { return nil }

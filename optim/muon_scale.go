@@ -15,6 +15,7 @@ type muonOptions struct {
 	MuDType            buffers.DType
 	Nesterov, Adaptive bool
 	ConsistentRMS      float64
+	Even               float64 // decay of the second moment along the longer side; 0: none
 	Numerics           Numerics
 
 	inOut bool // whatever leaves say, they are [inputs, outputs]
@@ -29,9 +30,11 @@ type muonOptions struct {
 //	X  <- a X + (b A + c A²) X             A = X Xᵀ; Steps times
 //	X  <- <M, X> X                         adaptive
 //	u  <- X sqrt(max(1, outputs/inputs))   consistent RMS: X consistent_rms sqrt(max(rows, columns))
+//	v  <- b v + (1-b) mean(u²)             with Even, which is b; the mean over the shorter side (of a square one: the inputs)
+//	p  =  u / sqrt(max(v, 1e-10));  u <- p |u| / max(|p|, 1e-10)
 //
 // mu is rounded to MuDType only after its use: stochastically in Stable; in EFormer to nearest even, and beta and its product with mu are
-// rounded as well. Rows are inputs, and columns outputs, unless the leaf says otherwise (buffers.Spec.OutIn). State: "mu".
+// rounded as well. Rows are inputs, and columns outputs, unless the leaf says otherwise (buffers.Spec.OutIn). State: "mu", "nu" for v.
 func scaleByMuon(o muonOptions) Transform {
 	const name = "scale_by_muon"
 	if err := o.validate(); err != nil {
@@ -54,7 +57,7 @@ func (o muonOptions) validate() error {
 	if !(o.Eps >= 1e-15) || math.IsInf(o.Eps, 0) {
 		return fmt.Errorf("eps: found %g, wanted 1e-15 or more: a momentum of zero is divided by it", o.Eps)
 	}
-	return firstError(inInterval("beta", o.Beta, "[0,1)"), inInterval("consistent_rms", o.ConsistentRMS, "[0,inf)"), momentDType("mu_dtype", o.MuDType))
+	return firstError(inInterval("beta", o.Beta, "[0,1)"), inInterval("consistent_rms", o.ConsistentRMS, "[0,inf)"), inInterval("normuon_b2", o.Even, "[0,1)"), momentDType("mu_dtype", o.MuDType))
 }
 
 // momentum is the element before the operator.
@@ -91,16 +94,8 @@ func (o muonOptions) shape() Transform {
 		columns: []column{{"factor", func(leaves []buffers.Leaf, _ []string) ([]float32, error) {
 			factors := make([]float32, len(leaves))
 			for i, l := range leaves {
-				if len(l.Shape) != 2 || l.Elements() == 0 {
-					continue
-				}
-				inputs, outputs := float64(l.Shape[0]), float64(l.Shape[1])
-				if l.OutIn && !o.inOut {
-					inputs, outputs = outputs, inputs
-				}
-				factors[i] = float32(math.Sqrt(max(1, outputs/inputs)))
-				if o.ConsistentRMS > 0 {
-					factors[i] = float32(o.ConsistentRMS * math.Sqrt(max(inputs, outputs)))
+				if len(l.Shape) == 2 && l.Elements() > 0 {
+					factors[i] = float32(o.size(l))
 				}
 			}
 			return factors, nil
@@ -108,4 +103,21 @@ func (o muonOptions) shape() Transform {
 		WGSL: "u = u * $factor;",
 		Twin: func(c *Cell) { c.U *= c.columns[0] },
 	})
+}
+
+// size is what the orthogonal update of a matrix is multiplied by.
+func (o muonOptions) size(l buffers.Leaf) float64 {
+	inputs, outputs := float64(l.Shape[0]), float64(l.Shape[1])
+	if l.OutIn && !o.inOut {
+		inputs, outputs = outputs, inputs
+	}
+	if o.ConsistentRMS > 0 {
+		return o.ConsistentRMS * math.Sqrt(max(inputs, outputs))
+	}
+	return math.Sqrt(max(1, outputs/inputs))
+}
+
+// longRows tells that the longer side of a matrix is its rows. Of a square one that is the outputs: the rows, unless the model says otherwise.
+func longRows(l buffers.Leaf) bool {
+	return l.Shape[0] > l.Shape[1] || l.Shape[0] == l.Shape[1] && !l.InOut
 }

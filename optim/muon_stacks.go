@@ -17,6 +17,7 @@ type muonChunk struct {
 	height, width     int           // of a tile, multiples of four; what sticks out is zero
 	padded            bool          // something does
 	moves             [][]muonMoves // by tile, row by row, and by slab
+	leaves            []buffers.Leaf
 }
 
 // muonMoves are runs of elements of leaves (see Run in optim_muon_move.wgsl): one by one, and by blocks of 4x4.
@@ -30,7 +31,7 @@ const (
 )
 
 // muonChunks deals the chosen leaves out to chunks, by shape and then by their order.
-func muonChunks(s Scene, limits gpu.Limits) []muonChunk {
+func muonChunks(s Scene, limits gpu.Limits, even bool) []muonChunk {
 	room := int(min(limits.BindingBytes, limits.BufferBytes, 1<<33) / 4)
 	var leaves []buffers.Leaf
 	for i, l := range s.Leaves {
@@ -52,7 +53,7 @@ func muonChunks(s Scene, limits gpu.Limits) []muonChunk {
 			}
 			chunks = append(chunks, c)
 		}
-		chunks[len(chunks)-1].add(l)
+		chunks[len(chunks)-1].add(l, l.Shape[0] > l.Shape[1] || even && longRows(l))
 	}
 	return chunks
 }
@@ -78,9 +79,8 @@ func newMuonChunk(l buffers.Leaf, room int) muonChunk {
 }
 
 // add makes a leaf the next matrix.
-func (c *muonChunk) add(l buffers.Leaf) {
+func (c *muonChunk) add(l buffers.Leaf, transposed bool) {
 	rows, cols := l.Shape[0], l.Shape[1]
-	transposed := rows > cols
 	c.padded = c.padded || rows*cols != c.down*c.across*c.height*c.width
 	for tile, slabs := range c.moves {
 		top, left := tile/c.across*c.height, tile%c.across*c.width
@@ -111,6 +111,7 @@ func (c *muonChunk) add(l buffers.Leaf) {
 			move(&moves[0], last, to, 1)
 		}
 	}
+	c.leaves = append(c.leaves, l)
 	c.count++
 }
 

@@ -43,6 +43,7 @@ func TestMuonFollowsTheTwin(t *testing.T) {
 			"defaults": built(t, "muon", Options{Schedule: schedule, SkipNonFinite: true}, `{}`),
 			"adaptive": built(t, "muon", Options{Schedule: schedule, AccumulationSteps: 2},
 				`{"adaptive":true,"nesterov":false,"ns_steps":4,"weight_decay":0.1,"weight_decay_mask":["^c"],"adamw":["lying"]}`),
+			"even":       built(t, "muon", Options{Schedule: schedule, SkipNonFinite: true}, `{"normuon_b2":0.95,"adaptive":true,"ns_steps":2,"consistent_rms":0.2}`),
 			"consistent": built(t, "muon", Options{Schedule: schedule, Numerics: EFormer}, `{"consistent_rms":0.2,"ns_steps":1}`),
 		} {
 			// Five steps magnify what is lost in the norm by 3.4445^5 = 485 at most, of some 2^-24 a product of 260 terms.

@@ -3,11 +3,9 @@ package optim
 import (
 	"fmt"
 	"math"
-
-	"gputrain/buffers"
 )
 
-// orthogonal is the operator of scaleByMuon: Newton-Schulz steps on each leaf, a matrix. It has no state.
+// orthogonal is the operator of scaleByMuon: Newton-Schulz steps on each leaf, a matrix. It has no state without Even.
 type orthogonal struct{ muonOptions }
 
 // muonSide is the side of the square matrices whose operations are shown as the cost.
@@ -17,12 +15,17 @@ const muonSide = 768
 // A² compute half, by symmetry.
 func (o orthogonal) Cost() Cost {
 	steps := float64(o.Steps)
-	return Cost{TrafficBytes: 20 + 28*steps, FLOPs: 2 + 4*muonSide*steps}
+	c := Cost{TrafficBytes: 20 + 28*steps, FLOPs: 2 + 4*muonSide*steps}
+	if o.Even > 0 { // sums along columns, and their product; moments are of one side
+		c.TrafficBytes, c.FLOPs = c.TrafficBytes+12, c.FLOPs+3
+	}
+	return c
 }
 
 type orthogonalTwin struct {
 	orthogonal
 	Scene
+	moments [][]float64 // by leaf, with Even
 }
 
 // Work counts the steps of each matrix, each in one tile.
@@ -39,7 +42,7 @@ func (o orthogonal) Work(s Scene) ([]float64, error) {
 	return out, nil
 }
 
-func (o orthogonal) Twin(s Scene) (OperatorTwin, error) { return &orthogonalTwin{o, s}, s.matrices() }
+func (o orthogonal) Twin(s Scene) (OperatorTwin, error) { return newOrthogonalTwin(o, s), s.matrices() }
 
 // matrices refuses leaves that are none.
 func (s Scene) matrices() error {
@@ -51,10 +54,13 @@ func (s Scene) matrices() error {
 	return nil
 }
 
-func (w *orthogonalTwin) Update(_ int64, u, _ [][]float64, _ bool) {
+func (w *orthogonalTwin) Update(_ int64, u, _ [][]float64, skip bool) {
 	for i, l := range w.Leaves {
 		if w.Chosen[i] && l.Elements() > 0 {
 			copy(u[i], w.step(u[i], l.Shape[0], l.Shape[1]))
+			if w.Even > 0 {
+				w.even(i, u[i], skip)
+			}
 		}
 	}
 }
@@ -125,5 +131,3 @@ func transposed(a []float64, rows, cols int) []float64 {
 	}
 	return out
 }
-
-func (w *orthogonalTwin) Tensors() []buffers.Host { return nil }

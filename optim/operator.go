@@ -22,6 +22,16 @@ func Operate(name string, o Operator) Transform {
 	return Elementwise(Element{Name: name, operator: o})
 }
 
+// asideOf makes a transformation of an operator that reads the update and leaves it as it is: what parts change is changed for it alone.
+func asideOf(name string, o Operator, parts ...Transform) Transform {
+	t := Chain(append(parts, Operate(name, o))...)
+	for i := range t.elements {
+		t.elements[i].aside = true
+	}
+	t.name = name
+	return t
+}
+
 // A Scene is the leaves that an operator works on. The twin has no device and no layout.
 type Scene struct {
 	Device *gpu.Device
@@ -30,6 +40,9 @@ type Scene struct {
 	Chosen []bool         // by index: the operator is for this leaf
 	Whole  []buffers.Spec // all leaves of the model that the operator is for; Leaves may be a stage's
 	Frozen func(path string) bool
+
+	earlier []Operation    // of the operators before this one in the chain
+	twins   []OperatorTwin // likewise
 }
 
 // An Operation is an operator at work on a device.

@@ -19,8 +19,15 @@ type Options struct {
 	Edition           Edition        `json:"edition,omitempty" doc:"which rules the numerics had: 1 of runs whose records name none, 2 since; 0 = the newest"`
 	Rates             []PathRate     `json:"rates" doc:"multipliers of the rate by path pattern; the first match holds"`
 
+	Hyperball     Hyperball `json:"hyperball,omitzero" doc:"matrices that keep their norm: true = those of layers, or patterns or paths; false = none"`
+	CautiousDecay bool      `json:"cautious_decay,omitzero" doc:"weight_decay acts only where the update shrinks a parameter, on matrices of hyperball too"`
+	UpdateFloor   float64   `json:"update_floor,omitzero" doc:"least norm of a matrix's update before the rate, as a share of the matrix's; 0 = none"`
+	FloorBy       string    `json:"floor_by,omitzero" doc:"row (default) or matrix: whose norms update_floor compares"`
+
 	Lookahead *Lookahead `json:"lookahead,omitempty" doc:"gradients are taken ahead of the weights, along the mean of what updates moved them by; null = at the weights"`
 	Average   *Averaging `json:"average,omitempty" doc:"a mean of the weights over the last updates, for evaluation and export; null = none"`
+
+	scanned *Mask // leaves whose first axis counts matrices, as the optimizer's own parameters say
 }
 
 // Validate checks everything that can be checked without the paths of a tree.
@@ -46,12 +53,12 @@ func (o Options) Validate() error {
 	if o.AccumulationSteps < 0 {
 		return fmt.Errorf("accumulation_steps: found %d, wanted 1 or more", o.AccumulationSteps)
 	}
-	return nil
+	return firstError(inInterval("update_floor", o.UpdateFloor, "[0,inf)"), oneOf("floor_by", o.FloorBy, []string{floorByRow, floorByMatrix, ""}))
 }
 
 // assemble puts the parts that all optimizers share around the one that makes the update, rate included:
 //
-//	accumulate(k, skip_non_finite(chain(global_norm, clip, inner, scheduled decay, lookahead, average)))
+//	accumulate(k, skip_non_finite(chain(global_norm, clip, inner, scheduled decay or land, lookahead, average)))
 func (o Options) assemble(lr Schedule, inner Transform) Transform {
 	var parts []Transform
 	if o.MeasureNorm {
@@ -61,7 +68,10 @@ func (o Options) assemble(lr Schedule, inner Transform) Transform {
 		parts = append(parts, o.clip(*o.ClipGrad))
 	}
 	parts = append(parts, inner)
-	if o.WeightDecay > 0 {
+	switch {
+	case o.lands():
+		parts = append(parts, o.land(lr, inner))
+	case o.WeightDecay > 0:
 		parts = append(parts, AddScheduledDecay(lr, o.WeightDecay, o.WeightDecayMask, o.Rates...))
 	}
 	t := Chain(append(parts, o.around(lr)...)...)

@@ -21,13 +21,17 @@ type plan struct {
 	slots     int
 	scalars   int
 	columns   int
+	rows      int // the step with a rowRule; -1: none
 }
 
 // A segment is a run of elementwise steps, first to before end, and the operator that ends it: step end, except for the
-// last segment. Each is one fused kernel; between two lies the update in a tree of its own.
+// last segment. Each is one fused kernel; between two lies the update in a tree of its own. Behind an operator that is aside the next segment
+// begins where this one did, without the steps that are aside.
 type segment struct {
 	first, end int
+	from       int // the first step that no segment before it has
 	last       bool
+	aside      bool // nothing is stored but the update
 }
 
 // A measurement is the sum of squares over each leaf of the update before a step, or of the parameters, and whether something is not
@@ -67,17 +71,21 @@ func newPlan(t Transform) (*plan, error) {
 		elements = append([]Element{unscale}, elements...)
 	}
 	first := t.accumulate > 1 || t.scaled // makes the gradient of what comes in
-	p := &plan{transform: t}
+	p := &plan{transform: t, rows: -1}
 	counts := map[string]bool{updatesCount: true}
 	slots := map[string]bool{}
 	update, params := -1, -1 // the measurements that still hold
 	if t.skip && !first {
 		p.norm(&update, 0)
 	}
-	begin := 0
+	begin, from, held := 0, 0, -1
+	aside := false
 	for i, e := range elements {
 		s := step{Element: e, norm: -1, leafSum: -1, paramSum: -1, firstSlot: p.slots, firstScalar: p.scalars, firstColumn: p.columns}
 		s.route = p.route(e.routes)
+		if e.aside && !aside {
+			aside, held = true, update
+		}
 		if t.accumulate > 1 && i == 0 {
 			s.count = miniStepCount
 			counts[s.count] = true
@@ -85,7 +93,11 @@ func newPlan(t Transform) (*plan, error) {
 			s.count = unique(counts, e.Name)
 		}
 		for _, slot := range e.Slots {
-			s.slotNames = append(s.slotNames, unique(slots, slot.Name))
+			name := slot.Name
+			if !e.alongside {
+				name = unique(slots, name)
+			}
+			s.slotNames = append(s.slotNames, name)
 		}
 		if e.measures() {
 			s.norm = p.norm(&update, i)
@@ -99,6 +111,13 @@ func newPlan(t Transform) (*plan, error) {
 		if e.asks("$leaf_elements") {
 			s.columns = append(slices.Clone(s.columns), column{"leaf_elements", leafElements})
 		}
+		if e.rows != nil {
+			if p.rows >= 0 {
+				return nil, fmt.Errorf("optim: %s: found rows measured a second time, wanted once", e.Name)
+			}
+			p.rows = i
+			s.columns = append(slices.Clone(s.columns), e.rows.columnsOf()...)
+		}
 		if !e.keeps {
 			update = -1
 		}
@@ -107,15 +126,31 @@ func newPlan(t Transform) (*plan, error) {
 		p.columns += len(s.columns)
 		p.steps = append(p.steps, s)
 		if e.operator != nil {
-			p.segments = append(p.segments, segment{first: begin, end: i})
-			begin = i + 1
+			p.segments = append(p.segments, segment{first: begin, from: from, end: i, aside: e.aside})
+			from = i + 1
+			if !e.aside {
+				begin = from
+			} else if aside, update = false, held; begin > 0 {
+				return nil, fmt.Errorf("optim: %s: found it aside behind an operator, wanted it before all others", e.Name)
+			}
 		}
 		if t.skip && first && i == 0 {
 			p.norm(&update, 1)
 		}
 	}
-	p.segments = append(p.segments, segment{first: begin, end: len(p.steps), last: true})
+	p.segments = append(p.segments, segment{first: begin, from: from, end: len(p.steps), last: true})
 	return p, nil
+}
+
+// within is the elementwise steps of a segment that stand before a step.
+func (p *plan) within(s segment, before int) []step {
+	var out []step
+	for i, e := range p.steps[s.first:before] {
+		if !e.aside || s.first+i >= s.from {
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // measure gives the measurement that holds, or adds it.
@@ -264,11 +299,14 @@ func (p *plan) codes() bool {
 
 // routeWord is where the table says which block of a route's own trees belongs to a block.
 func (p *plan) routeWord(route int) int {
-	if p.dithers() {
+	if p.located() {
 		return 3 + route
 	}
 	return 1 + route
 }
+
+// located tells whether the table says where in its leaf a block begins.
+func (p *plan) located() bool { return p.rows >= 0 || p.dithers() }
 
 func (p *plan) dithers() bool {
 	_, slots := p.state()

@@ -196,6 +196,9 @@ func build(name string, p Parameters, o Options) (Transform, error) {
 	if err != nil {
 		return Transform{}, fmt.Errorf("optim: %s: %w", name, err)
 	}
+	if k, ok := p.(*Kron); ok {
+		o.scanned = k.ScannedLayers
+	}
 	t := o.assemble(lr, inner)
 	if t.err != nil {
 		return Transform{}, fmt.Errorf("optim: %s: %w", name, t.err)

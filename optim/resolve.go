@@ -11,6 +11,8 @@ type resolved struct {
 	values []float32 // leaf l at l*width: the columns, then one value for each route, 1 where the leaf is on it
 	width  int
 	chosen [][]bool // by route and leaf
+	rows   []rowsOf // by leaf, where the plan has a rowRule
+	count  int      // of rows
 }
 
 // resolve is for some leaves of a model.
@@ -30,6 +32,13 @@ func (p *plan) resolve(leaves []buffers.Leaf, whole wholeModel) (*resolved, erro
 				return nil, fmt.Errorf("optim: %s: %w", s.Name, err)
 			}
 			set(s.firstColumn+c, values)
+		}
+	}
+	if p.rows >= 0 {
+		s := p.steps[p.rows]
+		var err error
+		if r.rows, r.count, err = s.rows.of(leaves, all); err != nil {
+			return nil, fmt.Errorf("optim: %s: %w", s.Name, err)
 		}
 	}
 	for i, route := range p.routes {

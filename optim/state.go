@@ -32,6 +32,8 @@ type State struct {
 	scalars      *gpu.Buffer
 	tables       []slabTable
 	measurements *measurements // nil where nothing is measured
+	rowSums      *gpu.Buffer   // nil where no rows are
+	rows         []rowsOf      // by leaf, likewise
 
 	released bool
 
@@ -53,6 +55,9 @@ type slabTable struct {
 	buffer                *gpu.Buffer
 	values, groups, codes uint32
 	coded                 uint32 // how many blocks of codes
+
+	rows, rowGroups, matrices  uint32 // of a rowRule: the two numbers of each row, groups and matrices
+	rowGroupCount, matrixCount uint32
 }
 
 // Trees lists the elementwise state, in a fixed order.
@@ -217,6 +222,9 @@ func (s *State) Bytes() uint64 {
 	if s.measurements != nil {
 		n += s.measurements.Bytes()
 	}
+	if s.rowSums != nil {
+		n += s.rowSums.Bytes()
+	}
 	return n
 }
 
@@ -243,4 +251,5 @@ func (s *State) Release() {
 	if s.measurements != nil {
 		s.measurements.Release()
 	}
+	s.rowSums.Release()
 }

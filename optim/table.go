@@ -7,7 +7,7 @@ import (
 )
 
 // table is the table that the kernels of a plan read about one slab: stride words a block of elements (leaf << 8 |
-// elements in use; where the plan rounds stochastically also the key of the path and the index in the leaf of the
+// elements in use; where the plan rounds stochastically or has rows also the key of the path and the index in the leaf of the
 // block's first vec4; for each route the block in the trees of the route's own layout), then, from tableValues on, the
 // values of each leaf as f32 bits. Where there are trees in eight bits, a block's last word is the word where they have it.
 func (p *plan) table(layout *buffers.Layout, slab int, r *resolved, subsets []*buffers.Layout, coded *buffers.Coded) []uint32 {
@@ -26,7 +26,7 @@ func (p *plan) table(layout *buffers.Layout, slab int, r *resolved, subsets []*b
 			for b, left := 0, part.Count; left > 0; b, left = b+1, left-buffers.BlockElements {
 				entry := words[(part.Offset/buffers.BlockElements+b)*stride:]
 				entry[0] = uint32(leaf.Index)<<8 | uint32(min(left, buffers.BlockElements))
-				if p.dithers() {
+				if p.located() {
 					entry[1] = pathKey(leaf.Path)
 					entry[2] = uint32(first) + uint32(b*buffers.BlockElements/4)
 				}

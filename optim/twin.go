@@ -26,6 +26,7 @@ type Twin struct {
 	scale   float64 // of the next gradients, where the transformation takes it out; 0: 1
 	update  uint32  // index of the update in hand
 	norms   []float64
+	rows    [][]rowNorms // by leaf, where the plan has a rowRule
 	bad     []bool
 	sums    [][]float64 // measurement, leaf
 	skipped int
@@ -75,6 +76,7 @@ func NewTwin(t Transform, params []buffers.Host, whole ...buffers.Spec) (*Twin, 
 			if err != nil {
 				return nil, fmt.Errorf("optim: %s: %s: %w", t.name, s.Name, err)
 			}
+			on.twins = w.twins
 			o, err := s.operator.Twin(on)
 			if err != nil {
 				return nil, fmt.Errorf("optim: %s: %s: %w", t.name, s.Name, err)
@@ -167,14 +169,28 @@ func (w *Twin) emit(u [][]float64, scalars []float64, counts map[string]int64) {
 	}
 	operators, early := w.twins, uint32(0)
 	w.left = 0
+	var kept [][]float64 // u, while a copy of it is worked on
 	for i, s := range w.plan.steps {
+		if s.aside && kept == nil {
+			kept = u
+			u = slices.Clone(u)
+			for leaf := range u {
+				u[leaf] = slices.Clone(u[leaf])
+			}
+		}
 		w.measure(i, u)
 		if s.operator == nil {
+			if s.rows != nil {
+				w.rowNorms(s, u, scalars)
+			}
 			w.run(s, u, next, scalars)
 			continue
 		}
 		operators[0].Update(counts[s.count], u, w.params, w.left != 0)
 		operators, early = operators[1:], w.left
+		if s.aside {
+			u, kept = kept, nil
+		}
 	}
 	w.measure(len(w.plan.steps), u)
 	if w.left != 0 {
@@ -236,6 +252,12 @@ func (w *Twin) run(s step, u [][]float64, state [][][]float64, scalars []float64
 		}
 		for k := range u[leaf] {
 			c.U, c.P = u[leaf][k], w.params[leaf][k]
+			if s.rows != nil {
+				c.row = rowNorms{}
+				if g := w.table.rows[leaf]; g.count > 0 {
+					c.row = w.rows[leaf][g.rowOf(k)]
+				}
+			}
 			for i := range c.Slots {
 				c.Slots[i] = state[s.firstSlot+i][leaf][k]
 			}
@@ -279,12 +301,13 @@ func (w *Twin) Params() []buffers.Host { return w.host(w.params, -1) }
 
 // State gives a tree of the elementwise state as it is stored; nil if there is none of that name.
 func (w *Twin) State(name string) []buffers.Host {
+	var out []buffers.Host
 	for _, s := range w.plan.steps {
 		if i := slices.Index(s.slotNames, name); i >= 0 {
-			return w.host(w.state[s.firstSlot+i], s.route)
+			out = append(out, w.host(w.state[s.firstSlot+i], s.route)...)
 		}
 	}
-	return nil
+	return out
 }
 
 // Tensors gives all state as it is stored, by the names of State.Tensors.
@@ -295,7 +318,7 @@ func (w *Twin) Tensors() []buffers.Host {
 			continue
 		}
 		for i, name := range s.slotNames {
-			for _, h := range w.State(name) {
+			for _, h := range w.host(w.state[s.firstSlot+i], s.route) {
 				at := slices.IndexFunc(w.leaves, func(l buffers.Leaf) bool { return l.Path == h.Path })
 				h.Path = name + "/" + h.Path
 				if s.Slots[i].inCodes(w.leaves[at]) {

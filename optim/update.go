@@ -12,8 +12,9 @@ import (
 // varies from call to call is read from the device, so the recording, or a program made of it, serves for every later
 // call of the same phase. Before each submit comes State.Prepare.
 //
-// What moves before its gradients (Lookahead) moves here, for gradients that were taken there. An update is one dispatch a slab, and one more a slab after each operator; where something is measured, one a slab
-// and one more before it, and one more for a norm.
+// An update is one dispatch a slab, and one more a slab after each operator; where something is measured, one a slab
+// and one more before it, and one more for a norm. What moves before its gradients (Lookahead) moves here, for gradients
+// that were taken there, in one more.
 func (t Transform) Update(rec *gpu.Recording, grads *buffers.Tree, s *State, params *buffers.Tree) error {
 	phase := s.Phase()
 	if t.LooksAhead() && (phase == Collect || t.accumulate <= 1) {
@@ -89,9 +90,14 @@ func (t Transform) record(rec *gpu.Recording, phase Phase, grads *buffers.Tree, 
 // measure records the measurements of a segment, in order. The next round begins after the pairs of a norm, with their
 // total.
 func (r *recorder) measure(s segment) {
+	rows := r.plan.rows
 	for i, m := range r.plan.measured {
-		if m.before < s.first || m.before > s.end {
+		if m.before < s.from || m.before > s.end {
 			continue
+		}
+		if rows >= s.first && m.before > rows { // what comes behind depends on them
+			r.recordRows()
+			rows = -1
 		}
 		r.dispatch(measureJob, i)
 		if r.wanted(r.round) {
@@ -105,6 +111,9 @@ func (r *recorder) measure(s segment) {
 			r.measurements.total(r.rec, r.plan, m.norm)
 			r.measurements.guarded(r.rec, r.plan, m.norm)
 		}
+	}
+	if rows >= s.first && rows < s.end {
+		r.recordRows()
 	}
 }
 
@@ -206,10 +215,16 @@ func (r *recorder) dispatch(kind jobKind, index int) {
 		sizes := updateParams{uint32(vecs), r.tables[slab].values, leaves, uint32(r.plan.stride()), uint32(r.plan.width())}
 		params := any(sizes)
 		grid := gpu.Linear(vecs, lanes, r.device.Limits())
-		if kind == measureJob || f.coded {
+		if kind == measureJob || kind == rowsJob || f.coded {
 			groups := groupParams{sizes, r.tables[slab].codes, r.tables[slab].coded}
-			if kind == measureJob {
+			switch kind {
+			case measureJob:
 				groups = groupParams{sizes, r.tables[slab].groups, r.measurements.groups[slab]}
+			case rowsJob:
+				groups = groupParams{sizes, r.tables[slab].rowGroups, r.tables[slab].rowGroupCount}
+			}
+			if kind == rowsJob && groups.Groups == 0 {
+				continue
 			}
 			params = groups
 			if f.coded {
@@ -246,6 +261,8 @@ func (r *recorder) table(name string, slab int) *gpu.Buffer {
 		return r.measurements.pairs
 	case "partials":
 		return r.measurements.partials
+	case "row_sums":
+		return r.rowSums
 	}
 	return r.tables[slab].buffer
 }

@@ -47,6 +47,10 @@ func familyOfFile(t *testing.T, dev *gpu.Device, from string) {
 	const saved, end = 3, 6
 	def, params, err := hub.ReadHF(from)
 	require.NoError(t, err)
+	if model.RoutingOf(def).Layers > 0 {
+		def, err = model.WithBalance(def, 0.5)
+		require.NoError(t, err)
+	}
 	c := steep(def, "adamw", "{}", 1, 2)
 	c.Sequence = 12
 	with := batches(c, 20)
@@ -84,14 +88,7 @@ func familyOfFile(t *testing.T, dev *gpu.Device, from string) {
 	defer cut.Release()
 	got := learnt{metrics: learn(t, cut, with[:end])}
 	got.params = readParams(t, cut)
-	if def.Kind() == "gpt_oss" { // drivers may contract its gate otherwise where a stage keeps what one device makes again: docs/pipelines.md says so
-		for i, m := range want.metrics[:2] {
-			assert.InEpsilon(t, float64(m.Loss), float64(got.metrics[i].Loss), 1e-6, "step %d", i+1)
-			assert.InEpsilon(t, float64(m.GradNorm), float64(got.metrics[i].GradNorm), 1e-5, "step %d", i+1)
-		}
-	} else {
-		sameBits(t, want, got)
-	}
+	sameBits(t, want, got)
 
 	if slices.Contains(accumulatingFamilies, filepath.Base(from)) {
 		together := c

@@ -15,6 +15,7 @@ fn a_at(i: u32) -> vec4<u32> { return a[i]; }
 fn a_at(i: u32) -> vec4<f32> { return a[i]; }
 #endif
 #import "shared/product_operands.wgsl"
+#import "shared/product_result.wgsl"
 
 var<workgroup> tile: array<vec4<u32>, {{TILE}}>; // rows of A's tile, then of B's; after the products rows of C
 

@@ -6,6 +6,7 @@
 @bind var<uniform> p: Params;
 @bind var<storage, read> a: array<vec4<f32>>;
 #import "shared/product_operands.wgsl"
+#import "shared/product_result.wgsl"
 
 #import "shared/z_order.wgsl"
 #import "shared/product_memory.wgsl"

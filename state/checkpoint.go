@@ -172,7 +172,7 @@ func restoreTensor(f *safetensors.File, t buffers.Tensor, wanted bool, piece int
 
 // modelJSON is what a model is: without the tokens that end its answers, which a run may teach it.
 func modelJSON(def model.Definition) ([]byte, error) {
-	return model.ConfigEnding(def, "F32", []int32{})
+	return model.ConfigEnding(model.TextPart(def), "F32", []int32{})
 }
 
 // reconcileModel fills in the definition, or compares it.

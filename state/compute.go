@@ -56,6 +56,7 @@ func (j Job) Feed(in Inputs, i int) Feed {
 	f := FeedOf(j.Objective, in.Batch.Part(data.Share{First: i * j.Batch, Rows: j.Batch}))
 	f.Counts, f.DropoutKey = in.Counts, j.dropoutKey(in.Step, j.Share().First+i)
 	f.LossScale = float32(cmp.Or(in.Scale, 1)) * float32(1/float64(in.Counts.Of))
+	f.Balance = float32(cmp.Or(in.Scale, 1) / float64(j.losses()))
 	return f
 }
 

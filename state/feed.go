@@ -17,7 +17,8 @@ type Feed struct {
 	Floats     map[string][]float32
 	Ints       map[string][]int32
 	Counts     model.Counts
-	Idle       bool // there is no gradient
+	Idle       bool    // there is no gradient
+	Balance    float32 // model.InputBalance
 	DropoutKey [2]uint32
 }
 
@@ -53,6 +54,10 @@ func (f Feed) Write(to *compile.Program) error {
 			err = to.WriteInts(name, f.Rows)
 		case model.InputLossScale:
 			err = to.WriteFloats(name, []float32{f.LossScale})
+		case model.InputThere:
+			err = to.WriteFloats(name, f.Batch.There())
+		case model.InputBalance:
+			err = to.WriteFloats(name, []float32{f.Balance})
 		case model.InputDropoutKey:
 			err = to.WriteUints(name, f.DropoutKey[:])
 		default:

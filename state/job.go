@@ -222,7 +222,7 @@ type trainingGraph struct {
 	Graph     *graph.Graph
 	Forward   int              // nodes of the forward pass, which come first
 	LossSum   *graph.Value     // the sum of the losses
-	Sums      *graph.Value     // of the objective; nil where it has none
+	Sums      *graph.Value     // of the objective, and behind them those of routers; nil where there are none
 	Gradients []compile.Target // of the parameters that are trained, in the order of the definition
 }
 
@@ -233,7 +233,14 @@ func (j Job) Training(part map[string]int) (t trainingGraph, err error) {
 	if err != nil {
 		return t, err
 	}
-	t = trainingGraph{Graph: built.Graph, Forward: len(built.Graph.Nodes()), LossSum: built.LossSum, Sums: built.Sums}
+	sums := built.Sums
+	if built.Routed != nil {
+		flat := built.Graph.Reshape(built.Routed, model.RoutingOf(j.Definition).Sums())
+		if sums = flat; built.Sums != nil {
+			sums = built.Graph.Concat(0, built.Sums, flat)
+		}
+	}
+	t = trainingGraph{Graph: built.Graph, Forward: len(built.Graph.Nodes()), LossSum: built.LossSum, Sums: sums}
 	var wanted []*graph.Value
 	frozen := setOf(j.Frozen)
 	for i, p := range j.Definition.Params() {
@@ -241,7 +248,7 @@ func (j Job) Training(part map[string]int) (t trainingGraph, err error) {
 			t.Gradients, wanted = append(t.Gradients, compile.Target{Leaf: p.Path}), append(wanted, built.Params[i])
 		}
 	}
-	values, err := graph.Gradients(built.Graph, built.Loss, wanted)
+	values, err := graph.Gradients(built.Graph, built.Learned, wanted)
 	if err != nil {
 		return t, err
 	}

@@ -8,6 +8,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/array"
 	"gputrain/gpu"
+	"gputrain/model"
 	"gputrain/optim"
 )
 
@@ -49,8 +50,10 @@ func (j Job) lossRoom() uint64 { return (4*uint64(j.losses()) + 15) / 16 * 16 }
 
 func (j Job) sumRoom() uint64 { return (j.sumBytes()*uint64(j.losses()) + 15) / 16 * 16 }
 
-// sumBytes is the size of model.Built.Sums; 0: the objective has none.
-func (j Job) sumBytes() uint64 { return 4 * uint64(len(j.Objective.Row().Sums)) }
+// sumBytes is the size of model.Built.Sums and Built.Routed; 0: there are none.
+func (j Job) sumBytes() uint64 {
+	return 4 * uint64(len(j.Objective.Row().Sums)+model.RoutingOf(j.Definition).Sums())
+}
 
 // recordResults records that what a step leaves is copied to dst, of resultBytes.
 func (j Job) recordResults(rec *gpu.Recording, dst *gpu.Buffer, opt *optim.State) {
@@ -82,8 +85,18 @@ func (m *Metrics) parse(j Job, results []byte) error {
 		sum += float64(math.Float32frombits(binary.LittleEndian.Uint32(losses)))
 	}
 	if n := int(j.sumBytes() / 4); n > 0 {
+		row, routing := j.Objective.Row(), model.RoutingOf(j.Definition)
 		for all := range slices.Chunk(array.Decoded(buffers.F32, results[j.lossRoom():])[:n*j.losses()], n) {
-			m.Means = addTo(m.Means, all, m.Tokens, j.Objective.Row().Maxima)
+			if len(row.Sums) > 0 {
+				m.Means = addTo(m.Means, all[:len(row.Sums)], m.Tokens, row.Maxima)
+			}
+			if routed := all[len(row.Sums):]; len(routed) > 0 {
+				m.Balance += routing.Balance(routed) / float64(j.losses())
+				m.Experts = append(m.Experts, make([]int64, len(routed)/2-len(m.Experts))...)
+				for i := range m.Experts {
+					m.Experts[i] += int64(routed[i])
+				}
+			}
 		}
 	}
 	m.Loss, m.GradNorm = sum/float64(m.Tokens), float64(gradient.Norm)

@@ -102,6 +102,15 @@ func (s snapshot) withStaging() snapshot {
 	return s
 }
 
+// stored is the definition as the checkpoint has it: what stands alone, without the base that may have other parts beside a network of text, is a model of
+// its own.
+func (s snapshot) stored() model.Definition {
+	if s.Base == nil {
+		return model.TextPart(s.Definition)
+	}
+	return s.Definition
+}
+
 func (s snapshot) fs() checkpoint.FileSystem {
 	if s.FS == nil {
 		return checkpoint.OS
@@ -137,7 +146,7 @@ func (s snapshot) files(ctx context.Context, t tensors, run checkpoint.Run) ([]c
 		return nil, err
 	}
 	if s.Definition != nil {
-		config, err := model.ConfigEnding(s.Definition, cmp.Or(s.DType, "F32"), s.Ends)
+		config, err := model.ConfigEnding(s.stored(), cmp.Or(s.DType, "F32"), s.Ends)
 		if err != nil {
 			return nil, err
 		}

@@ -21,6 +21,8 @@ type Metrics struct {
 	Loss         float64   // nats a token: the sum over the tokens that count, divided by their number
 	Tokens       int64     // model.Loss.Counts, whose mean the loss is
 	Means        []float64 // of the objective's Sums, and its Maxima
+	Balance      float64   // the load-balancing loss, mean over the microbatches; 0 without experts
+	Experts      []int64   // how often each expert was chosen, layer by layer (model.Routing)
 	LearningRate float64
 	GradNorm     float64 // global L2 norm of the gradient of Loss, before any clip
 	UpdateNorm   float64 // global L2 norm of the update; 0 where it is not measured

@@ -124,7 +124,7 @@ func (s snapshot) named(all []*stored) ([]*stored, error) {
 	for _, t := range all {
 		byPath[t.Name] = t
 	}
-	names, err := model.Tensors(s.Definition, "F32", nil)
+	names, err := model.Tensors(s.stored(), "F32", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -143,9 +143,7 @@ func (s snapshot) named(all []*stored) ([]*stored, error) {
 		case t.dtype != buffers.F32 && (t.dtype != buffers.BF16 || !frozen[p.Path]):
 			return nil, fmt.Errorf("%q: dtype %v, want f32", p.Path, t.dtype)
 		}
-		if t.Tensor = names[i]; s.adapted() {
-			t.Tensor.Name = p.Path
-		}
+		t.Tensor = names[i]
 		if t.dtype == buffers.BF16 && s.FrozenAs == buffers.BF16 {
 			t.DType = "BF16"
 		}

@@ -239,6 +239,13 @@ func (u *updater) prepareExchange(stage int, phase optim.Phase) (err error) {
 // stage.
 func (u *updater) Prepare(ctx context.Context, lr optim.Schedule) error {
 	u.before = u.stages[0].State.Counts()
+	if u.before["updates"] == 0 {
+		for i, s := range u.stages {
+			if err := s.State.CheckStart(ctx, s.Params); err != nil {
+				return u.at(i, err)
+			}
+		}
+	}
 	if err := u.complete(ctx); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@
 package array
 
 import (
+	"io"
 	"regexp"
 	"strings"
 )
@@ -14,6 +15,10 @@ type Spec struct {
 	// OutIn says that a matrix is [outputs, inputs], as files of PyTorch have those of linear layers; else it is [inputs, outputs], as in JAX. No number
 	// lies elsewhere for it: what asks is an optimizer for which the two sides differ.
 	OutIn bool
+	// InOut says of a matrix of a model that it is [inputs, outputs]. Neither says that nobody knows.
+	InOut bool
+	// Scanned says that the first axis counts arrays that have nothing to do with each other.
+	Scanned bool
 }
 
 // Host is an array that the host has, row-major: in memory, or to be read when it is used.
@@ -82,4 +87,6 @@ func (h Host) Copy(dst []float32, first int) error {
 type Tensor struct {
 	Host
 	DType string // how the file has its elements, in the words of safetensors; of a matrix in nf4 what its numbers are rounded to
+	// Raw writes its bytes as the file has them; nil: the file has it in several arrays, or none has it.
+	Raw func(w io.Writer) error
 }

@@ -2,6 +2,7 @@ package safetensors
 
 import (
 	"encoding/binary"
+	"io"
 
 	"gputrain/buffers/array"
 )
@@ -126,7 +127,14 @@ func (f *File) Tensors() (tensors []array.Tensor) {
 	for _, name := range f.Names() {
 		dtype, shape, _ := f.Info(name)
 		read := func(dst []float32, first int) error { return f.Float32At(name, dst, first) }
-		tensors = append(tensors, array.Tensor{Host: array.Host{Path: name, Shape: shape, Read: read}, DType: dtype})
+		write := func(w io.Writer) error {
+			raw, err := f.Bytes(name)
+			if err == nil {
+				_, err = io.Copy(w, raw)
+			}
+			return err
+		}
+		tensors = append(tensors, array.Tensor{Host: array.Host{Path: name, Shape: shape, Read: read}, DType: dtype, Raw: write})
 	}
 	return tensors
 }

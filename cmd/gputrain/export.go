@@ -97,7 +97,7 @@ func (c *exportCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer begun.Close()
-	def := m.Def
+	def := m.within(begun)
 	if like == nil || len(model.AdapterParams(def)) > 0 {
 		like = m.Weights
 	}

@@ -145,7 +145,7 @@ func ggufName(dir string) string {
 func ggufAdapter(ctx context.Context, m *storedModel, own []string, kind gguf.Type) ([]gguf.Key, []gguf.Tensor, error) {
 	out := llamacpp.Adapter{Name: ggufName(m.dir()), Scales: model.AdapterScales(m.Def)}
 	var err error
-	if out.Config, err = model.ConfigJSON(model.BaseOf(m.Def), "F32"); err != nil {
+	if out.Config, err = model.ConfigJSON(model.TextPart(model.BaseOf(m.Def)), "F32"); err != nil {
 		return nil, nil, err
 	}
 	read := reading(ctx, m.Weights)
@@ -162,14 +162,15 @@ func ggufModel(ctx context.Context, m *storedModel, kind gguf.Type) ([]gguf.Key,
 	read := reading(ctx, m.Weights)
 	out := llamacpp.Model{Name: ggufName(m.dir()), Tell: func(what string) { say("gputrain: export: %s\n", what) }}
 	var err error
-	if out.Config, err = model.ConfigJSON(m.Def, "F32"); err != nil {
+	def := model.TextPart(m.Def)
+	if out.Config, err = model.ConfigJSON(def, "F32"); err != nil {
 		return nil, nil, err
 	}
-	named, err := model.Tensors(m.Def, "F32", read)
+	named, err := model.Tensors(def, "F32", read)
 	if err != nil {
 		return nil, nil, err
 	}
-	for i, p := range m.Def.Params() { // in the order of named
+	for i, p := range def.Params() { // in the order of named
 		out.Tensors = append(out.Tensors, llamacpp.Tensor{Name: named[i].Name, Shape: p.Shape, Read: func() ([]float32, error) { return read(p.Path) }})
 	}
 	text := spoken(m.Bundle)

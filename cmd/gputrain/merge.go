@@ -65,6 +65,9 @@ func (c *mergeCmd) prepare(m *storedModel) (o model.ExportOptions, merged model.
 	if base, err = m.Base(); err != nil {
 		return o, nil, nil, &setup.ModelError{Err: c.advised(err)}
 	}
+	if merged, err = model.Merged(m.within(base)); err != nil {
+		return o, nil, nil, err
+	}
 	if err := tellDoubt(m.Weights, true); err != nil {
 		return o, nil, nil, err
 	}

@@ -99,6 +99,19 @@ func tellDoubt(weights *model.Stored, unknown bool) error {
 	return nil
 }
 
+// within is the model as the text part of what another is the text part of, if that is so: training began with the other, which may be nil.
+func (s *storedModel) within(other *hub.Bundle) model.Definition {
+	if other == nil {
+		return s.Def
+	}
+	whole, err := other.Definition()
+	if err != nil { // reading its weights says why
+		return s.Def
+	}
+	def, _ := model.Within(s.Def, whole)
+	return def
+}
+
 // export writes a model of these weights, and says which of them are not finite.
 func (s *storedModel) export(to string, def model.Definition, read func(path string) ([]float32, error), o model.ExportOptions) error {
 	err := model.Export(to, def, read, o)

@@ -21,7 +21,7 @@ type trainTokenizeCmd struct {
 	Tokenizer    string   `arg:"" help:"The tokenizer.json to write, or the directory to write it into." type:"path" placeholder:"TOKENIZER"`
 	Text         []string `help:"A file to learn from; repeat it for more files. Without it, standard input." sep:"none" placeholder:"FILE"`
 	VocabSize    int      `help:"Number of tokens: the special ones, 256 bytes, and merges." default:"32000"`
-	Pattern      string   `help:"Pattern of words: gpt2, llama3, qwen2, o200k, tekken, or a regular expression." default:"gpt2"`
+	Pattern      string   `help:"Pattern of words: gpt2, llama3, qwen2, qwen35, o200k, tekken, or a regular expression." default:"gpt2"`
 	Special      []string `help:"A special token; repeat it for more. They come first, in this order." sep:"none" placeholder:"TOKEN"`
 	MinFrequency int64    `help:"Rarer pairs are not merged." default:"2"`
 }

@@ -235,14 +235,18 @@ func (h *choosing) facts() (tuning.Model, error) {
 			m.Side = side
 		}
 	}
-	var stored struct {
+	type types struct {
 		Old string `json:"torch_dtype"`
 		New string `json:"dtype"`
+	}
+	var stored struct {
+		types
+		Text types `json:"text_config"`
 	}
 	if err := stranger.Beside(h.model, "config.json", &stored); err != nil {
 		return m, &setup.ModelError{Err: err}
 	}
-	for _, name := range []string{stored.Old, stored.New} {
+	for _, name := range []string{stored.Text.Old, stored.Text.New, stored.Old, stored.New} {
 		if short, ok := map[string]string{"bfloat16": "bf16", "float16": "f16"}[name]; ok {
 			m.Stored = short
 		}

@@ -292,15 +292,11 @@ func lowerAttention(c *Compiler, n *graph.Node) {
 	if !op.Sinks {
 		return
 	}
-	kind, units := rowElement(op.HeadDim)
-	p := sinkParams{Count: uint32(graph.Elements(shape[:2]) * op.Heads * units), Head: uint32(units), Heads: uint32(op.Heads), T: uint32(shape[1])}
-	k := c.kernel("attention_sinks", "", shaders.Variant{Constants: map[string]string{"ELEMENT": kind}})
+	p, k := c.sinkKernel("", op.Heads, n.Outputs[0].Shape())
+	p.Count *= p.Head
 	out := c.spans(n.Outputs)
 	c.Dispatch(k, c.Linear(int(p.Count)), p, c.One(results[0].tensor, "o"), c.One(results[1].tensor, "lse"), c.spans(n.Inputs[len(n.Inputs)-1:])[0], out[0], out[1])
 }
-
-// sinkParams is Params of attention_sinks.wgsl.
-type sinkParams struct{ Count, Head, Heads, T uint32 }
 
 func lowerAttentionGrad(c *Compiler, n *graph.Node) {
 	op := graph.Attention(n.Op.(graph.AttentionGrad))

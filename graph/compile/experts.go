@@ -27,8 +27,8 @@ const groupChunk = 128
 // expertsParams is Params of route.wgsl and route_grad.wgsl.
 type expertsParams struct{ Count, Experts uint32 }
 
-// groupParams is Params of group_count.wgsl, group_offsets.wgsl and group_place.wgsl.
-type groupParams struct{ Choices, Experts, Chunks, Unused uint32 }
+// groupParams is Params of group_count.wgsl, group_offsets.wgsl, group_place.wgsl and router_counts.wgsl.
+type groupParams struct{ Choices, Experts, Chunks, PerRow uint32 }
 
 // choiceParams is Params of spread.wgsl, combine.wgsl and choice_dots.wgsl.
 type choiceParams struct{ Count, Width, Choices, Unused uint32 }
@@ -173,21 +173,37 @@ func lowerRaggedMatMul(c *Compiler, n *graph.Node) {
 	if y.Type().Elements() == 0 {
 		return
 	}
-	suffix := fmt.Sprintf("_%d", op.Tile)
-	if op.TransW {
-		suffix += "_trans"
-	}
-	k := c.kernel("ragged_matmul", suffix, shaders.Variant{
-		Flags:     map[string]bool{"TRANS": op.TransW},
-		Constants: map[string]string{"TILE": strconv.Itoa(op.Tile), "QUADS": strconv.Itoa(op.Tile / 4), "STAGED": strconv.Itoa(4 * op.Tile)},
-	})
 	x, w := n.Inputs[0].Shape(), c.In(n.Inputs[1])
 	rows, offsets, out := c.operands(n, 0)[0], c.operands(n, 2)[0], c.One(c.Out(y), "y")
 	grid := gpu.Grid{X: uint32(x[0] / op.Tile), Y: uint32((y.Shape()[1] + 63) / 64), Z: 1}
 	for _, part := range w.Parts {
 		p := raggedParams{uint32(x[1]), uint32(y.Shape()[1]), uint32(w.rows()), uint32(part.Row), uint32(part.Rows), grid.X}
-		c.Dispatch(k, grid, p, rows, part.Span, offsets, out)
+		k, matrices := c.raggedKernel(op, w, part)
+		c.Dispatch(k, grid, p, append(append([]Span{rows, offsets}, matrices...), out)...)
 	}
+}
+
+// raggedKernel is the kernel for the matrices of a part, and what it binds of these. Rows that are no whole quads it reads in f32.
+func (c *Compiler) raggedKernel(op graph.RaggedMatMul, w Tensor, part Part) (*gpu.Kernel, []Span) {
+	suffix, wide := fmt.Sprintf("_%d", op.Tile), w.Shape[2]%4 == 0
+	if op.TransW {
+		suffix += "_trans"
+	}
+	variant := shaders.Variant{
+		Flags:     map[string]bool{"TRANS": op.TransW, "WIDE": wide},
+		Constants: map[string]string{"TILE": strconv.Itoa(op.Tile), "QUADS": strconv.Itoa(op.Tile / 4), "STAGED": strconv.Itoa(4 * op.Tile)},
+	}
+	matrices := []Span{part.Span}
+	if wide {
+		g := gemm{b: operand{span: part.Span}}
+		g.rounds(variant, "")
+		var kept string
+		kept, matrices = gemmVariant{file: "ragged_matmul"}.specialise(g, variant, c.limits.Software)
+		suffix += kept
+	} else {
+		suffix += "_narrow"
+	}
+	return c.kernel("ragged_matmul", suffix, variant), matrices
 }
 
 func lowerRaggedOuter(c *Compiler, n *graph.Node) {

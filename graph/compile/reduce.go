@@ -208,9 +208,13 @@ func (c *Compiler) reduce(r reduction, domain []int, build func(f *fused) *ir, o
 			if s.lanes == 1 {
 				v.Flags["CUT"] = false
 			} else {
+				unroll := reduceUnroll
+				if columns && len(f.spans()) > 1 { // whose sums do not depend on it
+					unroll /= 2
+				}
 				file, grid = "reduce_group", gpu.Linear(uint64(p.count), reduceGroup/s.lanes, c.limits)
 				for name, n := range map[string]int{
-					"LANES": s.lanes, "RESULTS": reduceGroup / s.lanes, "GROUP": reduceGroup, "UNROLL": reduceUnroll, "LAST": reduceUnroll - 1,
+					"LANES": s.lanes, "RESULTS": reduceGroup / s.lanes, "GROUP": reduceGroup, "UNROLL": unroll, "LAST": unroll - 1,
 				} {
 					v.Constants[name] = strconv.Itoa(n)
 				}

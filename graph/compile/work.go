@@ -29,7 +29,7 @@ const (
 )
 
 var groups = map[string]string{
-	graph.MatMul{}.Kind(): Products, graph.Attention{}.Kind(): Attention, graph.AttentionGrad{}.Kind(): Attention,
+	graph.MatMul{}.Kind(): Products, graph.RaggedMatMul{}.Kind(): Products, graph.RaggedOuter{}.Kind(): Products, graph.Attention{}.Kind(): Attention, graph.AttentionGrad{}.Kind(): Attention,
 	graph.HeadLoss{}.Kind(): Head, graph.HeadLossGrad{}.Kind(): Head, graph.CrossEntropy{}.Kind(): Head, graph.CrossEntropyGrad{}.Kind(): Head,
 	graph.HeadDivergence{}.Kind(): Head, graph.HeadDivergenceGrad{}.Kind(): Head,
 }

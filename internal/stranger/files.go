@@ -150,11 +150,17 @@ func (ids IDs) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]int32(ids))
 }
 
-// Ends are the tokens that end a text as a file says, such as generation_config.json; none where there is no such file.
+// Ends are the tokens that end a text as a file says, such as generation_config.json, or as its text_config does; none where there is no such file.
 func Ends(files Files, name string) ([]int32, error) {
 	var c struct {
 		Ends IDs `json:"eos_token_id"`
+		Text struct {
+			Ends IDs `json:"eos_token_id"`
+		} `json:"text_config"`
 	}
 	err := Beside(files, name, &c)
+	if c.Ends == nil {
+		c.Ends = c.Text.Ends
+	}
 	return c.Ends, err
 }

@@ -58,6 +58,21 @@ func (b *Batch) SetBeside(name string, row int, values ...float32) {
 	copy(b.Beside[name][row*len(values):], values)
 }
 
+// There tells of each token whether its row has it: 1, or 0 behind the last token that is not 0 and the last label that is not [Ignored].
+func (b Batch) There() []float32 {
+	there, size := make([]float32, len(b.Tokens)), len(b.Tokens)/max(1, b.Rows)
+	for first := 0; first < len(there); first += size {
+		last := size - 1
+		for last >= 0 && b.Tokens[first+last] == 0 && (len(b.Labels) != len(there) || b.Labels[first+last] == Ignored) {
+			last--
+		}
+		for i := range last + 1 {
+			there[first+i] = 1
+		}
+	}
+	return there
+}
+
 // Part is a range of the rows of b, as a Loader with that Share hands it out.
 func (b Batch) Part(of Share) Batch {
 	size := 0

@@ -48,3 +48,12 @@ func TestCollator(t *testing.T) {
 func TestPartOfAnEmptyBatch(t *testing.T) {
 	assert.Equal(t, Batch{Tokens: []int32{}, Labels: []int32{}}, Batch{Tokens: []int32{}, Labels: []int32{}}.Part(Share{}))
 }
+
+// A row has its tokens up to the last that is not 0, and up to the last label that counts.
+func TestTokensThere(t *testing.T) {
+	b := Batch{
+		Rows: 3, Tokens: []int32{5, 0, 7, 0, 5, 0, 0, 0, 0, 0, 0, 0},
+		Labels: []int32{-100, -100, -100, -100, 0, 0, -100, -100, -100, -100, -100, -100},
+	}
+	assert.Equal(t, []float32{1, 1, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0}, b.There())
+}

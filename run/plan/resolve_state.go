@@ -19,6 +19,9 @@ func Base(spec *runfile.Config, w World) (model.Definition, error) {
 	if err == nil {
 		def, err = model.WithDropout(def, spec.Model.Dropout)
 	}
+	if balance := spec.Model.Balance; err == nil && balance != nil {
+		def, err = model.WithBalance(def, *balance)
+	}
 	if err == nil {
 		def, err = quantized(spec, def)
 	}

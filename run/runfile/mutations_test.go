@@ -54,6 +54,7 @@ var unknowable = []string{
 	"wanted more than warmup_steps", // optimizer.schedule.steps
 	"of adamw",                      // parameters of another optimizer in a file without optimizer.name
 	"found null, wanted a number",   // parameters that another optimizer allows null for, in such a file
+	"without optimizer.",            // keys that say nothing without another
 	"optim: ",                       // ranges of parameters
 }
 

@@ -48,6 +48,7 @@ func (c *Config) OptimizerConfig() (optim.Config, error) {
 				CooldownSteps: cooldown,
 			},
 			ClipGrad: o.ClipGrad, WeightDecay: o.WeightDecay, WeightDecayMask: mask, Rates: rates, Numerics: optim.Numerics(o.Numerics),
+			Hyperball: o.Hyperball.option(), CautiousDecay: o.CautiousDecay, UpdateFloor: o.UpdateFloor,
 		},
 	}
 	if l := o.Lookahead; l.Scale > 0 {
@@ -58,6 +59,9 @@ func (c *Config) OptimizerConfig() (optim.Config, error) {
 	}
 	if a := o.Average; a.Horizon > 0 {
 		out.Options.Average = &optim.Averaging{From: int64(max(a.From, 1)), Horizon: a.Horizon, Blend: a.Blend, Without: a.Without}
+	}
+	if o.UpdateFloor > 0 {
+		out.Options.FloorBy = o.FloorBy
 	}
 	checked := out
 	checked.Options.Edition = optim.First // whether all is read is known once it is known whether the run began so
@@ -105,6 +109,9 @@ func (c *Config) validateOptimizer() error {
 		if !fits(value, t) {
 			return c.Invalid(key, inline(value), kindName(t))
 		}
+	}
+	if err := c.validateLanding(); err != nil {
+		return err
 	}
 	_, err = c.OptimizerConfig()
 	return err

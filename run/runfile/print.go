@@ -71,6 +71,8 @@ func inline(v any) string {
 		}
 	case Intervals:
 		return v.String()
+	case hyperball:
+		return v.String()
 	case []Source:
 		if out, err := json.Marshal(v); err == nil && len(v) > 0 { // fields that are left out stay so
 			return string(out)

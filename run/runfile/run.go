@@ -81,17 +81,24 @@ type Data struct {
 // optimizer names an optimizer and what all of them share; its own parameters
 // stand beside, as `gputrain optimizers NAME` lists them.
 type optimizer struct {
-	Name         string         `yaml:"name" default:"adamw" range:"optimizers" doc:"the optimizer; gputrain optimizers lists all"`
-	LearningRate float64        `yaml:"learning_rate" default:"0.0015" range:"0..1e6" resume:"reschedule" doc:"peak learning rate. With model.from the default is a thirtieth of the optimizer's rate for a new model (gputrain optimizers), and a tenth for adapters: 0.00005 and 0.00015 for adamw; with preference.loss a tenth of these, with rollout.loss a fiftieth and a fifteenth, with head.objective and adapters 0.0001"`
-	Schedule     schedule       `yaml:"schedule" doc:"the rate over the run"`
-	WeightDecay  float64        `yaml:"weight_decay" default:"0.1" range:"0..1e6" doc:"decoupled weight decay, scaled by the learning rate"`
-	DecayMask    []string       `yaml:"decay_mask" range:"pattern" doc:"regular expressions of the parameter paths that decay; empty: all matrices, no vectors"`
-	Rates        []rate         `yaml:"rates" doc:"multipliers of the learning rate by parameter path, such as [{match: '^wte|^wpe', multiplier: 0.1}, {match: '^h\\.[01]\\.', multiplier: 0}]; the first match holds. 0 freezes a parameter: it is read but not trained, and has no gradient, no share in the norm and no optimizer state"`
-	ClipGrad     *float64       `yaml:"clip_grad" default:"1" range:">0" doc:"largest global gradient norm; null: no clipping"`
-	Numerics     string         `yaml:"numerics" default:"stable" range:"numerics" doc:"stable or eformer"`
-	Lookahead    lookahead      `yaml:"lookahead" doc:"gradients ahead of the weights"`
-	Average      average        `yaml:"average" doc:"a mean of the weights"`
-	Parameters   map[string]any `yaml:"parameters" doc:"the optimizer's own parameters, by name"`
+	Name         string   `yaml:"name" default:"adamw" range:"optimizers" doc:"the optimizer; gputrain optimizers lists all"`
+	LearningRate float64  `yaml:"learning_rate" default:"0.0015" range:"0..1e6" resume:"reschedule" doc:"peak learning rate. With model.from the default is a thirtieth of the optimizer's rate for a new model (gputrain optimizers), and a tenth for adapters: 0.00005 and 0.00015 for adamw; with preference.loss a tenth of these, with rollout.loss a fiftieth and a fifteenth, with head.objective and adapters 0.0001"`
+	Schedule     schedule `yaml:"schedule" doc:"the rate over the run"`
+	WeightDecay  float64  `yaml:"weight_decay" default:"0.1" range:"0..1e6" doc:"decoupled weight decay, scaled by the learning rate"`
+	DecayMask    []string `yaml:"decay_mask" range:"pattern" doc:"regular expressions of the parameter paths that decay; empty: all matrices, no vectors"`
+	Rates        []rate   `yaml:"rates" doc:"multipliers of the learning rate by parameter path, such as [{match: '^wte|^wpe', multiplier: 0.1}, {match: '^h\\.[01]\\.', multiplier: 0}]; the first match holds. 0 freezes a parameter: it is read but not trained, and has no gradient, no share in the norm and no optimizer state"`
+	ClipGrad     *float64 `yaml:"clip_grad" default:"1" range:">0" doc:"largest global gradient norm; null: no clipping"`
+	Numerics     string   `yaml:"numerics" default:"stable" range:"numerics" doc:"stable or eformer"`
+
+	Hyperball     hyperball `yaml:"hyperball" range:"pattern" doc:"matrices that keep their norm, on a sphere along which they step by the rate, whatever the size of the update: true: those that are no embedding, output head or B of an adapter; or regular expressions of parameter paths. Published rates are 0.018 (Adam, Muon) and 0.025 (PSGD). weight_decay skips them, unless cautious_decay is true. A matrix of zeros has no sphere"`
+	CautiousDecay bool      `yaml:"cautious_decay" doc:"weight_decay acts only where the update shrinks a parameter, and on the matrices of hyperball too; published with 0.025"`
+	UpdateFloor   float64   `yaml:"update_floor" range:"0..1e6" doc:"least norm of the update of a matrix before the rate, as a share of the norm of its parameters: a smaller one is made so large; 0: none. It takes the place of weight_decay; published for Muon: 0.35 and 0.38"`
+	FloorBy       string    `yaml:"floor_by" default:"row" range:"row|matrix" doc:"whose norms update_floor compares: those of each row, which is an output, or of the matrix"`
+
+	Lookahead lookahead `yaml:"lookahead" doc:"gradients ahead of the weights"`
+	Average   average   `yaml:"average" doc:"a mean of the weights"`
+
+	Parameters map[string]any `yaml:"parameters" doc:"the optimizer's own parameters, by name"`
 }
 
 // lookahead takes gradients ahead of the weights, along the mean of what updates moved them by.

@@ -37,6 +37,11 @@ func Original(b *hub.Bundle, moved string, out io.Writer) (from *hub.Bundle, wei
 		}
 		dir = from.Path(".")
 	}
+	if from == nil && moved != "" { // no run says where training began
+		if from, err = Open(moved, io.Discard); err != nil {
+			return nil, nil, err
+		}
+	}
 	if from == nil {
 		return nil, nil, nil
 	}

@@ -18,7 +18,7 @@ func tagOf(key string) string {
 	switch {
 	case strings.HasPrefix(key, "figures/"), strings.HasPrefix(key, "eval_figures/"):
 		return tagOf(strings.Replace(key, "figures/", "", 1))
-	case strings.HasPrefix(key, "watched/"), strings.HasPrefix(key, "cluster/"), strings.HasPrefix(key, "rollout/"):
+	case strings.HasPrefix(key, "watched/"), strings.HasPrefix(key, "cluster/"), strings.HasPrefix(key, "rollout/"), strings.HasPrefix(key, "routing/"):
 		return key
 	case strings.HasSuffix(key, "_ms"), strings.HasSuffix(key, "_per_second"), key == "mfu":
 		return "speed/" + key
@@ -45,6 +45,7 @@ func scalars(line any) ([]Value, error) {
 		return nil, fmt.Errorf("tensorboard: metrics: %w", err)
 	}
 	delete(fields, "step")
+	delete(fields, "expert_tokens") // thousands of numbers
 	return appendScalars(nil, "", fields), nil
 }
 

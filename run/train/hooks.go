@@ -129,8 +129,8 @@ func sameModel(s State, def model.Definition) bool {
 	if !tells {
 		return true
 	}
-	found, err := model.ConfigEnding(of.Definition(), "F32", []int32{})
-	wanted, other := model.ConfigEnding(def, "F32", []int32{})
+	found, err := model.ConfigEnding(model.TextPart(of.Definition()), "F32", []int32{})
+	wanted, other := model.ConfigEnding(model.TextPart(def), "F32", []int32{})
 	return err == nil && other == nil && bytes.Equal(found, wanted)
 }
 

@@ -7,11 +7,13 @@ import (
 	"math"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
 	"gputrain/internal/jsonline"
 	"gputrain/model"
+	"gputrain/state"
 )
 
 // Number is a float64 whose JSON form also has "NaN", "Infinity" and "-Infinity", as strings: a measured value is never replaced.
@@ -68,6 +70,11 @@ type Metrics struct {
 
 	// Rollout are figures of the generation that begins with this step, by name: rewards and lengths of completions, before any of them was learned from.
 	Rollout map[string]Number `json:"rollout,omitempty"`
+
+	// Routing are figures of experts: load_balancing, the loss that balances them, the mean over the batches of the step, and how evenly they are chosen
+	// (model.Routing.Spread). ExpertTokens is how many tokens chose each expert of each layer that has some.
+	Routing      map[string]Number `json:"routing,omitempty"`
+	ExpertTokens [][]int64         `json:"expert_tokens,omitempty"`
 
 	Watched map[string]Number `json:"watched,omitempty"` // figures of Config.Watchers, "NAME/params/PATH/KEY"
 
@@ -232,6 +239,19 @@ func (c Config) figures(means []float64) (all map[string]Number) {
 		all[name] = Number(v)
 	}
 	return all
+}
+
+// routing are the figures of experts of a step, and how many tokens chose each, by layer; nil without experts.
+func (c Config) routing(m state.Metrics) (figures map[string]Number, tokens [][]int64) {
+	if m.Experts == nil {
+		return nil, nil
+	}
+	r := model.RoutingOf(c.State.Definition)
+	greatest, least, entropy := r.Spread(m.Experts)
+	figures = map[string]Number{
+		"load_balancing": Number(m.Balance), "greatest_share": Number(greatest), "least_share": Number(least), "entropy": Number(entropy),
+	}
+	return figures, slices.Collect(slices.Chunk(m.Experts, r.Experts))
 }
 
 // shownFigures are the figures that tell of an evaluation, as text.

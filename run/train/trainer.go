@@ -224,6 +224,7 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 			Tokens: t.run.Tokens, Epoch: Number(given.epoch), Skipped: m.Skipped, UpdateNorm: Number(m.UpdateNorm), LeftOut: leftOut(m),
 			Figures: t.config.figures(m.Means), Watched: t.watching.figures(m.Step), Scale: Number(scale), Cost: cost,
 		}
+		t.last.Routing, t.last.ExpertTokens = t.config.routing(m)
 		if r := t.rollouts; r != nil {
 			if r.overComputed(m.Step, t.last.Figures); r.Updates == 1 {
 				r.compare(m.Step, t.last.Figures["old_difference_rms"])

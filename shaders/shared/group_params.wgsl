@@ -2,5 +2,5 @@ struct Params {
     choices: u32,
     experts: u32,
     chunks: u32, // of choices
-    unused: u32,
+    per_row: u32, // choices of a row, where rows count
 }

@@ -24,4 +24,3 @@ fn b_at(i: u32) -> vec4<f32> {
     return {{LOAD}}(b_maxima[i / 16u] * vec4<f32>(b_levels[c.x], b_levels[c.y], b_levels[c.z], b_levels[c.w]));
 }
 #endif
-#import "shared/product_result.wgsl"

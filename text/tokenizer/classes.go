@@ -7,12 +7,13 @@ import (
 
 // What a character is, in the terms of the patterns that cut words.
 const (
-	letter  = 1 << iota // \p{L}
-	number              // \p{N}
-	space               // \s
-	newline             // \r or \n
-	upper               // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
-	lower               // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
+	letter  = 1 << iota     // \p{L}
+	number                  // \p{N}
+	space                   // \s
+	newline                 // \r or \n
+	upper                   // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
+	lower                   // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
+	marked  = upper | lower // [\p{L}\p{M}]
 )
 
 // category is a general category of Unicode: what Go's tables have of it, and what Unicode 15.1 and 16.0 added, which Oniguruma,

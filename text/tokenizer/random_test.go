@@ -200,7 +200,7 @@ func TestScannersEqualTheirExpressions(t *testing.T) {
 		for range 1000 {
 			text := randomText(r)
 			if r.IntN(3) == 0 { // unseparated characters of all kinds
-				chars := []rune("aAéÉǅʰ中\u0301'sSſtTrReEvVlLdDmM19Ⅷ½ \t\r\n/.\u00a0\U00010D40\U0001E5D0")
+				chars := []rune("aAéÉǅʰ中\u0301\u0903\u20dd'sSſtTrReEvVlLdDmM19Ⅷ½ \t\r\n/.\u00a0\U00010D40\U0001E5D0")
 				text = ""
 				for range 1 + r.IntN(12) {
 					text += string(chars[r.IntN(len(chars))])

@@ -22,6 +22,7 @@ var wellKnown = []struct {
 	{"gpt2", `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`, gpt2},
 	{"llama3", `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`, llama3},
 	{"qwen2", `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`, qwen2},
+	{"qwen35", `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`, qwen35},
 	{"o200k", prefix + cases + lowers + suffix + `|` + prefix + uppers + small + suffix + `|\p{N}{1,3}` + behind, o200k},
 	{"tekken", prefix + cases + lowers + `|` + prefix + uppers + small + `|\p{N}` + behind, tekken},
 }
@@ -37,7 +38,7 @@ const (
 	behind = `| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
-// Pattern is the pattern of a well-known tokenizer: gpt2, llama3, qwen2, o200k or tekken.
+// Pattern is the pattern of a well-known tokenizer: gpt2, llama3, qwen2, qwen35, o200k or tekken.
 func Pattern(name string) (string, error) {
 	var names []string
 	for _, w := range wellKnown {

@@ -11,6 +11,7 @@ import (
 type scanner struct {
 	contractions contractions
 	letters      func(c *cursor) int // the length of the word at the beginning; 0: there is none
+	word         uint8               // what is in words and not in a piece of other characters, beside numbers
 	numbers      int                 // digits a piece; 0: any number of them, with a space before them
 	tail         string              // what a piece of other characters takes in behind it
 	lines        bool                // white space that ends with a newline is a piece
@@ -27,11 +28,12 @@ const (
 )
 
 var (
-	gpt2   = &scanner{contractions: smallAlone, letters: spaced}
-	llama3 = &scanner{contractions: anyAlone, letters: prefixed, numbers: 3, tail: "\r\n", lines: true}
-	qwen2  = &scanner{contractions: anyAlone, letters: prefixed, numbers: 1, tail: "\r\n", lines: true}
-	o200k  = &scanner{contractions: anyBehindLetters, letters: cased, numbers: 3, tail: "\r\n/", lines: true}
-	tekken = &scanner{letters: cased, numbers: 1, tail: "\r\n/", lines: true}
+	gpt2   = &scanner{contractions: smallAlone, letters: spaced, word: letter}
+	llama3 = &scanner{contractions: anyAlone, letters: prefixed, word: letter, numbers: 3, tail: "\r\n", lines: true}
+	qwen2  = &scanner{contractions: anyAlone, letters: prefixed, word: letter, numbers: 1, tail: "\r\n", lines: true}
+	qwen35 = &scanner{contractions: anyAlone, letters: prefixedMarked, word: marked, numbers: 1, tail: "\r\n", lines: true}
+	o200k  = &scanner{contractions: anyBehindLetters, letters: cased, word: letter, numbers: 3, tail: "\r\n/", lines: true}
+	tekken = &scanner{letters: cased, word: letter, numbers: 1, tail: "\r\n/", lines: true}
 )
 
 // matches makes every piece a hit.
@@ -75,11 +77,11 @@ func (c *cursor) run(i int, is uint8) int {
 	}
 }
 
-// others is the end of the characters from i on that are neither letters nor numbers nor space.
-func (c *cursor) others(i int) int {
+// others is the end of the characters from i on that are neither in words nor numbers nor space.
+func (c *cursor) others(i int, word uint8) int {
 	for {
 		class, size := c.at(i)
-		if size == 0 || class&(letter|number|space) != 0 {
+		if size == 0 || class&(word|number|space) != 0 {
 			return i
 		}
 		i += size
@@ -111,7 +113,7 @@ func (s *scanner) piece(c *cursor) int {
 	} else if n := s.digits(c); n > 0 {
 		return n
 	}
-	if n := c.others(first); n > first {
+	if n := c.others(first, s.word); n > first {
 		for n < len(text) && strings.IndexByte(s.tail, text[n]) >= 0 {
 			n++
 		}
@@ -168,16 +170,19 @@ func spaced(c *cursor) int {
 	return 0
 }
 
-// prefixed is `[^\r\n\p{L}\p{N}]?\p{L}+`.
-func prefixed(c *cursor) int {
+// prefixed is `[^\r\n\p{L}\p{N}]?\p{L}+`, and prefixedMarked `[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+`.
+func prefixed(c *cursor) int       { return c.prefixed(letter) }
+func prefixedMarked(c *cursor) int { return c.prefixed(marked) }
+
+func (c *cursor) prefixed(word uint8) int {
 	class, size := c.at(0)
 	switch {
-	case class&letter != 0:
-		return c.run(size, letter)
+	case class&word != 0:
+		return c.run(size, word)
 	case class&(newline|number) != 0:
 		return 0
 	}
-	if n := c.run(size, letter); n > size {
+	if n := c.run(size, word); n > size {
 		return n
 	}
 	return 0

@@ -53,16 +53,12 @@ var amdLimits = []limit{
 	{kernel: `graph\.norm_rms_rope_bf16`, waves: [2]int{12, 7}}, // where numbers are unpacked, a wave in four is lost
 	{kernel: `graph\.norm_rms_rope.*`, waves: [2]int{16, 8}},
 	{kernel: `graph\.rope_inverse_bf16`, waves: [2]int{16, 8}},
-	// Without gains, the length of a row is one number. Gate and up of gpt-oss lie one beside the other, and are read so.
+	// Without gains, the length of a row is one number.
 	{kernel: `graph\.norm_grad_rms`, waves: [2]int{16, 9}, narrow: 1},
-	{kernel: `graph\.elementwise_move`, waves: [2]int{16, 9}, narrow: 4},
-	{kernel: `graph\.elementwise_neg_neg_etc_scale`, waves: [2]int{16, 8}},
 	// What waits for memory wants as many waves as there are, and loads of 16 bytes.
 	{kernel: `graph\.(elementwise|matmul_slices|norm|rope_inverse).*|graph\.rope`, waves: [2]int{16, 9}},
 	{kernel: `optim\.muon_(gather|scatter)|kron\.(carry|diagonal)_gather|kron\.carry_scatter`, waves: [2]int{16, 9}},
 	{kernel: `graph\.sample_sums`, waves: [2]int{16, 8}},
-	// The gradient of sinks adds up products of rows that lie across one another: two of three operands are single numbers.
-	{kernel: `graph\.reduce_group_sum`, waves: [2]int{10, 5}, narrow: 20},
 	{kernel: `graph\.reduce_group_.*`, waves: [2]int{12, 6}, narrow: 1}, // of four items that are under way at once
 	{kernel: `graph\.reduce_.*`, waves: [2]int{14, 7}, narrow: 1},
 	{kernel: `optim\.update`, waves: [2]int{16, 9}, narrow: 7}, // of which up to seven are numbers of a leaf

@@ -12,8 +12,9 @@ import (
 
 // paramSpec is a leaf of a case.
 type paramSpec struct {
-	Name  string `json:"name"`
-	Shape []int  `json:"shape"`
+	Name    string `json:"name"`
+	Shape   []int  `json:"shape"`
+	Scanned bool   `json:"scanned"`
 }
 
 // leaves reads one tensor a leaf, named prefix/leaf.

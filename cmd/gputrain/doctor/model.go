@@ -31,8 +31,14 @@ type modelCase struct {
 	Losses     []float64 `json:"losses"`
 	// Options of the loss of the next token, whose cases have metrics.
 	LabelSmoothing float64 `json:"label_smoothing"`
-	ZLoss          float64 `json:"z_loss"`
-	Tolerance      struct {
+	// Balance is the load-balancing loss of the first step, which is part of what is learned where InLoss says so, times the coefficient.
+	Balance *struct {
+		Value       float64 `json:"value"`
+		Coefficient float64 `json:"coefficient"`
+		InLoss      bool    `json:"in_loss"`
+	} `json:"load_balancing"`
+	ZLoss     float64 `json:"z_loss"`
+	Tolerance struct {
 		Loss        tolerance `json:"loss"`
 		Logits      tolerance `json:"logits"`
 		Grads       tolerance `json:"grads"`
@@ -100,6 +106,9 @@ func training[C trainedCase](name string, load func(c *goldenCase, dir fs.FS) (C
 
 func (m *modelCase) network() *modelCase { return m }
 
+// Names of what a modelRun finds of routers: what they did, and the load-balancing loss.
+const routedFigure, balanceFigure = "routed", "load_balancing"
+
 func loadModel(c *goldenCase, dir fs.FS) (*modelCase, error) {
 	m := &modelCase{}
 	if err := c.decode(m); err != nil {
@@ -111,6 +120,15 @@ func loadModel(c *goldenCase, dir fs.FS) (*modelCase, error) {
 	}
 	if m.def, m.initial, err = readModel(dir, at, nil); err != nil {
 		return nil, err
+	}
+	if b := m.Balance; b != nil {
+		coefficient := 0.0
+		if b.InLoss {
+			coefficient = b.Coefficient
+		}
+		if m.def, err = model.WithBalance(m.def, coefficient); err != nil {
+			return nil, err
+		}
 	}
 	m.fix()
 	if m.WeightDecayMask != nil {
@@ -334,7 +352,17 @@ func (m *modelCase) train(c *goldenCase, run modelRun) (*comparison, error) {
 		if err != nil {
 			return nil, fmt.Errorf("step %d: %w", step, err)
 		}
-		seen.near(fmt.Sprintf("step %d loss", step), float64(found["loss"][0]), m.Losses[step], m.Tolerance.Loss)
+		loss := float64(found["loss"][0])
+		if balance, b := found[balanceFigure], m.Balance; b != nil && len(balance) == 1 {
+			if step == 0 {
+				seen.near("step 0 load balancing", float64(balance[0]), b.Value, m.Tolerance.Loss)
+			}
+			if b.InLoss {
+				loss += b.Coefficient * float64(balance[0])
+			}
+		}
+		delete(found, balanceFigure)
+		seen.near(fmt.Sprintf("step %d loss", step), loss, m.Losses[step], m.Tolerance.Loss)
 		if m.metrics != nil {
 			grads, err := run.gradients()
 			if err != nil {

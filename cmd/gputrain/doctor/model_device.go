@@ -65,11 +65,14 @@ func (d *deviceModel) compile(m *modelCase) error {
 		return err
 	}
 	paths, values := m.trained(built)
-	grads, err := graph.Gradients(built.Graph, built.Loss, values)
+	grads, err := graph.Gradients(built.Graph, built.Learned, values)
 	if err != nil {
 		return err
 	}
 	targets := []compile.Target{{Name: "loss", Value: built.Loss}}
+	if built.Routed != nil {
+		targets = append(targets, compile.Target{Name: routedFigure, Value: built.Routed})
+	}
 	for _, f := range built.Figures {
 		targets = append(targets, compile.Target{Name: f.Name, Value: f.Value})
 	}
@@ -113,7 +116,7 @@ func (d *deviceModel) learn(b data.Batch) (map[string][]float32, error) {
 		return nil, err
 	}
 	f := state.FeedOf(d.m.learned, b)
-	f.LossScale = d.m.scale() / float32(max(1, f.Counts.Of))
+	f.LossScale, f.Balance = d.m.scale()/float32(max(1, f.Counts.Of)), d.m.scale()
 	if err := f.Write(d.loss); err != nil {
 		return nil, err
 	}
@@ -129,6 +132,10 @@ func (d *deviceModel) learn(b data.Batch) (map[string][]float32, error) {
 		return nil, err
 	}
 	found["loss"][0] /= d.m.scale()
+	if routed := found[routedFigure]; routed != nil {
+		delete(found, routedFigure)
+		found[balanceFigure] = []float32{float32(model.RoutingOf(d.m.def).Balance(routed))}
+	}
 	return found, nil
 }
 

@@ -19,7 +19,7 @@ import (
 type optimizerCase struct {
 	Optimizer         string               `json:"optimizer"`
 	Config            json.RawMessage      `json:"config"`
-	Options           json.RawMessage      `json:"options"` // of all optimizers, beside those below
+	Options           json.RawMessage      `json:"options"` // of optim.Options, by their names there
 	Schedule          optim.ScheduleConfig `json:"schedule"`
 	LearningRates     []float64            `json:"learning_rates"`
 	ClipGrad          *float64             `json:"clip_grad"`
@@ -90,7 +90,7 @@ func (o *optimizerCase) whole() (specs []buffers.Spec, err error) {
 		return nil, fmt.Errorf("orientation: found %q, wanted in_out or out_in", o.Orientation)
 	}
 	for _, p := range o.Params {
-		specs = append(specs, buffers.Spec{Path: p.Name, Shape: p.Shape, OutIn: o.Orientation == "out_in" && len(p.Shape) == 2})
+		specs = append(specs, buffers.Spec{Path: p.Name, Shape: p.Shape, OutIn: o.Orientation == "out_in" && len(p.Shape) == 2, Scanned: p.Scanned})
 	}
 	return specs, nil
 }
@@ -104,8 +104,22 @@ func (o *optimizerCase) optimizer() (c optim.Config, err error) {
 	if o.ClipGrad != nil && *o.ClipGrad == 0 {
 		options.ClipGrad = nil // eformer tests for truth
 	}
+	if o.WeightDecayMask != nil {
+		options.WeightDecayMask = optim.MaskPaths(o.WeightDecayMask)
+	}
 	if len(o.Options) > 0 {
-		if err := json.Unmarshal(o.Options, &options); err != nil {
+		given := map[string]any{}
+		if err := json.Unmarshal(o.Options, &given); err != nil {
+			return c, fmt.Errorf("options: %w", err)
+		}
+		maps.DeleteFunc(given, func(_ string, v any) bool { return v == nil })
+		text, err := json.Marshal(given)
+		if err != nil {
+			return c, fmt.Errorf("options: %w", err)
+		}
+		strict := json.NewDecoder(bytes.NewReader(text))
+		strict.DisallowUnknownFields()
+		if err := strict.Decode(&options); err != nil {
 			return c, fmt.Errorf("options: %w", err)
 		}
 	}
@@ -113,9 +127,6 @@ func (o *optimizerCase) optimizer() (c optim.Config, err error) {
 		for i, name := range a.Without {
 			a.Without[i] = "^" + regexp.QuoteMeta(name) + "$"
 		}
-	}
-	if o.WeightDecayMask != nil {
-		options.WeightDecayMask = optim.MaskPaths(o.WeightDecayMask)
 	}
 	config := map[string]any{}
 	if raw := bytes.TrimSpace(o.Config); len(raw) > 0 {

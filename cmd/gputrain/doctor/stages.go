@@ -115,6 +115,9 @@ func (s *stagedModel) learn(b data.Batch) (map[string][]float32, error) {
 		return nil, err
 	}
 	found := map[string][]float32{"loss": {float32(m.Loss)}}
+	if m.Experts != nil {
+		found[balanceFigure] = []float32{float32(m.Balance)}
+	}
 	for name, mean := range s.state.Config().Objective.Row().Figures(m.Means) {
 		found[name] = []float32{float32(mean)}
 	}

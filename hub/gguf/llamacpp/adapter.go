@@ -42,6 +42,9 @@ func convertAdapter(a Adapter, as gguf.Type) ([]gguf.Key, []gguf.Tensor, error) 
 	alpha := 0.0
 	var tensors []gguf.Tensor
 	for _, t := range likeLlama(a.Tensors) {
+		if strings.Contains(t.Name, ".mlp.experts.") {
+			return nil, nil, fmt.Errorf("tensor %q: found an adapter of experts, wanted none: they are not written for llama.cpp; gputrain merge writes the whole model", t.Name)
+		}
 		module, part, err := loraPart(t.Name)
 		if err != nil {
 			return nil, nil, err

@@ -333,6 +333,7 @@ func TestPre(t *testing.T) {
 		"gpt-2":  `{"type": "ByteLevel"}`,
 		"dbrx":   fmt.Sprintf(split, quote(llamaSplit)),
 		"qwen2":  fmt.Sprintf(split, quote(qwenSplit)),
+		"qwen35": fmt.Sprintf(split, quote(marksSplit)),
 		"smollm": `{"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": true}, {"type": "ByteLevel", "use_regex": true}]}`,
 	} {
 		f := &tokenizerFile{}

@@ -103,7 +103,7 @@ func (t *tokenizerFile) pre() (string, error) {
 			return s.name, nil
 		}
 	}
-	return "", fmt.Errorf("pre_tokenizer: found %.120q with ignore_merges %v, wanted the splits of GPT-2, GPT-4o, Llama 3, Mistral Nemo, OLMo 2, Qwen 2 or SmolLM: llama.cpp knows splits by name alone, and others are not written", split, t.Model.IgnoreMerges)
+	return "", fmt.Errorf("pre_tokenizer: found %.120q with ignore_merges %v, wanted the splits of GPT-2, GPT-4o, Llama 3, Mistral Nemo, OLMo 2, Qwen 2, Qwen 3.5 or SmolLM: llama.cpp knows splits by name alone, and others are not written", split, t.Model.IgnoreMerges)
 }
 
 // vocabulary are the keys of a tokenizer with ids below size.
