@@ -34,6 +34,9 @@ func (d *display) observe(e Event) error {
 	case Evaluated:
 		d.forecast.evaluations.each = e.seen.took
 		told := fmt.Sprintf("perplexity %.3f", perplexity(e.Eval.Loss))
+		if e.Eval.Weights == averagedWeights {
+			told = "averaged weights, " + told
+		}
 		loss := d.config.State.Objective.Row()
 		if shown := shownFigures(loss, e.Eval.Figures); shown != nil {
 			for i, name := range loss.Shown {
