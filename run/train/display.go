@@ -34,15 +34,15 @@ func (d *display) observe(e Event) error {
 	case Evaluated:
 		d.forecast.evaluations.each = e.seen.took
 		told := fmt.Sprintf("perplexity %.3f", perplexity(e.Eval.Loss))
-		if e.Eval.Weights == averagedWeights {
-			told = "averaged weights, " + told
-		}
 		loss := d.config.State.Objective.Row()
 		if shown := shownFigures(loss, e.Eval.Figures); shown != nil {
 			for i, name := range loss.Shown {
 				shown[i] = name + " " + shown[i]
 			}
 			told = strings.Join(shown, ", ")
+		}
+		if e.Eval.Weights == averagedWeights {
+			told = "averaged weights, " + told
 		}
 		if e.Eval.Rollout != nil {
 			d.say("step %d: validation reward %s (%s %s)", e.Step, rewardsText(e.Eval.Rollout), grouped(e.seen.eval.Tokens), named(e.seen.eval.Tokens, loss.Counts))
