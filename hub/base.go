@@ -370,6 +370,11 @@ func (b *Bundle) bind(def model.Definition, what string, allowed []*regexp.Regex
 	case err != nil:
 		return nil, fmt.Errorf("%w (%s)", err, b.path)
 	}
+	mean, blend, err := b.average()
+	if err != nil {
+		return nil, fmt.Errorf("model: read %s: %w", what, err)
+	}
+	s.Blend(mean, blend)
 	return s, nil
 }
 

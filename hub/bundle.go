@@ -40,6 +40,10 @@ type Bundle struct {
 	parts   []Weighted     // adapters that count together, b's own among them; none: b's alone do
 	sum     []array.Tensor // of parts
 	closers []func() error // of what was opened, in this order
+
+	trained bool                    // weights are those that are trained
+	mean    map[string]array.Tensor // of the weights, by path; nil: it is not looked for
+	blend   float64                 // its share in those that are evaluated
 }
 
 // Open opens a directory, or a GGUF file. As os.DirFS it says nothing of a path that is not there: who reads its files

@@ -21,6 +21,9 @@ type Stored struct {
 	beside   []string // names of tensors that are none of the network's
 	tiedCopy string   // what the files call a copy of a tied head; "" for none
 
+	mean  map[string]array.Tensor // by path: a mean of the weights
+	blend float32                 // its share in what is read
+
 	dir    string // that of the files, for messages
 	finite finiteness
 }
@@ -80,6 +83,28 @@ func (s *Stored) TakeFrom(base *Stored, b Base) error {
 	return nil
 }
 
+// Blend has every parameter of mean read with so much of it: (1-blend) w + blend a.
+func (s *Stored) Blend(mean map[string]array.Tensor, blend float64) {
+	s.mean, s.blend = mean, float32(blend)
+}
+
+// read reads numbers of a parameter, which the files call name.
+func (s *Stored) read(path, name string, dst []float32, first int) error {
+	if err := s.in[name].Read(dst, first); err != nil {
+		return fmt.Errorf("model: weights: %w", err)
+	}
+	if a, ok := s.mean[path]; ok && s.blend > 0 {
+		mean := make([]float32, len(dst))
+		if err := a.Read(mean, first); err != nil {
+			return fmt.Errorf("model: weights: %w", err)
+		}
+		for i, m := range mean {
+			dst[i] += s.blend * (m - dst[i])
+		}
+	}
+	return s.check(name, dst)
+}
+
 // Read reads a parameter; F16, BF16 and codes are widened.
 func (s *Stored) Read(path string) ([]float32, error) {
 	name, ok := s.names[path]
@@ -89,12 +114,11 @@ func (s *Stored) Read(path string) ([]float32, error) {
 	if !ok {
 		return nil, fmt.Errorf("model: weights: %q is no parameter of this model", path)
 	}
-	t := s.in[name]
-	data := make([]float32, elements(t.Shape)) // bounded by the file's own size, which opening it has compared with the shape
-	if err := t.Read(data, 0); err != nil {
-		return nil, fmt.Errorf("model: weights: %w", err)
+	data := make([]float32, elements(s.in[name].Shape)) // bounded by the file's own size, which opening it has compared with the shape
+	if err := s.read(path, name, data, 0); err != nil {
+		return nil, err
 	}
-	return data, s.check(name, data)
+	return data, nil
 }
 
 // Params are all parameters, in canonical order, to be read from the files when they are used. Those that are not
@@ -127,10 +151,7 @@ func (s *Stored) param(p Param) (host array.Host, stored bool) {
 		return s.base.param(p)
 	}
 	host = array.Host{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), Table: p.Table, Hold: s.in[name].Hold, Read: func(dst []float32, first int) error {
-		if err := s.in[name].Read(dst, first); err != nil {
-			return fmt.Errorf("model: weights: %w", err)
-		}
-		return s.check(name, dst)
+		return s.read(p.Path, name, dst, first)
 	}}
 	host.Packed = s.in[name].Packed
 	return host, ok

@@ -131,6 +131,11 @@ func follow(ctx context.Context, d *gpu.Device, tx Transform) (gpu.Result, error
 		if err != nil {
 			return result, err
 		}
+		if s.Moving() {
+			if err := tx.RecordMove(rec, s, params); err != nil {
+				return result, err
+			}
+		}
 		if err := tx.Record(rec, phase, grads, s, params); err != nil {
 			return result, err
 		}

@@ -3,6 +3,7 @@ package optim
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -83,7 +84,18 @@ func (r *rig) call(grads []buffers.Host) {
 	require.NoError(r.t, r.grads.WriteAll(grads))
 	phase, err := r.state.Prepare()
 	require.NoError(r.t, err)
+	if r.state.Moving() {
+		rec := r.dev.Record("move")
+		require.NoError(r.t, r.tx.RecordMove(rec, r.state, r.params))
+		require.NoError(r.t, rec.Submit(r.t.Context()))
+	}
 	require.NoError(r.t, r.programs[phase].Submit(r.t.Context()))
+}
+
+// slot is a tree of the state, where that is of some leaves alone too.
+func (r *rig) slot(name string) []buffers.Host {
+	i := slices.IndexFunc(r.state.Trees(), func(t namedTree) bool { return t.Name == name })
+	return r.download(r.state.Trees()[i].Tree)
 }
 
 // again is a rig of the same type that begins where r is; write restores each tensor of the state from what was read.

@@ -19,12 +19,13 @@ type Options struct {
 	Edition           Edition        `json:"edition,omitempty" doc:"which rules the numerics had: 1 of runs whose records name none, 2 since; 0 = the newest"`
 	Rates             []PathRate     `json:"rates" doc:"multipliers of the rate by path pattern; the first match holds"`
 
-	Hyperball     Hyperball  `json:"hyperball,omitzero" doc:"matrices that keep their norm: true = those of layers, or patterns or paths; false = none"`
-	CautiousDecay bool       `json:"cautious_decay,omitzero" doc:"weight_decay acts only where the update shrinks a parameter, on matrices of hyperball too"`
-	UpdateFloor   float64    `json:"update_floor,omitzero" doc:"least norm of a matrix's update before the rate, as a share of the matrix's; 0 = none"`
-	FloorBy       string     `json:"floor_by,omitzero" doc:"row (default) or matrix: whose norms update_floor compares"`
-	Lookahead     *Lookahead `json:"lookahead,omitempty" doc:"gradients are taken ahead of the weights, along the mean of what updates moved them by; null = at the weights"`
-	Average       *Averaging `json:"average,omitempty" doc:"a mean of the weights over the last updates, for evaluation and export; null = none"`
+	Hyperball     Hyperball `json:"hyperball,omitzero" doc:"matrices that keep their norm: true = those of layers, or patterns or paths; false = none"`
+	CautiousDecay bool      `json:"cautious_decay,omitzero" doc:"weight_decay acts only where the update shrinks a parameter, on matrices of hyperball too"`
+	UpdateFloor   float64   `json:"update_floor,omitzero" doc:"least norm of a matrix's update before the rate, as a share of the matrix's; 0 = none"`
+	FloorBy       string    `json:"floor_by,omitzero" doc:"row (default) or matrix: whose norms update_floor compares"`
+
+	Lookahead *Lookahead `json:"lookahead,omitempty" doc:"gradients are taken ahead of the weights, along the mean of what updates moved them by; null = at the weights"`
+	Average   *Averaging `json:"average,omitempty" doc:"a mean of the weights over the last updates, for evaluation and export; null = none"`
 
 	scanned *Mask // leaves whose first axis counts matrices, as the optimizer's own parameters say
 }

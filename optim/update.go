@@ -12,8 +12,9 @@ import (
 // varies from call to call is read from the device, so the recording, or a program made of it, serves for every later
 // call of the same phase. Before each submit comes State.Prepare.
 //
-// What moves before its gradients (Lookahead) moves here, for gradients that were taken there. An update is one dispatch a slab, and one more a slab after each operator; where something is measured, one a slab
-// and one more before it, and one more for a norm.
+// An update is one dispatch a slab, and one more a slab after each operator; where something is measured, one a slab
+// and one more before it, and one more for a norm. What moves before its gradients (Lookahead) moves here, for gradients
+// that were taken there, in one more.
 func (t Transform) Update(rec *gpu.Recording, grads *buffers.Tree, s *State, params *buffers.Tree) error {
 	phase := s.Phase()
 	if t.LooksAhead() && (phase == Collect || t.accumulate <= 1) {

@@ -157,6 +157,10 @@ func steep(def model.Definition, optimizer, parameters string, batch, m int) sta
 	if o := &c.Optimizer.Options; optimizer == "adamw" || optimizer == "skew" { // matrices on spheres, whose norms are of whole leaves
 		o.Hyperball, o.CautiousDecay, o.UpdateFloor = optim.Hyperball{Hidden: true}, true, 30
 	}
+	if optimizer == "adamw" || optimizer == "quad" {
+		c.Optimizer.Options.Lookahead = &optim.Lookahead{Scale: 0.5, Decay: 0.8, From: 1}
+		c.Optimizer.Options.Average = &optim.Averaging{From: 2, Horizon: 2, Blend: 0.6, Without: []string{"wpe"}}
+	}
 	return c
 }
 

@@ -40,7 +40,7 @@ func ReadCheckpoint(c Config, dir string) (*savedState, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.files = hub.OpenOn(dir, c.BaseAt)
+	out.files = hub.OpenOn(dir, c.BaseAt).Trained()
 	weights, err := out.files.Weights(model.Student(out.Job.Definition))
 	if err != nil {
 		return nil, errors.Join(loadError(dir, "%w", err), out.Close())

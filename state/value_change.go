@@ -157,6 +157,8 @@ func (h *content) apply(ctx context.Context, grads []*buffers.Tree) (err error) 
 	switch {
 	case len(states(stages)) == 0:
 		return &FieldsError{"OptimizerState", "none", "one: InitOptimizer makes it"}
+	case h.Transform.LooksAhead():
+		return &FieldsError{"Transform", "one with a lookahead", "one without: gradients that are given were not taken ahead of the weights"}
 	case len(grads) != len(stages):
 		return fmt.Errorf("grads: found %d trees, wanted one for each of %d stages", len(grads), len(stages))
 	}

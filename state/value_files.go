@@ -30,7 +30,7 @@ type savedTrees struct {
 
 // openTrees finds the trees of a checkpoint, with those parameters frozen.
 func openTrees(dir string, frozen []string) (s *savedTrees, err error) {
-	s = &savedTrees{frozen: frozen, files: hub.Open(dir)}
+	s = &savedTrees{frozen: frozen, files: hub.Open(dir).Trained()}
 	defer func() {
 		if err != nil {
 			s.Close()

@@ -70,6 +70,9 @@ func (f baseFlag) stored(from string) (*storedModel, error) {
 		return nil, f.advised(err)
 	}
 	s.Weights.AllowNotFinite()
+	if blend, err := b.Average(); err == nil && blend > 0 { // reading the weights has said what is wrong with it
+		say("gputrain: %s: the weights are those that the run evaluated, %g of a mean of them and %.3g as they are trained (optimizer.average)\n", b.Path("."), blend, 1-blend)
+	}
 	return &storedModel{s}, nil
 }
 

@@ -41,6 +41,9 @@ func (d *display) observe(e Event) error {
 			}
 			told = strings.Join(shown, ", ")
 		}
+		if e.Eval.Weights == averagedWeights {
+			told = "averaged weights, " + told
+		}
 		if e.Eval.Rollout != nil {
 			d.say("step %d: validation reward %s (%s %s)", e.Step, rewardsText(e.Eval.Rollout), grouped(e.seen.eval.Tokens), named(e.seen.eval.Tokens, loss.Counts))
 			break

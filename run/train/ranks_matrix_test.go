@@ -97,6 +97,9 @@ func matrixRun(t *testing.T, of matrixCell) Config {
 	c.State.Optimizer = optim.Config{Name: optimizer.name, Parameters: json.RawMessage(optimizer.parameters), Options: c.State.Optimizer.Options}
 	c.State.Optimizer.Options.Schedule = optim.ScheduleConfig{LearningRate: 1e-2}
 	c.State.Optimizer.Options.ClipGrad = &clip
+	if of.optimizer%2 == 0 {
+		around(&c)
+	}
 	c.Train, c.Validation = text.Train, text.Validation
 	c.Steps, c.EvalEvery, c.SaveEvery, c.SampleEvery, c.Sample.Tokens = matrixSteps, 2, Every(matrixSteps), 0, 0
 	return c

@@ -104,16 +104,6 @@ func (o *optimizerCase) optimizer() (c optim.Config, err error) {
 	if o.ClipGrad != nil && *o.ClipGrad == 0 {
 		options.ClipGrad = nil // eformer tests for truth
 	}
-	if len(o.Options) > 0 {
-		if err := json.Unmarshal(o.Options, &options); err != nil {
-			return c, fmt.Errorf("options: %w", err)
-		}
-	}
-	if a := options.Average; a != nil { // which names leaves, whole
-		for i, name := range a.Without {
-			a.Without[i] = "^" + regexp.QuoteMeta(name) + "$"
-		}
-	}
 	if o.WeightDecayMask != nil {
 		options.WeightDecayMask = optim.MaskPaths(o.WeightDecayMask)
 	}
@@ -131,6 +121,11 @@ func (o *optimizerCase) optimizer() (c optim.Config, err error) {
 		strict.DisallowUnknownFields()
 		if err := strict.Decode(&options); err != nil {
 			return c, fmt.Errorf("options: %w", err)
+		}
+	}
+	if a := options.Average; a != nil { // which names leaves, whole
+		for i, name := range a.Without {
+			a.Without[i] = "^" + regexp.QuoteMeta(name) + "$"
 		}
 	}
 	config := map[string]any{}
