@@ -26,6 +26,7 @@ type adapted struct {
 	copies  map[string]string // of the parameters that are trained whole: their copies' paths
 	untied  string            // the path of the copy of a tied head; "" for none
 	params  []Param
+	trained []Param // those of adapters and copies
 
 	file     map[string]json.RawMessage // the adapter_config.json that it was read from; nil for none
 	baseName string                     // what that calls the base
@@ -89,6 +90,7 @@ func WithLoRA(def Definition, l LoRA) (Definition, error) {
 		return nil, err
 	}
 	below := slices.DeleteFunc(def.Params(), func(p Param) bool { return p.Path == scoreWeight }) // nothing reads it: it may be nowhere
+	m.trained = m.begun()
 	m.params = sortParams(append(below, m.own()...))
 	return m, nil
 }
@@ -261,7 +263,10 @@ func (m *adapted) check(family Family) error {
 }
 
 // own are the parameters that are trained.
-func (m *adapted) own() (own []Param) {
+func (m *adapted) own() []Param { return slices.Clone(m.trained) }
+
+// begun are the parameters that are trained, as they begin: of experts there may be very many pieces.
+func (m *adapted) begun() (own []Param) {
 	for _, a := range m.modules {
 		down, up := Param{Path: a.a(), uniform: 1 / math.Sqrt(float64(a.in))}, Param{Path: a.b()}
 		down.Shape, up.Shape = a.shapes()
