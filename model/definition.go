@@ -51,6 +51,8 @@ type Param struct {
 	InOut bool
 	// Fixed parameters are numbers of the file that nobody trains.
 	Fixed bool
+	// Table says that the network reads a matrix by Builder.Tokens alone, as array.Spec has it.
+	Table bool
 
 	wide    bool    // files that round weights have it in f32
 	uniform float64 // it begins uniform in [-uniform, uniform); 0: not so
@@ -58,6 +60,7 @@ type Param struct {
 	lengths bool    // it begins as the lengths of that one's rows, one for each output
 	conv    bool    // the outputs of that one are its columns
 	pieces  []piece // what files may have in its place, one behind the other; nil: nothing
+	stacked bool    // files that are written have it, not these
 	across  bool    // that is one matrix with the experts of [experts, out, rank] along its rows
 }
 
@@ -175,7 +178,7 @@ type figure struct {
 func Specs(def Definition) []array.Spec {
 	var specs []array.Spec
 	for _, p := range laidOut(def) {
-		specs = append(specs, array.Spec{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), InOut: len(p.Shape) == 2 && p.InOut})
+		specs = append(specs, array.Spec{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), InOut: len(p.Shape) == 2 && p.InOut, Table: p.Table})
 	}
 	slices.SortFunc(specs, func(a, b array.Spec) int { return byLevel(a.Path, b.Path) })
 	return specs

@@ -20,6 +20,8 @@ type experts struct {
 	all                  bool    // weights are the softmax over all experts, not over the chosen
 	router               string
 	pieces               bool                 // files may have the matrices of experts one by one
+	stacked              bool                 // those that are written have them in one
+	shared               int                  // width of an expert that all tokens take, times a gate; 0: none
 	clamped              *graph.ClampedSwiGLU // nil: the gate is the decoder's activation; else matrices are [E, inputs, outputs], with biases
 }
 
@@ -43,6 +45,7 @@ func (e *experts) params(layer string, width int, std float64) []Param {
 			{Path: down.Path + "_bias", Shape: []int{e.count, width}, InOut: true},
 		}
 	}
+	gateUp.stacked, down.stacked = e.stacked, e.stacked
 	for i := range e.count {
 		if !e.pieces {
 			break
@@ -51,7 +54,23 @@ func (e *experts) params(layer string, width int, std float64) []Param {
 		gateUp.pieces = append(gateUp.pieces, piece{one + "gate_proj.weight", []int{e.width, width}}, piece{one + "up_proj.weight", []int{e.width, width}})
 		down.pieces = append(down.pieces, piece{one + "down_proj.weight", []int{width, e.width}})
 	}
-	return []Param{router, gateUp, down}
+	params := []Param{router, gateUp, down}
+	if e.shared > 0 {
+		for _, l := range e.shares(layer, width) {
+			params = append(params, Param{Path: l.path + ".weight", Shape: []int{l.out, l.in}, Std: std})
+		}
+	}
+	return params
+}
+
+// shares are the matrices of the expert that all tokens take: of the gate that it is multiplied by, its gate and up, and down.
+func (e *experts) shares(layer string, width int) []linear {
+	return []linear{
+		{path: layer + "mlp.shared_expert_gate", out: 1, in: width},
+		{path: layer + "mlp.shared_expert.gate_proj", out: e.shared, in: width},
+		{path: layer + "mlp.shared_expert.up_proj", out: e.shared, in: width},
+		{path: layer + "mlp.shared_expert.down_proj", out: width, in: e.shared},
+	}
 }
 
 // build is what the chosen experts of each row of n give, weighted and added up.
@@ -85,7 +104,14 @@ func (e *experts) build(b *Builder, n *graph.Value, layer, activation string) *g
 	} else {
 		hidden = b.Mul(b.Apply(activation, b.Slice(gateUp, 1, 0, e.width)), b.Slice(gateUp, 1, e.width, e.width))
 	}
-	return b.Append(graph.Combine{}, multiply(hidden, expertsDown), rows, slots, route.Outputs[0]).Outputs[0]
+	y := b.Append(graph.Combine{}, multiply(hidden, expertsDown), rows, slots, route.Outputs[0]).Outputs[0]
+	if e.shared == 0 || len(n.Shape()) != 2 { // the graph tells
+		return y
+	}
+	in := e.shares(layer, n.Shape()[1])
+	one := b.project(b.Mul(b.Apply(activation, b.project(n, in[1])), b.project(n, in[2])), in[3])
+	gate := b.MatMul(n, b.Read(in[0].path+".weight"), false, true) // of one output, which no adapter fits
+	return b.Add(y, b.Mul(one, b.Apply("sigmoid", gate)))
 }
 
 // readQwen3MoE: Qwen3 with experts in place of the feed-forward part, in some layers or all.
@@ -239,7 +265,7 @@ func inPieces(def Definition, tensors []safetensors.Tensor, like *Stored, read f
 	var out []safetensors.Tensor
 	params := def.Params()
 	for i, t := range tensors {
-		if i >= len(params) || len(params[i].pieces) == 0 || like != nil && !like.inPieces(params[i]) {
+		if i >= len(params) || len(params[i].pieces) == 0 || params[i].stacked || like != nil && !like.inPieces(params[i]) {
 			out = append(out, t)
 			continue
 		}

@@ -264,7 +264,7 @@ type Keys struct {
 	KVHeads      int     `yaml:"kv_heads" range:"0.." doc:"all but gpt2: key and value heads, a divisor of heads; 0: as many as heads"`
 	HeadDim      int     `yaml:"head_dim" range:"0.." doc:"all but gpt2: width of a head, even; 0: width / heads"`
 	Width        int     `yaml:"width" default:"128" range:"1.." doc:"embedding width, a multiple of heads if head_dim is 0"`
-	Intermediate int     `yaml:"intermediate" range:"0.." doc:"width of the feed-forward layer; of each expert (gpt_oss, qwen3_moe) half of it; 0: 4 x width (gpt2), or 8/3 x width rounded up to a multiple of 16 (all others)"`
+	Intermediate int     `yaml:"intermediate" range:"0.." doc:"width of the feed-forward layer; of each expert (gpt_oss, qwen3_5_moe_text, qwen3_moe) half of it; 0: 4 x width (gpt2), or 8/3 x width rounded up to a multiple of 16 (all others)"`
 	Window       int     `yaml:"window" range:"0.." doc:"gemma2, gemma3_text, gemma4_text, gpt_oss, ministral3, mistral, olmo3, phi3, qwen2, qwen3, qwen3_moe, smollm3: tokens that a token sees in layers with a window; 0: 4096 (gemma2, olmo3), 512 (gemma3_text, gemma4_text), 128 (gpt_oss) or no window"`
 	Context      int     `yaml:"context" default:"128" range:"1.." doc:"tokens in a sequence; with model.from at most that model's"`
 	Vocab        int     `yaml:"vocab" range:"0.." doc:"size of the vocabulary; 0: as the data needs (256 for bytes, 65536 for bare u16, with a tokenizer the number of its tokens, rounded up to a multiple of 64)"`
@@ -272,5 +272,5 @@ type Keys struct {
 	TieHead      bool    `yaml:"tie_head" doc:"all but gpt2: the output head shares the embedding's weights (gpt2 always does)"`
 	RopeTheta    float64 `yaml:"rope_theta" default:"10000" range:">0" doc:"all but gpt2: base of the rotary frequencies"`
 
-	Balance *float64 `yaml:"router_aux_loss_coef" range:"0..1e30" doc:"gpt_oss, qwen3_moe: what the loss that [balances experts](#experts) counts; 0: nothing. null: what config.json has where that says output_router_logits, else 0"`
+	Balance *float64 `yaml:"router_aux_loss_coef" range:"0..1e30" doc:"gpt_oss, qwen3_5_moe_text, qwen3_moe: what the loss that [balances experts](#experts) counts; 0: nothing. null: what config.json has where that says output_router_logits, else 0"`
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 )
 
 // A beginning is how a new network of a family is made of a run file's keys: as the config.json that these and the family's own keys are.
@@ -82,6 +83,23 @@ func qwenKeys(k Keys) map[string]any {
 		keys["max_window_layers"] = 0
 	}
 	return keys
+}
+
+// qwen35Keys: attention in each fourth layer, the delta rule in the others.
+func qwen35Keys(k Keys) map[string]any {
+	turned := 0.25
+	if k.HeadDim%8 != 0 { // a quarter is no whole pairs
+		turned = 1
+	}
+	dim := k.HeadDim // of the delta rule: published models have 128, with heads of 256 in attention
+	for dim > 128 && dim%2 == 0 {
+		dim /= 2
+	}
+	heads := k.Heads * k.HeadDim / dim
+	return map[string]any{
+		"layer_types": layerTypes(k, linearAttention, func(layer int) bool { return (layer+1)%max(2, min(4, k.Layers)) == 0 }), "partial_rotary_factor": turned, "attn_output_gate": true,
+		"linear_conv_kernel_dim": 4, "linear_key_head_dim": dim, "linear_value_head_dim": dim, "linear_num_key_heads": heads, "linear_num_value_heads": heads,
+	}
 }
 
 func gemmaKeys(k Keys, window int) map[string]any {
@@ -164,6 +182,19 @@ var (
 		},
 		usual: proportions{HeadWidth: 64, AttentionShare: 1, Group: 4, Intermediate: 4, Aspect: 51, RopeTheta: 10000, Tied: true},
 	}
+	newGraniteHybrid = beginning{
+		architecture: "GraniteMoeHybridForCausalLM", eps: 1e-5,
+		own: func(k Keys) map[string]any {
+			keys := newGranite.own(k)
+			maps.Copy(keys, map[string]any{
+				"shared_intermediate_size": cmp.Or(k.Intermediate, gated(k.Width)), "num_local_experts": 0, "position_embedding_type": "rope",
+				"layer_types": slices.Repeat([]string{"attention"}, k.Layers),
+			})
+			delete(keys, "mlp_bias")
+			return keys
+		},
+		usual: newGranite.usual,
+	}
 	newQwen3MoE = beginning{
 		architecture: "Qwen3MoeForCausalLM", eps: 1e-6, windowed: true,
 		own: func(k Keys) map[string]any {
@@ -205,22 +236,20 @@ var (
 	}
 	newQwen35 = beginning{
 		architecture: "Qwen3_5ForCausalLM", eps: 1e-6,
-		own: func(k Keys) map[string]any {
-			turned := 0.25
-			if k.HeadDim%8 != 0 { // a quarter is no whole pairs
-				turned = 1
-			}
-			dim := k.HeadDim // of the delta rule: published models have 128, with heads of 256 in attention
-			for dim > 128 && dim%2 == 0 {
-				dim /= 2
-			}
-			heads := k.Heads * k.HeadDim / dim
-			return map[string]any{
-				"layer_types": layerTypes(k, linearAttention, func(layer int) bool { return (layer+1)%max(2, min(4, k.Layers)) == 0 }), "partial_rotary_factor": turned, "attn_output_gate": true,
-				"linear_conv_kernel_dim": 4, "linear_key_head_dim": dim, "linear_value_head_dim": dim, "linear_num_key_heads": heads, "linear_num_value_heads": heads,
-			}
-		},
+		own:   qwen35Keys,
 		usual: proportions{HeadWidth: 256, AttentionShare: 2, Group: 4, Intermediate: 3.5, Aspect: 43, RopeTheta: 1e7, Tied: true},
+	}
+	newQwen35MoE = beginning{
+		architecture: "Qwen3_5MoeForCausalLM", eps: 1e-6,
+		own: func(k Keys) map[string]any {
+			keys := qwen35Keys(k)
+			maps.Copy(keys, map[string]any{
+				"intermediate_size": dropKey, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": expertWidth(k),
+				"shared_expert_intermediate_size": expertWidth(k), "output_router_logits": false, "router_aux_loss_coef": 0.001,
+			})
+			return keys
+		},
+		usual: proportions{HeadWidth: 256, AttentionShare: 2, Group: 4, Intermediate: 2.25, Aspect: 43, RopeTheta: 1e7},
 	}
 )
 

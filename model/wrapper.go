@@ -45,10 +45,16 @@ var wrappings = map[string]wrapping{
 		parts: []string{"vision_tower", "multi_modal_projector"},
 		idle:  []string{"multimodal_projector_bias", "projector_hidden_act", "spatial_merge_size", "vision_feature_layer"},
 	},
-	"qwen3_5": {
-		texts: map[string]func(c *ConfigReader) (Definition, error){"qwen3_5_text": readQwen35}, prefix: wrappedRoot,
+	"qwen3_5":     qwen35Wrapping("qwen3_5_text", readQwen35),
+	"qwen3_5_moe": qwen35Wrapping("qwen3_5_moe_text", readQwen35MoE),
+}
+
+// qwen35Wrapping is that of networks with experts or without.
+func qwen35Wrapping(kind string, read func(c *ConfigReader) (Definition, error)) wrapping {
+	return wrapping{
+		texts: map[string]func(c *ConfigReader) (Definition, error){kind: read}, prefix: wrappedRoot,
 		parts: []string{"visual", "mtp"}, idle: []string{"image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id"},
-	},
+	}
 }
 
 func init() {

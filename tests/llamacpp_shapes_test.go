@@ -87,7 +87,13 @@ func odd(r *rand.Rand, kind, rotation string) settings {
 		c["num_hidden_layers"], c["block_auto_adjust_ff_dim"] = pick(2, 3, 5), r.IntN(2) == 0
 		delete(c, "rms_norm_eps")
 		delete(c, "head_dim")
-	case "qwen3_5_text":
+	case "qwen3_5_text", "qwen3_5_moe_text":
+		if kind == "qwen3_5_moe_text" {
+			maps.Copy(c, settings{
+				"num_experts": pick(3, 8), "num_experts_per_tok": pick(2, 3), "moe_intermediate_size": pick(32, 96), "shared_expert_intermediate_size": pick(32, 64),
+			})
+			delete(c, "intermediate_size")
+		}
 		keys, width := pick(1, 2), pick(16, 32)
 		maps.Copy(c, settings{
 			"head_dim": pick(16, 32), "num_hidden_layers": pick(4, 5), "full_attention_interval": pick(2, 4), "linear_num_key_heads": keys, "linear_num_value_heads": keys * pick(1, 2, 3),
@@ -140,7 +146,11 @@ const asProposed = "as proposed"
 
 func proposed(t *testing.T, kind string) (c settings) {
 	t.Helper()
-	_, def, err := model.Sized(kind, 2e5, 320, 256, hub.Exports)
+	parameters := 2e5
+	if kind == "qwen3_5_moe_text" { // a layer of each kind
+		parameters = 3e5
+	}
+	_, def, err := model.Sized(kind, parameters, 320, 256, hub.Exports)
 	require.NoError(t, err)
 	raw, err := model.ConfigJSON(def, "F32")
 	require.NoError(t, err)
@@ -198,7 +208,7 @@ func TestLlamaCppShapes(t *testing.T) {
 		"granite": {"as is", "as is", "linear"}, "granitemoehybrid": {"as is"}, "ministral3": {"growing", "growing"}, "olmo3": {"as is", "yarn"},
 		"qwen3_moe": {"as is", "yarn", "linear"}, "gpt_oss": {"as is", "yarn"},
 		"smollm3": {"as is", "yarn"}, "olmo2": {"as is", "linear"}, "gemma2": {"as is", "as is"}, "gemma3_text": {"as is", "linear"},
-		"phi3": {"as is", "longrope, short", "longrope, long"}, "gpt2": {"as is", "as is"}, "lfm2": {"as is", "as is"}, "qwen3_5_text": {"as is", "as is", "as is"},
+		"phi3": {"as is", "longrope, short", "longrope, long"}, "gpt2": {"as is", "as is"}, "lfm2": {"as is", "as is"}, "qwen3_5_text": {"as is", "as is", "as is"}, "qwen3_5_moe_text": {"as is", "as is"},
 		"gemma4_text": {"as is", "as is", "as is", "as is", "as is"},
 	} {
 		if slices.Contains(model.Kinds(), kind) {

@@ -30,7 +30,7 @@ func TestTemplateOfEveryFamily(t *testing.T) {
 	dev := gputest.Device(t)
 	for _, kind := range model.Kinds() {
 		size := 6e4
-		if slices.Contains([]string{"gpt_oss", "qwen3_moe"}, kind) {
+		if slices.Contains([]string{"gpt_oss", "qwen3_5_moe_text", "qwen3_moe"}, kind) {
 			size = 2e5 // of experts
 		}
 		keys, def, err := model.Sized(kind, size, 50, 8, nil)

@@ -9,7 +9,7 @@ import (
 )
 
 // families are the kinds of models that a run file can make.
-var families = []string{"gemma2", "gemma3_text", "gemma4_text", "gpt2", "gpt_oss", "granite", "lfm2", "llama", "ministral3", "mistral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3", "qwen3_5_text", "qwen3_moe", "smollm3"}
+var families = []string{"gemma2", "gemma3_text", "gemma4_text", "gpt2", "gpt_oss", "granite", "lfm2", "llama", "ministral3", "mistral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "smollm3"}
 
 // optimizers are all that a run can learn with.
 var optimizers = []string{"adafactor", "adamw", "lion", "mars", "muon", "quad", "rmsprop", "sgd", "skew", "soap"}

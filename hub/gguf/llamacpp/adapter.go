@@ -73,7 +73,7 @@ func convertAdapter(a Adapter, as gguf.Type) ([]gguf.Key, []gguf.Tensor, error) 
 			if err != nil {
 				return err
 			}
-			if f.arch == "qwen35" && (part == "lora_a") == strings.HasSuffix(module, ".out_proj") { // rows of B, or columns of A
+			if f.deltas() && (part == "lora_a") == strings.HasSuffix(module, ".out_proj") { // rows of B, or columns of A
 				x = c.delta().reordered(module+".weight", t.Shape, x)
 			}
 			if part == "lora_b" {

@@ -103,7 +103,7 @@ func (c *config) headDim() int {
 		return 128
 	case "gpt_oss":
 		return 64
-	case "gemma2", "gemma3_text", "gemma4_text", "qwen3_5_text":
+	case "gemma2", "gemma3_text", "gemma4_text", "qwen3_5_text", "qwen3_5_moe_text":
 		return 256
 	}
 	return c.integer("hidden_size", "n_embd") / max(1, c.integer("num_attention_heads", "n_head"))
@@ -119,7 +119,7 @@ func (c *config) sizes(f family) []gguf.Key {
 			kv = 4
 		}
 	}
-	inner := c.integer("shared_intermediate_size", "intermediate_size", "n_inner")
+	inner := c.integer("shared_intermediate_size", "intermediate_size", "n_inner", "moe_intermediate_size")
 	if inner == 0 {
 		inner = 4 * width
 	}

@@ -87,6 +87,9 @@ func (f family) tensor(c *config, t Tensor, name string, as gguf.Type) gguf.Tens
 	if f.arch == "gpt2" && conv.MatchString(t.Name) {
 		shape = []int{shape[1], shape[0]}
 	}
+	if strings.HasSuffix(t.Name, sharedGate) && len(shape) == 2 {
+		shape = shape[1:]
+	}
 	if taps.MatchString(t.Name) && len(shape) == 3 {
 		shape = []int{shape[0], shape[2]}
 	}

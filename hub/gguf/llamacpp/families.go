@@ -54,6 +54,7 @@ var families = map[string]family{
 	"phi3":             {arch: "phi3", class: "Phi3ForCausalLM", fused: true, square: true},
 	"lfm2":             {arch: "lfm2", class: "Lfm2ForCausalLM", square: true, check: lfm2, keys: lfm2Keys, read: readLFM2, names: lfm2Names},
 	"qwen3_5_text":     {arch: "qwen35", class: "Qwen3_5ForCausalLM", check: qwen35, keys: qwen35Keys, read: readQwen35, names: qwen35Names, bare: qwen35Bare},
+	"qwen3_5_moe_text": {arch: "qwen35moe", class: "Qwen3_5MoeForCausalLM", check: qwen35, keys: qwen35MoEKeys, read: readQwen35MoE, names: qwen35MoENames, bare: qwen35Bare},
 	"gpt2":             {arch: "gpt2", class: "GPT2LMHeadModel"},
 }
 
@@ -106,7 +107,7 @@ func fixed(c *config) error {
 			return fmt.Errorf("%s: found %q, wanted %s: llama.cpp has no other in a %s", key, found, wanted, kind)
 		}
 	}
-	if part := c.share(); part != 1 && !slices.Contains([]string{"phi3", "gemma4_text", "qwen3_5_text"}, kind) {
+	if part := c.share(); part != 1 && !slices.Contains([]string{"phi3", "gemma4_text", "qwen3_5_text", "qwen3_5_moe_text"}, kind) {
 		return fmt.Errorf("partial_rotary_factor: found %g, wanted 1: others are not written as GGUF", part)
 	}
 	for _, key := range []string{"attention_bias", "mlp_bias"} {

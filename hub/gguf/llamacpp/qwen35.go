@@ -2,6 +2,7 @@ package llamacpp
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -18,6 +19,24 @@ var (
 	}
 	qwen35Bare = map[string]string{"linear_attn.A_log": "ssm_a", "linear_attn.dt_bias": "ssm_dt.bias"}
 )
+
+// qwen35MoENames are those of one with experts, and sharedGate ends the name of the gate of the expert that all tokens take: a row, which llama.cpp has as a vector.
+var qwen35MoENames = func() map[string]string {
+	names := maps.Clone(qwen35Names)
+	maps.Copy(names, map[string]string{
+		"mlp.gate": "ffn_gate_inp", expertsGate: "ffn_gate_exps", expertsUp: "ffn_up_exps", expertsDown: "ffn_down_exps", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+		"mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
+	})
+	for _, dense := range []string{"mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"} {
+		delete(names, dense)
+	}
+	return names
+}()
+
+const sharedGate = ".mlp.shared_expert_gate.weight"
+
+// deltas tells whether layers have the gated delta rule.
+func (f family) deltas() bool { return f.arch == "qwen35" || f.arch == "qwen35moe" }
 
 // delta are the sizes of the gated delta rule.
 type delta struct{ heads, keyHeads, keyDim, valueDim int }
@@ -80,6 +99,17 @@ func (f facts) delta() (d delta) {
 	inner, _ := f.integer("ssm.inner_size")
 	d.valueDim = inner / max(1, d.heads)
 	return d
+}
+
+func qwen35MoEKeys(c *config) []fact {
+	return append(append(qwen35Keys(c), expertKeys(c)...), fact{"expert_shared_feed_forward_length", uint32(c.integer("shared_expert_intermediate_size"))})
+}
+
+func readQwen35MoE(d *Directory, c map[string]any) {
+	readQwen35(d, c)
+	readQwen3MoE(d, c)
+	c["shared_expert_intermediate_size"], _ = d.stated.integer("expert_shared_feed_forward_length")
+	delete(c, "intermediate_size")
 }
 
 func readQwen35(d *Directory, c map[string]any) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"gputrain/hub/gguf"
 )
@@ -47,7 +48,7 @@ func (c *config) rule() string {
 
 // share is how much of a head turns.
 func (c *config) share() float64 {
-	return c.rules().number("partial_rotary_factor", c.number("partial_rotary_factor", map[bool]float64{true: 0.25, false: 1}[c.text("model_type") == "qwen3_5_text"]))
+	return c.rules().number("partial_rotary_factor", c.number("partial_rotary_factor", map[bool]float64{true: 0.25, false: 1}[slices.Contains([]string{"qwen3_5_text", "qwen3_5_moe_text"}, c.text("model_type"))]))
 }
 
 // original is how many positions a model began with, before a rule made them more.
@@ -66,7 +67,7 @@ func (c *config) reach() int {
 
 // theta is the base of frequencies.
 func (c *config) theta() float64 {
-	usual := map[string]float64{"smollm3": 2e6, "gemma3_text": 1e6, "gemma4_text": 1e6, "olmo3": 5e5, "lfm2": 1e6, "gpt_oss": 150000, "qwen3_5_text": 1e7}[c.text("model_type")]
+	usual := map[string]float64{"smollm3": 2e6, "gemma3_text": 1e6, "gemma4_text": 1e6, "olmo3": 5e5, "lfm2": 1e6, "gpt_oss": 150000, "qwen3_5_text": 1e7, "qwen3_5_moe_text": 1e7}[c.text("model_type")]
 	if usual == 0 {
 		usual = 10000
 	}

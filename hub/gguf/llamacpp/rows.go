@@ -30,9 +30,9 @@ func (f family) transform(c *config, name string, shape []int, x []float32) []fl
 		return out
 	case f.arch == "gpt2" && conv.MatchString(name):
 		return transpose(x, shape[0], shape[1])
-	case f.arch == "qwen35" && strings.HasSuffix(name, ".A_log"):
+	case f.deltas() && strings.HasSuffix(name, ".A_log"):
 		return c.delta().reordered(name, shape, qwen35Decay(x))
-	case f.arch == "qwen35":
+	case f.deltas():
 		return c.delta().reordered(name, shape, x)
 	}
 	return x
@@ -40,7 +40,7 @@ func (f family) transform(c *config, name string, shape []int, x []float32) []fl
 
 // lessOne tells whether gains are stored less 1.
 func (f family) lessOne(name string) bool {
-	return (f.plusOne || f.arch == "qwen35" && !strings.Contains(name, ".linear_attn.")) && strings.HasSuffix(name, "norm.weight")
+	return (f.plusOne || f.deltas() && !strings.Contains(name, ".linear_attn.")) && strings.HasSuffix(name, "norm.weight")
 }
 
 // taps are the convolutions, which Hugging Face has as [width, 1, taps] and llama.cpp as [width, taps].
@@ -122,7 +122,7 @@ var plainTypes = map[gguf.Type]string{gguf.BF16: "BF16", gguf.F16: "F16"}
 // parameter undoes what transform does.
 func (d *Directory) parameter(name string, info gguf.Info) (array.Tensor, error) {
 	p := array.Tensor{DType: cmp.Or(plainTypes[info.Type], "F32")}
-	p.Path, p.Shape = name, info.Shape
+	p.Path, p.Shape, p.Hold = name, info.Shape, d.file.Hold
 	p.Read = func(dst []float32, first int) error { return d.file.Floats(info.Name, dst, first) }
 	switch m := turned.FindStringSubmatch(name); {
 	case d.family.permuted && m != nil:
@@ -153,8 +153,11 @@ func (d *Directory) parameter(name string, info gguf.Info) (array.Tensor, error)
 		}
 		p.Shape = []int{info.Shape[1], info.Shape[0]}
 		p.Read = transposed(info.Shape[0], info.Shape[1], p.Read)
-	case d.family.arch == "qwen35":
+	case d.family.deltas():
 		p.Read = d.stated.delta().read(name, info.Shape, p.Read)
+	}
+	if strings.HasSuffix(name, sharedGate) && len(info.Shape) == 1 {
+		p.Shape = []int{1, info.Shape[0]}
 	}
 	if taps.MatchString(name) && len(info.Shape) == 2 {
 		p.Shape = []int{info.Shape[0], 1, info.Shape[1]}
