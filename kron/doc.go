@@ -1,4 +1,5 @@
-// Package kron preconditions updates with blocked Kronecker factors: Quad and Skew. It knows leaves by path and shape, and trees of
+// Package kron preconditions updates with blocked Kronecker factors: Quad and Skew; SOAP, which turns blocks of the same kinds, is in files of its
+// own (SOAP, SOAPState, SOAPTwin). It knows leaves by path and shape, and trees of
 // buffers; of models and of learning rates it knows nothing.
 //
 // A leaf is merged to a matrix and cut into blocks of at most BlockSize by BlockSize. A block G with factors Ql, Qr becomes
