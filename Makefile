@@ -5,7 +5,7 @@ BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
 SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' -o -path './cmd/*' -type f | grep -v '^./tools/') go.mod go.sum
 
-.PHONY: build dist dist-darwin-arm64 dist-again test-windows test-arm64 window licenses train test test-page test-window check sizes corpus sums mixed netns slurm same isa isa-shims matrix-units llama openai-client pages fmt fuzz soak matrix bench adapter clean
+.PHONY: build dist dist-darwin-arm64 dist-again test-windows test-arm64 window licenses train test test-page test-window check sizes corpus sums mixed netns slurm same isa isa-shims matrix-units llama openai-client pages fmt fuzz soak true-shapes matrix bench adapter clean
 
 build: $(BIN)
 
@@ -164,7 +164,7 @@ matrix-units:
 # llama installs llama.cpp from npm, for a processor, and lets it judge what export writes for it. It needs Node.js, npm and Python.
 llama: adapter
 	tools/llama/install.sh bin/llama
-	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_LLAMA='$(CURDIR)/bin/llama' $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestLlamaCpp' ./tests
+	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_LLAMA='$(CURDIR)/bin/llama' $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestLlamaCpp|^TestTuningFamilies' ./tests
 
 # openai-client installs OpenAI's client and a chat page (deep-chat) from npm, and lets them ask an endpoint as their users do. It needs Node.js and npm, and
 # for the page Chromium.
@@ -192,6 +192,12 @@ fuzz:
 # shapes of SmolLM2-135M in the memory that was planned for it.
 soak: adapter
 	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_SOAK=1 $(GO) test -count=1 -timeout 5h -run 'Soak|Kill|TestResumeAtEveryStep' ./...
+
+# true-shapes trains models of published shapes, with weights that are drawn, for a step, and draws 16 tokens, in the memory that was planned for it. The
+# largest takes 10 GiB of the disk of temporary files. SHAPES='lfm2-350m mixture-1b' takes some (tests/true_shapes_linux_test.go).
+SHAPES ?= all
+true-shapes: adapter
+	GPUTRAIN_REQUIRE_ADAPTER=1 TRUE_SHAPES="$(SHAPES)" $(GO) test -count=1 -timeout 3h -v -run '^TestTrueShapes$$' ./tests
 
 # matrix holds pipelines to one device, bit by bit: 1 to 4 stages, every schedule, 1 to 8 microbatches, every optimizer. An hour on two cores.
 matrix: adapter

@@ -21,11 +21,17 @@ const (
 // WriteAll stores every leaf of an F32, BF16 or packed tree, in any order. Arrays that are yet to be read are read, a
 // part at a time, on all processors: it takes at most 64 MiB of the host's memory, however large the tree, and where
 // maxima are nested those of the leaves that are under way. Nothing is written unless the arrays are exactly the tree's
-// leaves. Where one cannot be read, what the tree then has is not defined.
+// leaves. Where one cannot be read, what the tree then has is not defined. Of tables that the host keeps nothing is written: they are read where they are
+// while the tree is not released.
 func (t *Tree) WriteAll(hosts []Host) error {
 	byLeaf, err := t.match(hosts)
 	if err != nil || t.device.Dry() {
 		return err
+	}
+	for i, leaf := range t.layout.leaves {
+		if leaf.Table {
+			t.keep(byLeaf[i])
+		}
 	}
 	work := t.pieces(byLeaf)
 	errs := make([]error, min(len(work), fillers, runtime.GOMAXPROCS(0)))

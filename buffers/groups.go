@@ -69,5 +69,5 @@ func (l *Layout) GroupSlabs(group int) (first, end int) {
 // Group is the leaves of a group as a tree. It has the slabs of t, and is valid as long as t is, which alone is to be released.
 func (t *Tree) Group(group int) *Tree {
 	first, end := t.layout.GroupSlabs(group)
-	return &Tree{device: t.device, label: t.label, layout: t.layout.Group(group), dtype: t.dtype, slabs: t.slabs[first:end]}
+	return &Tree{device: t.device, label: t.label, layout: t.layout.Group(group), dtype: t.dtype, slabs: t.slabs[first:end], kept: t.kept}
 }

@@ -17,20 +17,21 @@ const BlockElements = 128
 // maxLeafElements keeps the index of a group of four elements of a leaf in a u32, which kernels count in.
 const maxLeafElements = 1 << 34
 
-// Leaf says where one array of a tree lives. A leaf without elements has no parts.
+// Leaf says where one array of a tree lives. A leaf without elements has no parts, nor has one that the host keeps.
 type Leaf struct {
 	Path    string
 	Shape   []int
 	OutIn   bool // of Spec, as
 	InOut   bool
 	Scanned bool
-	Index   int // place in Layout.Leaves
+	Table   bool // the host keeps it, see Gather
+	Index   int  // place in Layout.Leaves
 	Parts   []Part
 }
 
 // Spec is the leaf without its place.
 func (l Leaf) Spec() Spec {
-	return Spec{Path: l.Path, Shape: l.Shape, OutIn: l.OutIn, InOut: l.InOut, Scanned: l.Scanned}
+	return Spec{Path: l.Path, Shape: l.Shape, OutIn: l.OutIn, InOut: l.InOut, Scanned: l.Scanned, Table: l.Table}
 }
 
 // Elements is the product of the shape, 1 for a scalar.
@@ -61,11 +62,11 @@ type Layout struct {
 // elements as one binding (and one buffer) of the device has in f32. A leaf that is larger than a slab is split by rows. Errors: a
 // path that is empty or given twice, a negative dimension, a size that overflows, a row larger than a slab.
 func NewLayout(specs []Spec, lim gpu.Limits) (*Layout, error) {
-	return newLayout(specs, lim, BlockElements)
+	return newLayout(specs, lim, BlockElements, false)
 }
 
-// newLayout begins each part at a multiple of align elements.
-func newLayout(specs []Spec, lim gpu.Limits, align int) (*Layout, error) {
+// newLayout begins each part at a multiple of align elements. Tables may stay with the host.
+func newLayout(specs []Spec, lim gpu.Limits, align int, tables bool) (*Layout, error) {
 	capacity, err := slabCapacity(lim)
 	if err != nil {
 		return nil, err
@@ -84,9 +85,11 @@ func newLayout(specs []Spec, lim gpu.Limits, align int) (*Layout, error) {
 		if err != nil {
 			return nil, fmt.Errorf("buffers: layout: leaf %q: %w", s.Path, err)
 		}
-		leaf := Leaf{Path: s.Path, Shape: slices.Clone(s.Shape), OutIn: s.OutIn, InOut: s.InOut, Scanned: s.Scanned, Index: i}
-		if leaf.Parts, err = l.place(leaf, n, capacity/align*align, align); err != nil {
-			return nil, err
+		leaf := Leaf{Path: s.Path, Shape: slices.Clone(s.Shape), OutIn: s.OutIn, InOut: s.InOut, Scanned: s.Scanned, Table: s.Table && tables, Index: i}
+		if !leaf.Table {
+			if leaf.Parts, err = l.place(leaf, n, capacity/align*align, align); err != nil {
+				return nil, err
+			}
 		}
 		l.index[s.Path] = i
 		l.leaves = append(l.leaves, leaf)

@@ -15,14 +15,14 @@ import (
 // it has a byte for each instead, and then two f32 numbers for each group of them: the group's largest magnitude, and
 // the offset of its matrix. Packed trees are written whole, by WriteAll, and read: nothing is computed in place.
 
-// NewLayoutFor is NewLayout for a tree of a type: packed ones want slabs of their own, the others any.
+// NewLayoutFor is NewLayout for a tree of a type that is not trained: packed ones want slabs of their own, the others any, and the host keeps tables.
 func NewLayoutFor(dtype DType, specs []Spec, lim gpu.Limits) (*Layout, error) {
 	if !dtype.Packed() {
-		return NewLayout(specs, lim)
+		return newLayout(specs, lim, BlockElements, true)
 	}
 	// Codes and maxima of a part begin at multiples of 256 bytes, and groups with it.
 	whole := dtype.Run()
-	packed, err := newLayout(slices.DeleteFunc(slices.Clone(specs), func(s Spec) bool { return !dtype.Keeps(s) }), lim, max(whole, 256/4*dtype.Format().Block))
+	packed, err := newLayout(slices.DeleteFunc(slices.Clone(specs), func(s Spec) bool { return !dtype.Keeps(s) }), lim, max(whole, 256/4*dtype.Format().Block), true)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func NewLayoutFor(dtype DType, specs []Spec, lim gpu.Limits) (*Layout, error) {
 			}
 		}
 	}
-	rest, err := NewLayout(slices.DeleteFunc(slices.Clone(specs), dtype.Keeps), lim)
+	rest, err := newLayout(slices.DeleteFunc(slices.Clone(specs), dtype.Keeps), lim, BlockElements, true)
 	if err != nil {
 		return nil, err
 	}

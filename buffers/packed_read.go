@@ -98,6 +98,10 @@ func (t *Tree) Host(ctx context.Context, path string) (Host, error) {
 	if err != nil {
 		return Host{}, err
 	}
+	if leaf.Table {
+		table, err := t.ofHost("read", leaf)
+		return table.Host, err
+	}
 	h := Host{Path: path, Shape: leaf.Shape, OutIn: leaf.OutIn, Read: func(dst []float32, first int) error {
 		err := leaf.along(first, len(dst), func(p Part, at, of, n int) error { return t.readPart(ctx, p, at, dst[of:][:n]) })
 		if err != nil {

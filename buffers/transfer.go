@@ -43,6 +43,9 @@ func (t *Tree) WriteRawAt(path string, raw []byte, at int) error {
 	if err != nil {
 		return err
 	}
+	if leaf.Table {
+		return fmt.Errorf("buffers: write: tree %q: leaf %q: found a table that the host keeps, wanted one on the device", t.label, path)
+	}
 	return t.eachRange(leaf, at, len(raw), func(dst gpu.Range, from, to int) error {
 		part := raw[from:to]
 		if uint64(len(part)) < dst.Bytes { // an odd number of halves: the padding after it is written too
@@ -102,6 +105,19 @@ func (t *Tree) ReadRawAt(ctx context.Context, path string, dst []byte, at int) e
 	leaf, err := t.rawLeaf("read", path)
 	if err != nil {
 		return err
+	}
+	if leaf.Table {
+		table, err := t.ofHost("read", leaf)
+		if err != nil {
+			return err
+		}
+		size := t.dtype.Bits() / 8
+		numbers := make([]float32, len(dst)/size)
+		if err := table.Read(numbers, at/size); err != nil {
+			return err
+		}
+		array.Encode(t.dtype, dst, numbers)
+		return nil
 	}
 	return t.eachRange(leaf, at, len(dst), func(src gpu.Range, from, to int) error {
 		part := dst[from:to]
@@ -181,8 +197,8 @@ func (t *Tree) Download(ctx context.Context) ([]Host, error) {
 		if _, err := t.floatLeaf("download", leaf.Path); err != nil {
 			return nil, err
 		}
-		out[i] = Host{Path: leaf.Path, Shape: slices.Clone(leaf.Shape), OutIn: leaf.OutIn, Data: make([]float32, leaf.Elements())}
-		if t.dtype.Packed() {
+		out[i] = Host{Path: leaf.Path, Shape: slices.Clone(leaf.Shape), OutIn: leaf.OutIn, Table: leaf.Table, Data: make([]float32, leaf.Elements())}
+		if t.dtype.Packed() || leaf.Table {
 			h, err := t.Host(ctx, leaf.Path)
 			if err == nil {
 				err = h.Read(out[i].Data, 0)

@@ -15,6 +15,7 @@ type Tree struct {
 	layout *Layout
 	dtype  DType
 	slabs  []*gpu.Buffer
+	kept   map[string]keptTable // by the host, once they are written
 
 	extents tables // elements in use of each block, for slabs with padding
 }
@@ -88,6 +89,10 @@ func (t *Tree) Release() {
 		b.Release() // and stays here, to be refused
 	}
 	t.extents.release()
+	for _, table := range t.kept {
+		table.release()
+	}
+	t.kept = nil
 }
 
 // same refuses a tree that cannot go elementwise with t.

@@ -147,10 +147,20 @@ func (g *Graph) Pad(x *Value, axis, before, after int) *Value {
 	return g.one(Pad{Axis: axis, Before: before, After: after}, x)
 }
 
-// Concat joins values along axis.
+// mostJoined bounds the operands of a Concat: those of one kernel, on the devices that bind the fewest.
+const mostJoined = 7
+
+// Concat joins values along axis, many of them in groups first.
 func (g *Graph) Concat(axis int, x ...*Value) *Value {
 	if len(x) == 1 && axis >= 0 && axis < len(x[0].Shape()) {
 		return x[0]
+	}
+	for len(x) > mostJoined {
+		var groups []*Value
+		for group := range slices.Chunk(x, mostJoined) {
+			groups = append(groups, g.Concat(axis, group...))
+		}
+		x = groups
 	}
 	return g.one(Concat{Axis: axis}, x...)
 }

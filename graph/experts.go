@@ -335,6 +335,7 @@ type RaggedMatMul struct {
 	TransW bool `json:"trans_w,omitempty"`
 	Tile   int  `json:"tile"`
 	Rows   int  `json:"rows"`
+	F16    bool `json:"f16,omitempty"` // operands are rounded to f16; see RoundProducts
 }
 
 func (RaggedMatMul) Kind() string { return "ragged_matmul" }
@@ -382,21 +383,22 @@ func (o RaggedMatMul) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 	out := make([]*Value, 3)
 	x, w, offsets := n.Inputs[0], n.Inputs[1], n.Inputs[2]
 	if g.wants(x) {
-		out[0] = g.one(RaggedMatMul{TransW: !o.TransW, Tile: o.Tile, Rows: o.Rows}, dy[0], w, offsets)
+		out[0] = g.one(RaggedMatMul{TransW: !o.TransW, Tile: o.Tile, Rows: o.Rows, F16: o.F16}, dy[0], w, offsets)
 	}
 	if g.wants(w) {
 		a, b := x, dy[0]
 		if o.TransW {
 			a, b = b, a
 		}
-		out[1] = g.one(RaggedOuter{Rows: o.Rows}, a, b, offsets)
+		out[1] = g.one(RaggedOuter{Rows: o.Rows, F16: o.F16}, a, b, offsets)
 	}
 	return out
 }
 
 // Eval is the definition.
 func (o RaggedMatMul) Eval(n *Node, in []*Array, _ *Env) []*Array {
-	y, w := NewArray(n.Outputs[0].Shape()), in[1]
+	round := MatMul{F16: o.F16}.rounded
+	y, x, w := NewArray(n.Outputs[0].Shape()), round(in[0]), round(in[1])
 	inner, outer := in[0].Shape[1], y.Shape[1]
 	for e := range w.Shape[0] {
 		for r := int(in[2].Data[e]); r < int(in[2].Data[e+1]); r++ {
@@ -406,7 +408,7 @@ func (o RaggedMatMul) Eval(n *Node, in []*Array, _ *Env) []*Array {
 					if o.TransW {
 						at = (e*outer+c)*inner + i
 					}
-					y.Data[r*outer+c] += in[0].Data[r*inner+i] * w.Data[at]
+					y.Data[r*outer+c] += x.Data[r*inner+i] * w.Data[at]
 				}
 			}
 		}
@@ -417,7 +419,8 @@ func (o RaggedMatMul) Eval(n *Node, in []*Array, _ *Env) []*Array {
 // RaggedOuter takes a [R,A] and b [R,B] to [E,A,B]: a^T b over the rows of each expert, in their order; zero for one without rows. The offsets [E+1] are those
 // of a Group; Rows are how many are not zeros. It is the gradient of matrices.
 type RaggedOuter struct {
-	Rows int `json:"rows"`
+	Rows int  `json:"rows"`
+	F16  bool `json:"f16,omitempty"` // operands are rounded to f16; see RoundProducts
 }
 
 func (RaggedOuter) Kind() string { return "ragged_outer" }
@@ -440,17 +443,18 @@ func (o RaggedOuter) FLOPs(n *Node) int64 {
 
 // Executed counts all rows.
 func (o RaggedOuter) Executed(n *Node) int64 {
-	return RaggedOuter{n.Inputs[0].Shape()[0]}.FLOPs(n)
+	return RaggedOuter{Rows: n.Inputs[0].Shape()[0]}.FLOPs(n)
 }
 
 // Eval is the definition.
-func (RaggedOuter) Eval(n *Node, in []*Array, _ *Env) []*Array {
-	y := NewArray(n.Outputs[0].Shape())
+func (o RaggedOuter) Eval(n *Node, in []*Array, _ *Env) []*Array {
+	round := MatMul{F16: o.F16}.rounded
+	y, left, right := NewArray(n.Outputs[0].Shape()), round(in[0]), round(in[1])
 	a, b := y.Shape[1], y.Shape[2]
 	for e := range y.Shape[0] {
 		for r := int(in[2].Data[e]); r < int(in[2].Data[e+1]); r++ {
-			for i, v := range in[0].Data[r*a : (r+1)*a] {
-				addScaled(y.Data[(e*a+i)*b:(e*a+i+1)*b], v, in[1].Data[r*b:(r+1)*b])
+			for i, v := range left.Data[r*a : (r+1)*a] {
+				addScaled(y.Data[(e*a+i)*b:(e*a+i+1)*b], v, right.Data[r*b:(r+1)*b])
 			}
 		}
 	}

@@ -149,22 +149,68 @@ func (s *SOAPState) refresh(rec *gpu.Recording, flag gpu.Range, t *soapSides, co
 	}{uint32(count), uint32(t.size), float32(s.config.Damping)}, flag, t.table.All(), t.c.All(), coefficients, keep)
 	q, moved := t.stack(t.q, count), t.stack(s.moved, count)
 	Product{A: t.stack(t.c, count), B: q, C: moved, D: &q, Coefficients: coefficients}.Record(rec, s.Device())
-	rec.Dispatch(basisKernel(t.size, lim), gpu.Linear(uint64(count), 1, lim), struct{ Count, Size uint32 }{uint32(count), uint32(t.size / 4)},
-		t.table.All(), keep, moved.bound(), q.bound())
+	turns := s.turns.Range(0, 4*uint64(count*t.size))
+	forth, back := newBasis(t.size, lim, false), newBasis(t.size, lim, true)
+	forth.record(rec, lim, count, t.table.All(), keep, turns, moved.bound())
+	back.record(rec, lim, count, t.table.All(), keep, turns, moved.bound(), q.bound())
 }
 
-// basisKernel is the specialisation for matrices of a size. On a software adapter a workgroup is one vector of eight invocations, for which a barrier is
-// nearly free; a GPU wants many invocations: as many as go over the columns of a matrix, and rows beside them.
-func basisKernel(size int, lim gpu.Limits) *gpu.Kernel {
+// A basis is one of the two passes of kron_soap_basis.wgsl over matrices of a size.
+type basis struct {
+	size, lanes, across int
+	back                bool
+	kernel              *gpu.Kernel
+}
+
+// newBasis specialises it. On a software adapter a workgroup is one vector of eight invocations, for which a barrier is nearly free; a GPU wants many
+// invocations: as many as go over the columns of a matrix, and rows beside them.
+func newBasis(size int, lim gpu.Limits, back bool) basis {
 	lanes := 8
+	if size > 512 {
+		lanes = 64 // of what one takes alone, softwareIterations are too few
+	}
 	if !lim.Software {
 		lanes = min(256, lim.Invocations, max(64, 1<<bits.Len(uint(max(size*size/64, 1)-1))))
 	}
-	across, room := min(lanes, 1<<bits.Len(uint(size/4-1))), 32
+	b := basis{size: size, lanes: lanes, across: min(lanes, 1<<bits.Len(uint(size/4-1))), back: back}
+	room := 32
 	for room < size {
 		room *= 2
 	}
-	return kernelOf("soap_basis", fmt.Sprintf("_%d", room), shaders.Variant{Constants: map[string]string{
-		"LANES": fmt.Sprint(lanes), "ACROSS": fmt.Sprint(across), "HEADS": fmt.Sprint(min(lanes, 16)), "ROOM": fmt.Sprint(room),
+	suffix := map[bool]string{false: "", true: "_back"}[back]
+	b.kernel = kernelOf("soap_basis", fmt.Sprintf("%s_%d", suffix, room), shaders.Variant{Flags: map[string]bool{"BACK": back}, Constants: map[string]string{
+		"LANES": fmt.Sprint(lanes), "ACROSS": fmt.Sprint(b.across), "HEADS": fmt.Sprint(min(lanes, 16)), "ROOM": fmt.Sprint(room),
 	}})
+	return b
+}
+
+// softwareIterations are the turns of loops that an invocation of a dispatch takes on a software adapter: llvmpipe leaves all loops after 65,535.
+const softwareIterations = 50_000
+
+// iterations bounds what reflection k takes.
+func (b basis) iterations(k int) int {
+	rows, down := b.size-k, b.lanes/b.across
+	each := down + 2*(rows/down+1) + 1
+	return 3*(rows/b.lanes+1) + 2*16 + (rows/4/b.across+2)*each
+}
+
+// record records the dispatches of the pass: one, except on a software adapter.
+func (b basis) record(rec *gpu.Recording, lim gpu.Limits, count int, bind ...gpu.Range) {
+	cuts := []int{0}
+	sum := b.size * b.size / 4 / b.lanes // of the beginning
+	for k := range b.size {
+		if n := b.iterations(k); lim.Software && sum+n > softwareIterations {
+			cuts, sum = append(cuts, k), n
+		} else {
+			sum += n
+		}
+	}
+	cuts = append(cuts, b.size)
+	for i := range len(cuts) - 1 {
+		if b.back {
+			i = len(cuts) - 2 - i
+		}
+		params := struct{ Count, Size, From, To uint32 }{uint32(count), uint32(b.size / 4), uint32(cuts[i]), uint32(cuts[i+1])}
+		rec.Dispatch(b.kernel, gpu.Linear(uint64(count), 1, lim), params, bind...)
+	}
 }

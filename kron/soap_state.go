@@ -26,6 +26,7 @@ type SOAPState struct {
 	gram, moved          *gpu.Buffer // stacks of sides
 	slices               *gpu.Buffer // Gram matrices of slices of long blocks
 	coefficients, keeper *gpu.Buffer // by side: two f32, a u32
+	turns                *gpu.Buffer // by row of a side: of a reflection
 }
 
 // soapPlaced is a leaf with where its blocks are.
@@ -166,7 +167,7 @@ func (s *SOAPState) lastGroup() *soapGroup {
 func (s *SOAPState) allocate(plan *Plan, layout *buffers.Layout) {
 	words := func(name string, n int) *gpu.Buffer { return s.Zeros(name, 4*uint64(n)) }
 	s.update, s.never = s.Uniform("update", 16), s.Zeros("never", 16)
-	block, side, parts, count := 0, 0, 0, 0
+	block, side, rows, parts, count := 0, 0, 0, 0, 0
 	for _, g := range s.groups {
 		n := len(g.spots)
 		var err error
@@ -187,7 +188,7 @@ func (s *SOAPState) allocate(plan *Plan, layout *buffers.Layout) {
 				}
 			}
 			t.table, t.c, t.q = s.Filled("sides", used), words("c", n*t.size*t.size), s.identities(t.size, used)
-			side = max(side, n*t.size*t.size)
+			side, rows = max(side, n*t.size*t.size), max(rows, n*t.size)
 		}
 		if g.right != nil && g.height > g.slice {
 			parts = max(parts, n*g.height/g.slice*g.width*g.width)
@@ -195,6 +196,7 @@ func (s *SOAPState) allocate(plan *Plan, layout *buffers.Layout) {
 	}
 	s.block, s.turned, s.half = words("block", block), words("turned", block), words("half", block)
 	s.gram, s.moved, s.slices = words("gram", side), words("moved", side), words("slices", max(parts, 4))
+	s.turns = words("turns", rows)
 	s.coefficients, s.keeper = words("coefficients", 2*count), words("keep", count)
 }
 

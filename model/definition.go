@@ -51,6 +51,8 @@ type Param struct {
 	InOut bool
 	// Fixed parameters are numbers of the file that nobody trains.
 	Fixed bool
+	// Table says that the network reads a matrix by Builder.Tokens alone, as array.Spec has it.
+	Table bool
 
 	wide    bool    // files that round weights have it in f32
 	uniform float64 // it begins uniform in [-uniform, uniform); 0: not so
@@ -176,7 +178,7 @@ type figure struct {
 func Specs(def Definition) []array.Spec {
 	var specs []array.Spec
 	for _, p := range laidOut(def) {
-		specs = append(specs, array.Spec{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), InOut: len(p.Shape) == 2 && p.InOut})
+		specs = append(specs, array.Spec{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), InOut: len(p.Shape) == 2 && p.InOut, Table: p.Table})
 	}
 	slices.SortFunc(specs, func(a, b array.Spec) int { return byLevel(a.Path, b.Path) })
 	return specs

@@ -17,7 +17,7 @@ func init() {
 		"qwen2": {readQwen2, &newQwen2, "Qwen2"}, "qwen3": {readQwen3, &newQwen3, "Qwen3"}, "mistral": {readMistral, &newMistral, "Mistral"},
 		"gemma2": {readGemma2, &newGemma2, "Gemma2"}, "gemma3_text": {readGemma3, &newGemma3, "Gemma3Text"}, "smollm3": {readSmolLM3, &newSmolLM3, "SmolLM3"},
 		"olmo2": {readOLMo2, &newOLMo2, "Olmo2"}, "phi3": {readPhi3, &newPhi3, "Phi3"},
-		"olmo3": {readOLMo3, &newOLMo3, "Olmo3"}, "granite": {readGranite, &newGranite, "Granite"}, "granitemoehybrid": {readGraniteHybrid, nil, "GraniteMoeHybrid"},
+		"olmo3": {readOLMo3, &newOLMo3, "Olmo3"}, "granite": {readGranite, &newGranite, "Granite"}, "granitemoehybrid": {readGraniteHybrid, &newGraniteHybrid, "GraniteMoeHybrid"},
 		"ministral3": {readMinistral3, &newMinistral3, "Ministral3"},
 		"lfm2":       {readLFM2, &newLFM2, "Lfm2"}, "qwen3_5_text": {readQwen35, &newQwen35, "Qwen3_5Text"},
 		"qwen3_5_moe_text": {readQwen35MoE, &newQwen35MoE, "Qwen3_5MoeText"},

@@ -135,7 +135,7 @@ func (m decoder) perLayerParams() (params []Param) {
 	}
 	width := m.perLayer.width
 	if width > 0 {
-		matrix(perLayerTable, m.perLayer.vocab, len(m.layers)*width)
+		params = append(params, Param{Path: perLayerTable, Shape: []int{m.perLayer.vocab, len(m.layers) * width}, Std: m.initStd, Table: true})
 		matrix("model.per_layer_model_projection.weight", len(m.layers)*width, m.width)
 		norm("model.per_layer_projection_norm", width)
 	}

@@ -391,7 +391,7 @@ func TestHeadsComeBack(t *testing.T) {
 	classes := map[string]string{
 		"gpt2": "GPT2", "llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "mistral": "Mistral", "gemma2": "Gemma2", "gemma3_text": "Gemma3Text", "gemma4_text": "Gemma4Text",
 		"smollm3": "SmolLM3", "olmo2": "Olmo2", "phi3": "Phi3", "olmo3": "Olmo3", "granite": "Granite", "lfm2": "Lfm2", "qwen3_5_text": "Qwen3_5Text", "ministral3": "Ministral3",
-		"qwen3_moe": "Qwen3Moe", "gpt_oss": "GptOss", "qwen3_5_moe_text": "Qwen3_5MoeText",
+		"granitemoehybrid": "GraniteMoeHybrid", "qwen3_moe": "Qwen3Moe", "gpt_oss": "GptOss", "qwen3_5_moe_text": "Qwen3_5MoeText",
 	}
 	for _, base := range transparent(t) {
 		for _, c := range []struct {

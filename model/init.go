@@ -65,7 +65,7 @@ func ZeroOutputs(def Definition, seed uint64) ([]array.Host, error) {
 
 func (p Param) drawn(seed uint64) array.Host {
 	key, std, value, uniform := pathKey(seed, p.Path), float32(p.Std), float32(p.Value), float32(p.uniform)
-	return array.Host{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), Read: func(dst []float32, first int) error {
+	return array.Host{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), Table: p.Table, Read: func(dst []float32, first int) error {
 		for i := range dst {
 			switch {
 			case p.Std > 0:
@@ -97,11 +97,11 @@ func begin(params []Param, hosts []array.Host, isNew func(i int) bool, lookUp fu
 		if !there {
 			continue
 		}
-		read := from.Copy
+		read, hold := from.Copy, from.Hold
 		if p.lengths {
 			read = func(dst []float32, first int) error { return rowLengths(dst, first, from, p.conv) }
 		}
-		hosts[i] = array.Host{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), Read: read}
+		hosts[i] = array.Host{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), Table: p.Table, Read: read, Hold: hold}
 	}
 }
 

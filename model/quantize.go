@@ -160,6 +160,15 @@ func QuantizationOf(def Definition) (Quantization, int) {
 	return m.q, count
 }
 
+// Params are those of the network: of a table that is quantized more is read than rows.
+func (m quantized) Params() []Param {
+	params := m.Definition.Params()
+	for i, p := range params {
+		params[i].Table = p.Table && !m.paths[p.Path]
+	}
+	return params
+}
+
 // Build reads the matched parameters through graph.Quantize.
 func (m quantized) Build(batch, seq int, o Options) (*Built, error) {
 	o.quantized = &m

@@ -27,7 +27,7 @@ func WithReference(def Definition) (Definition, error) {
 	r, trained := referred{Definition: def, params: slices.Clone(def.Params())}, copiedPaths(def)
 	for _, p := range laidOut(def) {
 		if trained[p.Path] {
-			r.params = append(r.params, Param{Path: referencePrefix + p.Path, Shape: p.Shape, InOut: p.InOut, from: p.Path})
+			r.params = append(r.params, Param{Path: referencePrefix + p.Path, Shape: p.Shape, InOut: p.InOut, Table: p.Table, from: p.Path})
 		}
 	}
 	sortParams(r.params)

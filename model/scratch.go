@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 )
 
 // A beginning is how a new network of a family is made of a run file's keys: as the config.json that these and the family's own keys are.
@@ -180,6 +181,19 @@ var (
 			}
 		},
 		usual: proportions{HeadWidth: 64, AttentionShare: 1, Group: 4, Intermediate: 4, Aspect: 51, RopeTheta: 10000, Tied: true},
+	}
+	newGraniteHybrid = beginning{
+		architecture: "GraniteMoeHybridForCausalLM", eps: 1e-5,
+		own: func(k Keys) map[string]any {
+			keys := newGranite.own(k)
+			maps.Copy(keys, map[string]any{
+				"shared_intermediate_size": cmp.Or(k.Intermediate, gated(k.Width)), "num_local_experts": 0, "position_embedding_type": "rope",
+				"layer_types": slices.Repeat([]string{"attention"}, k.Layers),
+			})
+			delete(keys, "mlp_bias")
+			return keys
+		},
+		usual: newGranite.usual,
 	}
 	newQwen3MoE = beginning{
 		architecture: "Qwen3MoeForCausalLM", eps: 1e-6, windowed: true,

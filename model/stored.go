@@ -126,7 +126,7 @@ func (s *Stored) param(p Param) (host array.Host, stored bool) {
 	if !ok && s.base != nil {
 		return s.base.param(p)
 	}
-	host = array.Host{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), Read: func(dst []float32, first int) error {
+	host = array.Host{Path: p.Path, Shape: p.Shape, OutIn: p.outIn(), Table: p.Table, Hold: s.in[name].Hold, Read: func(dst []float32, first int) error {
 		if err := s.in[name].Read(dst, first); err != nil {
 			return fmt.Errorf("model: weights: %w", err)
 		}
@@ -143,7 +143,7 @@ func (s *Stored) All() (hosts []array.Host, err error) {
 		if hosts[i].Data, err = s.Read(h.Path); err != nil {
 			return nil, err
 		}
-		hosts[i].Read, hosts[i].Packed = nil, nil
+		hosts[i].Read, hosts[i].Packed, hosts[i].Hold = nil, nil, nil
 	}
 	return hosts, nil
 }

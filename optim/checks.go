@@ -74,7 +74,7 @@ func Checks() []gpu.Check {
 // landing is an optimizer that floors all matrices, and keeps some on spheres.
 func landing(by string) Transform {
 	tx, err := Build("adamw", Options{
-		Schedule: ScheduleConfig{LearningRate: 0.02}, WeightDecay: 0.3, CautiousDecay: true, UpdateFloor: 0.5, FloorBy: by, Hyperball: Hyperball{Mask: MaskPatterns("[cdfg]")},
+		Schedule: ScheduleConfig{LearningRate: 0.02}, WeightDecay: 0.3, CautiousDecay: true, UpdateFloor: 1.1, FloorBy: by, Hyperball: Hyperball{Mask: MaskPatterns("[cdfg]")},
 	}, nil)
 	if err != nil {
 		tx = failed("land", "%w", err)

@@ -32,6 +32,7 @@
 // New elements are values of type Element, made a Transform by Elementwise. What is not elementwise is an operator (factored statistics,
 // orthogonal steps, the factors of package kron): it ends one fused kernel and begins the next, with the update in a tree of its own between
 // them. Route sends leaves to one of two transformations, and elements may ask for sums over the leaf at hand.
+// An element may ask for what a floor or a sphere makes of the row at hand (rowRule), whose sums are measured as norms are.
 // State on a route covers only its leaves, in a layout that matches the params slab by slab. A whole optimizer is, for example,
 //
 //	gradient -> [accumulate, norm, clip, momentum] -> Kronecker factors -> [limit by leaf, decay, rate, decay] -> params

@@ -60,7 +60,7 @@ func allLandings() Options {
 	return Options{
 		Schedule: ScheduleConfig{Type: "cosine", LearningRate: 0.05, Steps: 8, WarmupSteps: 2}, ClipGrad: &clip, WeightDecay: 0.3, SkipNonFinite: true,
 		Rates: []PathRate{{Pattern: "split|stack", Multiplier: 0.5}}, Hyperball: Hyperball{Mask: MaskPatterns("split", "odd", "^stack", "four")},
-		CautiousDecay: true, UpdateFloor: 0.5,
+		CautiousDecay: true, UpdateFloor: 1.1, // above some rows of Adam's, below others
 	}
 }
 
@@ -171,7 +171,7 @@ func TestEveryOptimizerLands(t *testing.T) {
 	landsLikeItsTwin := func(t *testing.T, d *gpu.Device, name string) {
 		clip := 2.0
 		options := Options{
-			Schedule: rate(0.05), ClipGrad: &clip, WeightDecay: 0.2, CautiousDecay: true, AccumulationSteps: 2, SkipNonFinite: true, UpdateFloor: 0.1,
+			Schedule: rate(0.05), ClipGrad: &clip, WeightDecay: 0.2, CautiousDecay: true, AccumulationSteps: 2, SkipNonFinite: true, UpdateFloor: 1.1,
 			Hyperball: Hyperball{Mask: MaskPatterns("^w", "tall")},
 		}
 		tx := built(t, name, options, smallOf(t, name))
@@ -209,6 +209,31 @@ func TestEveryOptimizerLands(t *testing.T) {
 			t.Run(name, func(t *testing.T) { landsLikeItsTwin(t, d, name) })
 		}
 	}, narrow)
+}
+
+// The norm of an update is that of what becomes of the parameters.
+func TestLandingsNormIsOfTheStep(t *testing.T) {
+	d := gputest.Device(t, narrow)
+	options := allLandings()
+	options.Schedule = rate(0.05)
+	tx := GuardUpdates(Guard{Losses: 1, Update: true}, built(t, "adamw", options, ""))
+	r := rand.New(rand.NewPCG(81, 82))
+	rig := landRig(t, d, tx, randomTree(r, landSpecs, 1), buffers.F32)
+	for range 2 {
+		before := rig.download(rig.params)
+		rig.call(randomTree(r, landSpecs, 0.1))
+		moved := 0.0
+		for i, h := range rig.download(rig.params) {
+			for k, v := range h.Data {
+				moved += math.Pow(float64(v)-float64(before[i].Data[k]), 2)
+			}
+		}
+		raw := make([]byte, StatisticsBytes)
+		require.NoError(t, d.Read(t.Context(), raw, rig.state.UpdateStatistics()))
+		found, err := ParseStatistics(raw)
+		require.NoError(t, err)
+		assert.InEpsilon(t, math.Sqrt(moved), found.Norm, 1e-4)
+	}
 }
 
 // norms are the Frobenius norms of matrices, by path.

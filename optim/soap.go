@@ -2,6 +2,7 @@ package optim
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"gputrain/buffers"
@@ -11,7 +12,7 @@ import (
 
 func init() {
 	builtin(Optimizer{
-		Name: "soap", Doc: "SOAP: Adam in the coordinates in which a matrix's gradients are least correlated, AdamW for the rest", Rate: 0.003,
+		Name: "soap", Doc: "SOAP: Adam in the coordinates in which a matrix's gradients are least correlated, AdamW for the rest", Rate: 0.006,
 		New:   func() Parameters { return &soap{Refresh: soapRefresh{Every: 10}} },
 		Small: `{"block_size":16,"max_size_dense":300,"refresh":{"every":2},"basis_damping":0.01}`,
 		// A basis is known to some roundings over the damping.
@@ -113,7 +114,7 @@ func (o soapOperator) Work(s Scene) ([]float64, error) {
 // refresh of two bases, two products 24 and 16 for reflections.
 func (o soapOperator) Cost() Cost {
 	b := float64(o.BlockSize)
-	c := Cost{StateBytes: 4 + 8 + 8, TrafficBytes: 8 + 32 + 24 + 16, FLOPs: 2 * b * (1 + 2 + 8./3)}
+	c := Cost{StateBytes: 4 + 8 + 8, TrafficBytes: 8 + 32 + 24 + 16, FLOPs: math.Round(2 * b * (1 + 2 + 8./3))}
 	if !o.Momentum {
 		c.TrafficBytes, c.FLOPs = c.TrafficBytes+36, c.FLOPs+2*b*2
 	}

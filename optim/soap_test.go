@@ -52,6 +52,12 @@ func TestSOAPFollowsTheTwin(t *testing.T) {
 	}
 }
 
+// Blocks of full size take several dispatches on a software adapter, whose drivers leave loops after so many turns.
+func TestSOAPFollowsTheTwinInBlocksOf128(t *testing.T) {
+	tx := built(t, "soap", Options{Schedule: rate(0.02)}, `{"refresh":{"every":1},"basis_damping":0.1}`)
+	followTwin(t, gputest.Device(t), tx, []buffers.Spec{{Path: "w", Shape: []int{130, 128}}}, 2, tolerance{1e-3, 1e-3}, tolerance{1e-3, 1e-3})
+}
+
 // Without a refresh it is Adam, whatever the blocks.
 func TestSOAPBeginsAsAdam(t *testing.T) {
 	d := gputest.Device(t, small)

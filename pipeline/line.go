@@ -148,13 +148,15 @@ func (l *line) buffer(s *stage, label string, bytes uint64) (*gpu.Buffer, error)
 // plans are the memory plans of the passes that run on a stage.
 func (l *line) plans(ctx context.Context, s *stage) ([]compile.Plan, error) {
 	var out []compile.Plan
-	narrow := map[string]buffers.DType{}
-	for _, tree := range []*buffers.Tree{s.frozen, s.lent} {
-		if tree == nil || tree.DType() == buffers.F32 {
-			continue
-		}
+	narrow, tables := map[string]buffers.DType{}, map[string]buffers.DType{}
+	for _, tree := range buffers.Given(s.frozen, s.lent) {
 		for _, leaf := range tree.Layout().Leaves() {
-			narrow[leaf.Path] = tree.DType()
+			switch {
+			case leaf.Table:
+				tables[leaf.Path] = tree.DType()
+			case tree.DType() != buffers.F32:
+				narrow[leaf.Path] = tree.DType()
+			}
 		}
 	}
 	for _, p := range l.parts {
@@ -169,7 +171,7 @@ func (l *line) plans(ctx context.Context, s *stage) ([]compile.Plan, error) {
 			for _, c := range l.cachesOf(pass) {
 				bound = append(bound, state.CacheInput(c))
 			}
-			plan, err := compile.PlanNarrow(ctx, pass.Piece.Graph, pass.Targets(), narrow, s.device.Limits(), bound...)
+			plan, err := compile.PlanNarrow(ctx, pass.Piece.Graph, pass.Targets(), narrow, tables, s.device.Limits(), bound...)
 			if err != nil {
 				return nil, fmt.Errorf("part %d: %w", p.index, err)
 			}

@@ -146,7 +146,7 @@ func deep(t testing.TB) model.Definition {
 // steep is a run of def with rates at which every update counts, from the first, and a clip that is at work.
 func steep(def model.Definition, optimizer, parameters string, batch, m int) state.Config {
 	clip := 0.3
-	return state.Config{
+	c := state.Config{
 		Definition: def, Batch: batch, Microbatches: m, Seed: 7, Optimizer: optim.Config{
 			Name: optimizer, Parameters: json.RawMessage(parameters), Options: optim.Options{
 				Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 2e-2, LearningRateEnd: new(1e-3), Steps: 40}, ClipGrad: &clip, WeightDecay: 0.1,
@@ -154,6 +154,10 @@ func steep(def model.Definition, optimizer, parameters string, batch, m int) sta
 			},
 		},
 	}
+	if o := &c.Optimizer.Options; optimizer == "adamw" || optimizer == "skew" { // matrices on spheres, whose norms are of whole leaves
+		o.Hyperball, o.CautiousDecay, o.UpdateFloor = optim.Hyperball{Hidden: true}, true, 30
+	}
+	return c
 }
 
 // learner is what learns, on however many stages.

@@ -102,6 +102,7 @@ func residences(c *cut, specs []buffers.Spec, frozen []string, stages int) []res
 			case mirrored[s.Path] && isFrozen[s.Path]:
 				out[i].lent = append(out[i].lent, s)
 			case mirrored[s.Path]:
+				s.Table = false // it is trained
 				out[i].mirrored = append(out[i].mirrored, s)
 			}
 		}

@@ -1,18 +1,27 @@
 // kron_soap_basis: the orthogonal factor of each matrix, whose triangular factor has a diagonal that is not negative, a workgroup a matrix, by
 // Householder reflections: they hold where columns are nearly of others. Reflection k is I - b v v', with v in rows k and on; once all
 // have made A triangular, they make the factor out of a diagonal of signs, the last one first.
-// LANES are ACROSS lanes, of four columns each, times as many as go down the rows together. Twin: orthogonalTwin.
+// LANES are ACROSS lanes, of four columns each, times as many as go down the rows together. A dispatch makes reflections from from_ to
+// before to, or BACK takes them into the factor, the last one of those first. Twin: orthogonalTwin.
 
 struct Params {
     count: u32,
     size: u32, // of a matrix, in quads
+    from_: u32,
+    to: u32,
 }
 
 @bind var<uniform> p: Params;
 @bind var<storage, read> sides: array<u32>; // in use, by matrix
 @bind var<storage, read> keep: array<u32>;  // not zero: the factor stays as it is
-@bind var<storage, read_write> a: array<vec4<f32>>; // columns become the v
+#if BACK
+@bind var<storage, read> turns: array<f32>;
+@bind var<storage, read> a: array<vec4<f32>>;
 @bind var<storage, read_write> q: array<vec4<f32>>;
+#else
+@bind var<storage, read_write> turns: array<f32>; // b, with the sign of the triangular factor's diagonal
+@bind var<storage, read_write> a: array<vec4<f32>>; // columns become the v
+#endif
 
 const lanes = {{LANES}}u;
 const across = {{ACROSS}}u;
@@ -20,9 +29,9 @@ const down = lanes / across;
 const heads = {{HEADS}}u;
 
 var<workgroup> v: array<f32, {{ROOM}}>;
-var<workgroup> turns: array<f32, {{ROOM}}>; // b, with the sign of the triangular factor's diagonal
 var<workgroup> parts: array<vec4<f32>, {{LANES}}>;
 
+#if !BACK
 // total is the sum of what all have put into parts.x, in a fixed order.
 fn total(lane: u32) -> f32 {
     workgroupBarrier();
@@ -37,6 +46,7 @@ fn total(lane: u32) -> f32 {
     workgroupBarrier();
     return sum;
 }
+#endif
 
 // column is v' times four columns, of which the lanes that go down the rows together have a part each.
 fn column(part: vec4<f32>, lane: u32) -> vec4<f32> {
@@ -60,7 +70,8 @@ fn column(part: vec4<f32>, lane: u32) -> vec4<f32> {
     let mine = lane % across;
     let first = lane / across;
 
-    for (var k = 0u; k < n; k++) {
+#if !BACK
+    for (var k = p.from_; k < min(p.to, n); k++) {
         var squares = 0.0;
         for (var r = k + lane; r < n; r += lanes) {
             let x = a[base + r * n4 + k / 4u][k % 4u];
@@ -83,7 +94,7 @@ fn column(part: vec4<f32>, lane: u32) -> vec4<f32> {
             a[base + r * n4 + k / 4u] = four;
         }
         let b = select(0.0, 1.0 / along, is);
-        if (lane == 0u) { turns[k] = select(0.0, -sign * b, is); }
+        if (lane == 0u) { turns[number * 4u * n4 + k] = select(0.0, -sign * b, is); }
         workgroupBarrier();
         for (var g = (k + 1u) / 4u; g * 4u < n; g += across) {
             let quad = g + mine;
@@ -101,20 +112,21 @@ fn column(part: vec4<f32>, lane: u32) -> vec4<f32> {
         workgroupBarrier();
     }
 
-    if (some) {
+#else
+    if (some && p.to >= n) {
         for (var i = lane; i < 4u * n4 * n4; i += lanes) {
             var x = vec4<f32>();
             let r = i / n4;
-            if (r < n && r / 4u == i % n4) { x[r % 4u] = select(1.0, -1.0, turns[r] < 0.0); }
+            if (r < n && r / 4u == i % n4) { x[r % 4u] = select(1.0, -1.0, turns[number * 4u * n4 + r] < 0.0); }
             q[base + i] = x;
         }
     }
     storageBarrier();
     workgroupBarrier();
-    for (var back = 0u; back < n; back++) {
-        let k = n - 1u - back;
+    for (var next = min(p.to, n); next > p.from_; next--) {
+        let k = next - 1u;
         for (var r = k + lane; r < n; r += lanes) { v[r] = a[base + r * n4 + k / 4u][k % 4u]; }
-        let b = abs(turns[k]);
+        let b = abs(turns[number * 4u * n4 + k]);
         workgroupBarrier();
         for (var g = k / 4u; g * 4u < n; g += across) {
             let quad = g + mine;
@@ -129,4 +141,5 @@ fn column(part: vec4<f32>, lane: u32) -> vec4<f32> {
         storageBarrier();
         workgroupBarrier();
     }
+#endif
 }

@@ -3,7 +3,7 @@
 // unit's shape. Tiles of operands lie in workgroup memory as the operands do; those that are contiguous along M or N may be turned round on their way in
 // (A_TURNED, B_TURNED). PREFETCH: what a step multiplies was loaded a step before. TWICE: so was what it has in workgroup memory, in two buffers.
 // DIRECT: whole tiles of C are stored as they are. SUMS: the first row of tiles adds up the columns of B, as ones times B; subgroups below each other share it.
-// Params, forms and BLOCKS as in matmul.wgsl; K_EDGE: K, or a block of it, is no multiple of a step.
+// Params, forms and BLOCKS as in matmul.wgsl; RAGGED and RAGGED_OUTER as in matmul_tiled.wgsl; K_EDGE: K, or a block of it, is no multiple of a step.
 // Twin: graph.MatMul.Eval of operands rounded to f16.
 #import "shared/product_params.wgsl"
 @bind var<uniform> p: Params;
@@ -13,6 +13,9 @@ fn a_at(i: u32) -> vec4<u32> { return a[i]; }
 #else
 @bind var<storage, read> a: array<vec4<f32>>;
 fn a_at(i: u32) -> vec4<f32> { return a[i]; }
+#endif
+#if OFFSETS
+@bind var<storage, read> offsets: array<i32>; // of the rows of each expert
 #endif
 #import "shared/product_operands.wgsl"
 #import "shared/product_result.wgsl"
@@ -31,15 +34,13 @@ var<workgroup> tile: array<vec4<u32>, {{TILE}}>; // rows of A's tile, then of B'
 @compute @workgroup_size({{INVOCATIONS}}, 1, 1)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) index: u32) {
 #import "shared/product_begin.wgsl"
-    let m = p.m;
+#import "shared/product_place.wgsl" ROWS={{TILE_M}}
     let n = p.n;
-    let row0 = wg.y * {{TILE_M}}u;
     let col0 = wg.x * {{TILE_N}}u;
     matrix_lane = index % {{LANES}}u;
     let subgroup = index / {{LANES}}u;
     let down = subgroup / {{SUBGROUPS_N}}u * {{DOWN}}u * {{UNIT_M}}u; // the subgroup's rows and columns of the tile
     let across = subgroup % {{SUBGROUPS_N}}u * {{ACROSS}}u * {{UNIT_N}}u;
-    let z = p.z0 + wg.z;
     let abase = p.a0 + z * p.sa;
     let bbase = p.b0 + z * p.sb;
     let cbase = p.c0 + z * p.sc;
@@ -60,10 +61,10 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) i
 #endif
 #if BLOCKS
     for (var begin = 0u; begin < p.k; begin += p.depth) {
-#else
-    let begin = z * p.depth * p.slices;
-#endif
     let end = min(p.k, begin + p.depth);
+#else
+#import "shared/product_along.wgsl"
+#endif
 #for I in 0..DOWN
 #for G in 0..C_GROUPS
 #for J in 0..C_GROUP

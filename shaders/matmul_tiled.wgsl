@@ -1,10 +1,14 @@
 // matmul_tiled: C[M,N] = op(A) op(B), or C += it (CONTINUE: the sums go on from C), for GPUs: a workgroup of SIDE x SIDE invocations makes a square tile of C through workgroup
 // memory, STEP of K at a time; an invocation keeps SPOTS quads of rows by SPOTS quads of columns. Both tiles are stored k-major, in quads along
 // M and N: operands that are contiguous along K are transposed in registers, 4x4 an invocation, on their way in.
-// Params, forms and BLOCKS as in matmul.wgsl. SUMS: the first row of tiles adds up the columns of B. Twin: graph.MatMul.Eval, and graph.Reduce.Eval of sums.
+// Params, forms and BLOCKS as in matmul.wgsl. RAGGED, RAGGED_OUTER: see product_place.wgsl. SUMS: the first row of tiles adds up the columns of B. Twin: graph.MatMul.Eval, graph.RaggedMatMul.Eval,
+// graph.RaggedOuter.Eval, and graph.Reduce.Eval of sums.
 #import "shared/product_params.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> a: array<vec4<f32>>;
+#if OFFSETS
+@bind var<storage, read> offsets: array<i32>; // of the rows of each expert
+#endif
 #import "shared/product_operands.wgsl"
 #import "shared/product_result.wgsl"
 
@@ -18,21 +22,20 @@
 @compute @workgroup_size({{SIDE}}, {{SIDE}}, 1)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) index: u32) {
 #import "shared/product_begin.wgsl"
-    let m = p.m;
+#import "shared/product_place.wgsl" ROWS={{TILE_M}}
     let n = p.n;
-    let row4 = wg.y * {{QUADS}}u; // of the tile, in quads
+    let row4 = row0 / 4u; // of the tile, in quads
     let col4 = wg.x * {{QUADS}}u;
     let y4 = every_second(index >> 1u); // of the invocation, in the tile
     let x4 = every_second(index);
-    let z = p.z0 + wg.z;
     let abase = p.a0 + z * p.sa;
     let bbase = p.b0 + z * p.sb;
 #if BLOCKS
     for (var begin = 0u; begin < p.k; begin += p.depth) {
-#else
-    let begin = z * p.depth * p.slices;
-#endif
     let end = min(p.k, begin + p.depth);
+#else
+#import "shared/product_along.wgsl"
+#endif
 #for Q in 0..SPOTS
 #for I in 0..4
 #for J in 0..SPOTS
@@ -45,7 +48,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) i
 #for I in 0..4
     {
         let r = 4u * (row4 + y4 + {{Q}}u * {{SIDE}}u) + {{I}}u;
-        if (r < p.m) {
+        if (r < m) {
 #for J in 0..SPOTS
             c{{Q}}_{{I}}_{{J}} = held(p.c0 + z * p.sc + r * p.ldc, col4 + x4 + {{J}}u * {{SIDE}}u);
 #end
@@ -78,7 +81,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) i
 #for I in 0..4
     {
         let r = 4u * (row4 + y4 + {{Q}}u * {{SIDE}}u) + {{I}}u;
-        if (r < p.m) {
+        if (r < m) {
 #for J in 0..SPOTS
 #if BLOCKS
             put(cbase + r * p.ldc, col4 + x4 + {{J}}u * {{SIDE}}u, c{{Q}}_{{I}}_{{J}}, begin > 0u);

@@ -1,6 +1,6 @@
 // ragged_matmul: y = x w, the rows of a tile by the matrix of their expert: w [inner, outer] of each, or TRANS [outer, inner]. A workgroup takes a tile of TILE
 // rows and 64 columns. A part of w has the experts from first on, count of them; the one with the first of all writes the rows of no expert, which are zeros.
-// WIDE: rows of w are whole quads, which are read as they are kept: f32, bf16 or codes.
+// WIDE: rows of w are whole quads, which are read as they are kept: f32, bf16 or codes. F16: operands are rounded to f16.
 // Twin: graph.RaggedMatMul.Eval.
 struct Params {
     inner: u32,
@@ -16,6 +16,9 @@ struct Params {
 #if WIDE
 #import "shared/product_operands.wgsl"
 #else
+#if F16
+#import "shared/half.wgsl"
+#endif
 @bind var<storage, read> b: array<f32>;
 #endif
 @bind var<storage, read_write> y: array<f32>;
@@ -69,7 +72,7 @@ fn expert_of(row: i32) -> u32 {
             let start = (row + lane / STEP * 4u) * p.inner + at;
             var quad = vec4<f32>();
             if (at < p.inner) {
-                quad = vec4<f32>(x[start], x[start + p.inner], x[start + 2u * p.inner], x[start + 3u * p.inner]);
+                quad = {{LOAD_X}}(vec4<f32>(x[start], x[start + p.inner], x[start + 2u * p.inner], x[start + 3u * p.inner]));
             }
             rows[lane % STEP * {{QUADS}}u + lane / STEP] = quad;
         }
@@ -101,7 +104,7 @@ fn expert_of(row: i32) -> u32 {
             let into = workgroup.y * 64u + i / STEP;
             var value = 0.0;
             if (at < p.inner && into < p.outer) {
-                value = b[(here * p.outer + into) * p.inner + at];
+                value = {{LOAD}}(b[(here * p.outer + into) * p.inner + at]);
             }
             columns[i / STEP * 17u + i % STEP] = value;
         }
@@ -117,7 +120,7 @@ fn expert_of(row: i32) -> u32 {
 #else
             var value = 0.0;
             if (column < p.outer) {
-                value = b[(here * p.inner + k + i) * p.outer + column];
+                value = {{LOAD}}(b[(here * p.inner + k + i) * p.outer + column]);
             }
 #endif
 #endif

@@ -1,5 +1,5 @@
 // ragged_outer: y = a^T b over the rows of each expert, in their order. A workgroup takes 16 rows and 64 columns of the matrix of an expert; a part of y has those
-// from first on. Twin: graph.RaggedOuter.Eval.
+// from first on. F16: operands are rounded to f16. Twin: graph.RaggedOuter.Eval.
 struct Params {
     a_width: u32,
     b_width: u32,
@@ -12,6 +12,9 @@ struct Params {
 @bind var<storage, read> offsets: array<i32>;
 @bind var<storage, read_write> y: array<f32>;
 
+#if F16
+#import "shared/half.wgsl"
+#endif
 var<workgroup> staged: array<vec4<f32>, 64>; // [16 rows, quads of columns of a]
 
 #import "shared/main.wgsl" LANES=64
@@ -29,7 +32,7 @@ var<workgroup> staged: array<vec4<f32>, 64>; // [16 rows, quads of columns of a]
         if (row + lane / 4u < end) {
 #for I in 0..4
             if (into + {{I}}u < p.a_width) {
-                quad[{{I}}] = a[at + into + {{I}}u];
+                quad[{{I}}] = {{LOAD}}(a[at + into + {{I}}u]);
             }
 #end
         }
@@ -38,7 +41,7 @@ var<workgroup> staged: array<vec4<f32>, 64>; // [16 rows, quads of columns of a]
         for (var i = 0u; i < min(16u, end - row); i++) {
             var value = 0.0;
             if (column < p.b_width) {
-                value = b[(row + i) * p.b_width + column];
+                value = {{LOAD}}(b[(row + i) * p.b_width + column]);
             }
 #for Q in 0..4
             sum{{Q}} += value * staged[i * 4u + {{Q}}u];

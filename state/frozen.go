@@ -249,6 +249,18 @@ func (j Job) narrow() map[string]buffers.DType {
 	return out
 }
 
+// tables are the frozen parameters that the host keeps, in the type in which they would be kept.
+func (j Job) tables() map[string]buffers.DType {
+	out := map[string]buffers.DType{}
+	_, frozen := j.Divide()
+	for _, s := range frozen {
+		if s.Table {
+			out[s.Path] = j.FrozenDType
+		}
+	}
+	return out
+}
+
 // divided are the fields with the parameters divided as the configuration does: copies, where they are not yet. After an error
 // they have the copies that were made.
 func (f Fields) divided(ctx context.Context, j Job) (Fields, error) {

@@ -170,7 +170,7 @@ func TestDecodeDoesWhatItMust(t *testing.T) {
 			require.NoError(t, err)
 			row, err := def.Build(1, 1, model.Options{Logits: true})
 			require.NoError(t, err)
-			plan, err := compile.PlanNarrow(t.Context(), row.Graph, []compile.Target{{Name: "logits", Value: row.Logits}}, nil, dev.Limits())
+			plan, err := compile.PlanNarrow(t.Context(), row.Graph, []compile.Target{{Name: "logits", Value: row.Logits}}, nil, nil, dev.Limits())
 			require.NoError(t, err)
 			layers := len(g.caches)
 			for i := range 10 {

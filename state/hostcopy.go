@@ -58,6 +58,9 @@ func (s snapshot) copyToHost(ctx context.Context, run checkpoint.Run) (out check
 	order, err := s.inOrder(t)
 	at := 0
 	for _, one := range order {
+		if one.still {
+			continue
+		}
 		if err == nil {
 			step := s.staging.pieces(one.bytes, one.whole)
 			for from := 0; from < one.bytes && err == nil; from += step {

@@ -37,9 +37,6 @@ func newModelOn(dev *gpu.Device, def model.Definition, params []buffers.Host, fr
 	if def.Vocab() == 0 {
 		return nil, fmt.Errorf("state: new model: %s has no tokens, want a language model", def.Kind())
 	}
-	if dtype == buffers.F32 {
-		frozen = nil
-	}
 	own, rest, err := Job{Config{Definition: def, Frozen: frozen, FrozenDType: dtype}}.upload(dev, params)
 	if err != nil {
 		return nil, fmt.Errorf("state: new model: %w", err)
@@ -75,11 +72,11 @@ func LoadModel(dev *gpu.Device, dir string) (*Model, error) {
 // LoadStored is LoadModel of the weights of dir, which are open and stay so.
 func LoadStored(dev *gpu.Device, dir string, def model.Definition, weights *model.Stored) (_ *Model, err error) {
 	hosts, _ := weights.Params(0)
-	dtype, err := keptAs(weights)
+	kept, dtype, err := keptAs(def, weights)
 	if err != nil {
 		return nil, loadError(dir, "%w", err)
 	}
-	m, err := newModelOn(dev, def, hosts, weights.LeftOut(), dtype)
+	m, err := newModelOn(dev, def, hosts, kept, dtype)
 	if err != nil {
 		return nil, err
 	}

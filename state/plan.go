@@ -192,7 +192,7 @@ func (j Job) planned(ctx context.Context, g *graph.Graph, targets []compile.Targ
 	if err != nil {
 		return 0, err
 	}
-	p, err := compile.PlanNarrow(ctx, g, targets, j.narrow(), lim)
+	p, err := compile.PlanNarrow(ctx, g, targets, j.narrow(), j.tables(), lim)
 	return p.Total(), err
 }
 

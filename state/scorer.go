@@ -19,24 +19,29 @@ type Scorer struct {
 
 // NewScorer is a scorer of these weights.
 func NewScorer(def model.Definition, weights *model.Stored, rows, window int) (Scorer, error) {
-	dtype, err := keptAs(weights)
-	return Scorer{Definition: def, Rows: rows, Window: window, kept: weights.LeftOut(), dtype: dtype}, err
+	kept, dtype, err := keptAs(def, weights)
+	return Scorer{Definition: def, Rows: rows, Window: window, kept: kept, dtype: dtype}, err
 }
 
-// keptAs is the type in which devices keep what a model has from its base.
-func keptAs(weights *model.Stored) (buffers.DType, error) {
+// keptAs is the type in which devices keep what a model has from its base, and which parameters these are. Where that is f32, as all else is, they are
+// the tables, which the host keeps.
+func keptAs(def model.Definition, weights *model.Stored) (kept []string, dtype buffers.DType, err error) {
 	if b := weights.Base(); b != nil {
-		return b.Kept()
+		if dtype, err = b.Kept(); err != nil || dtype != buffers.F32 {
+			return weights.LeftOut(), dtype, err
+		}
 	}
-	return buffers.F32, nil
+	for _, p := range def.Params() {
+		if p.Table {
+			kept = append(kept, p.Path)
+		}
+	}
+	return kept, buffers.F32, nil
 }
 
 // Bytes is what the scorer takes of a device.
 func (s Scorer) Bytes(ctx context.Context, on *gpu.Device) (uint64, error) {
-	dev, c := on.AsDry(), Config{Definition: s.Definition, FrozenDType: s.dtype}
-	if s.dtype != buffers.F32 {
-		c.Frozen = s.kept
-	}
+	dev, c := on.AsDry(), Config{Definition: s.Definition, Frozen: s.kept, FrozenDType: s.dtype}
 	own, rest, err := Job{c}.layouts(dev.Limits())
 	if err != nil {
 		return 0, err

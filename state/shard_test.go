@@ -122,6 +122,7 @@ func TestDividedUpdatesHaveTheSameBits(t *testing.T) {
 		"quad":                      {"quad", `{"block_size":8,"max_size_dense":24,"dtype":"bf16"}`, [2]int{4, 3}, nil},
 		"skew":                      {"skew", `{"block_size":8,"max_size_dense":24}`, [2]int{2, 1}, nil},
 		"adafactor":                 {"adafactor", `{"min_dim_size_to_factor":8}`, [2]int{2, 3}, nil},
+		"on spheres":                {"adamw", `{}`, [2]int{2, 3}, nil},
 		"more replicas than leaves": {"quad", `{"block_size":8}`, [2]int{3, 4}, rest},
 	} {
 		if testing.Short() && (name == "skew" || name == "adafactor") {
@@ -134,6 +135,9 @@ func TestDividedUpdatesHaveTheSameBits(t *testing.T) {
 			}
 			c.Frozen = k.frozen
 			c.Optimizer.Name, c.Optimizer.Parameters = k.optimizer, json.RawMessage(k.parameters)
+			if o := &c.Optimizer.Options; name == "on spheres" {
+				o.Hyperball, o.CautiousDecay, o.WeightDecay, o.UpdateFloor = optim.Hyperball{Hidden: true}, true, 0.1, 30
+			}
 			c.Batch, c.Microbatches, c.MeasureUpdates = 1, 3, true
 			dir := t.TempDir()
 			// learn goes on from a checkpoint, if any, for two steps, saves and tells the metrics.

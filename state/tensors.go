@@ -27,6 +27,7 @@ type stored struct {
 	whole bool // it is only to be had at once
 	read  reader
 
+	still  bool      // it is the host's, and nothing changes it: no copy is made
 	copy   *hostCopy // that has its bytes; nil: none has
 	copyAt int
 }
@@ -63,7 +64,9 @@ type tensors struct{ weights, other, optimizer []*stored }
 // bytes are those of a copy.
 func (t tensors) bytes() (sum uint64) {
 	for _, one := range slices.Concat(t.weights, t.other, t.optimizer) {
-		sum += uint64(one.bytes)
+		if !one.still {
+			sum += uint64(one.bytes)
+		}
 	}
 	return sum
 }
@@ -174,6 +177,7 @@ func (s snapshot) leaves(trees []*buffers.Tree, kind string) (out []*stored, err
 		tree := owners[path]
 		leaf, _ := tree.Layout().Leaf(path)
 		one := newStored(tree.Tensor(path, leaf), kind+"/"+path)
+		one.still = leaf.Table && s.carry == nil
 		if d := tree.DType(); d.Format().File == "" {
 			one.read = func(context.Context, []byte, int) error {
 				return fmt.Errorf("found it in %v and no base, wanted the directory that has it, Config.Base, or %s", d, d.Format().Load)

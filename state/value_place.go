@@ -165,6 +165,7 @@ func copyAs(ctx context.Context, label string, dtype buffers.DType, from []*buff
 	if err != nil {
 		return nil, err
 	}
+	to.Share(from...)
 	if i := slices.IndexFunc(from, func(t *buffers.Tree) bool { return t.Device() == dev && t.DType() == dtype && t.Layout().Equal(layout) }); i >= 0 {
 		err = copyOnDevice(ctx, to, from[i])
 	} else {
@@ -190,6 +191,9 @@ func copyLeaves(ctx context.Context, to *buffers.Tree, owners map[string]*buffer
 		return to.WriteAll(hosts)
 	}
 	for _, leaf := range to.Layout().Leaves() {
+		if leaf.Table {
+			continue // it is shared
+		}
 		raw, err := owners[leaf.Path].ReadRaw(ctx, leaf.Path)
 		if err != nil {
 			return err

@@ -59,7 +59,7 @@ func TestDispatchesElsewhere(t *testing.T) {
 	} {
 		limits := gpu.DefaultLimits()
 		limits.Software = software
-		plan, err := compile.PlanNarrow(t.Context(), built.Graph, targets, nil, limits)
+		plan, err := compile.PlanNarrow(t.Context(), built.Graph, targets, nil, nil, limits)
 		require.NoError(t, err)
 		assert.Equal(t, defaultLayers*(dispatchesOfLayer+more[0])+dispatchesOfRest+more[1], plan.Dispatches, "software %v", software)
 	}

@@ -22,10 +22,21 @@ import (
 // rightOf is how many of the conversations in a file a model answers as they do, with another end.
 func rightOf(t *testing.T, dir, file, end string) (right, of int) {
 	t.Helper()
-	dev := gputest.Device(t)
-	m, err := state.LoadModel(dev, dir)
+	m, err := state.LoadModel(gputest.Device(t), dir)
 	require.NoError(t, err)
 	defer m.Release()
+	return answeredRight(t, dir, file, end, func(prompt, ends []int32) (answer []int32) {
+		require.NoError(t, train.GenerateTokens(t.Context(), train.SampleConfig{Tokens: 24, Stop: ends}, prompt, m, func(token int32) bool {
+			answer = append(answer, token)
+			return true
+		}))
+		return answer
+	})
+}
+
+// answeredRight is rightOf for whatever answers, with the tokenizer and the template of a model.
+func answeredRight(t *testing.T, dir, file, end string, answer func(prompt, ends []int32) []int32) (right, of int) {
+	t.Helper()
 	tok := openTokenizer(t, dir)
 	speaks, err := chat.OpenTemplate(hub.Open(dir), "")
 	require.NoError(t, err)
@@ -41,12 +52,7 @@ func rightOf(t *testing.T, dir, file, end string) (right, of int) {
 		c.Messages = c.Messages[:1]
 		prompt, err := encoder.Prompt(c)
 		require.NoError(t, err)
-		var answer []int32
-		require.NoError(t, train.GenerateTokens(t.Context(), train.SampleConfig{Tokens: 24, Stop: encoder.Ends()}, prompt, m, func(token int32) bool {
-			answer = append(answer, token)
-			return true
-		}))
-		text, err := tok.Decode(answer, true)
+		text, err := tok.Decode(answer(prompt, encoder.Ends()), true)
 		require.NoError(t, err)
 		if of++; text == wanted {
 			right++

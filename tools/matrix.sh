@@ -20,7 +20,7 @@ run "$folder/gputrain" devices | tee "$folder/devices"
 grep -q '8x8x8 by 8 invocations' "$folder/devices" || { echo "matrix: devices shows no units of 8x8x8" >&2; exit 1; }
 for package in gpu graph/compile; do
 	"${GO:-go}" test -c -o "$folder/${package##*/}.test" "./$package"
-	(cd "$package" && run "$folder/${package##*/}.test" -test.short -test.v -test.run '^Test(Matrix(Functions|Modules|Units|ProductsOfUnits|TilesOfUnits)|AttentionOfUnits)$')
+	(cd "$package" && run "$folder/${package##*/}.test" -test.short -test.v -test.run '^Test(Matrix(Functions|Modules|Units|UnitsOfExperts|ProductsOfUnits|TilesOfUnits)|AttentionOfUnits)$')
 done
 
 # Of the doctor what rounds to f16, with units and without; the rest is not of units, and takes minutes.

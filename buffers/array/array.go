@@ -6,6 +6,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync/atomic"
 )
 
 // Spec names an array and gives its shape: row-major, any rank, zero dimensions allowed.
@@ -19,6 +20,8 @@ type Spec struct {
 	InOut bool
 	// Scanned says that the first axis counts arrays that have nothing to do with each other.
 	Scanned bool
+	// Table says that nothing reads the matrix but rows of it, those of a batch's tokens: where it is not trained it need not lie on a device.
+	Table bool
 }
 
 // Host is an array that the host has, row-major: in memory, or to be read when it is used.
@@ -26,12 +29,38 @@ type Host struct {
 	Path  string
 	Shape []int
 	OutIn bool // of Spec
+	Table bool // of Spec
 	Data  []float32
 	// Read gives the elements from first on, as many as fit dst, of an array whose Data is nil: one in a file, which is as large as it likes.
 	// It is called from several goroutines at once.
 	Read func(dst []float32, first int) error
 	// Packed is the array as a file has it in codes; nil: the file has it otherwise. Read gives what that stands for.
 	Packed Packed
+	// Hold keeps open what Read reads, until release; nil: nothing is to be closed.
+	Hold func() (release func() error)
+}
+
+// Closer closes what several hold, once the last has let go of it.
+type Closer struct {
+	close func() error
+	held  atomic.Int64 // by others than who opened it
+}
+
+// NewCloser is held by its caller.
+func NewCloser(close func() error) *Closer { return &Closer{close: close} }
+
+// Hold is Host.Hold.
+func (c *Closer) Hold() (release func() error) {
+	c.held.Add(1)
+	return c.Close
+}
+
+// Close lets go.
+func (c *Closer) Close() error {
+	if c.held.Add(-1) >= 0 {
+		return nil
+	}
+	return c.close()
 }
 
 // Packed is an array in codes: those of the elements, and the maxima of blocks.
@@ -60,7 +89,7 @@ func (s Spec) MatricesOfLayer() bool {
 }
 
 // Spec is the array without its elements.
-func (h Host) Spec() Spec { return Spec{Path: h.Path, Shape: h.Shape, OutIn: h.OutIn} }
+func (h Host) Spec() Spec { return Spec{Path: h.Path, Shape: h.Shape, OutIn: h.OutIn, Table: h.Table} }
 
 // Elements is the product of a shape, 1 for a scalar.
 func Elements(shape []int) int {

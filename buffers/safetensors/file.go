@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 
+	"gputrain/buffers/array"
 	"gputrain/internal/placeholder"
 	"gputrain/internal/stranger"
 )
@@ -17,8 +18,8 @@ import (
 type File struct {
 	name   string
 	data   io.ReaderAt
-	closer io.Closer
-	base   int64 // of the tensors' data
+	closer *array.Closer // nil: nothing to close
+	base   int64         // of the tensors' data
 	header header
 }
 
@@ -36,7 +37,7 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	f.closer = r
+	f.closer = array.NewCloser(r.Close)
 	return f, nil
 }
 
@@ -89,7 +90,7 @@ func newFile(name string, r io.ReaderAt, size uint64) (*File, error) {
 	return &File{name: name, data: r, base: int64(8 + length), header: h}, nil
 }
 
-// Close closes the file. Nothing may be read afterwards.
+// Close closes the file, once none of its tensors is held (array.Host). Nothing may be read afterwards.
 func (f *File) Close() error {
 	if f.closer == nil {
 		return nil

@@ -134,7 +134,11 @@ func (f *File) Tensors() (tensors []array.Tensor) {
 			}
 			return err
 		}
-		tensors = append(tensors, array.Tensor{Host: array.Host{Path: name, Shape: shape, Read: read}, DType: dtype, Raw: write})
+		t := array.Tensor{Host: array.Host{Path: name, Shape: shape, Read: read}, DType: dtype, Raw: write}
+		if f.closer != nil {
+			t.Hold = f.closer.Hold
+		}
+		tensors = append(tensors, t)
 	}
 	return tensors
 }

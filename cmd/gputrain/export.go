@@ -104,7 +104,11 @@ func (c *exportCmd) Run(ctx context.Context) error {
 	o.Like = like
 	card := m.card("export", c.To, c.Base, false)
 	o.Companions[modelcard.File] = card.write
-	if err := m.export(c.To, def, reading(ctx, m.Weights), o); err != nil {
+	whole := begun
+	if whole == nil {
+		whole = m.Bundle
+	}
+	if err := m.export(c.To, def, reading(ctx, m.Weights), o, whole); err != nil {
 		return err
 	}
 	defer card.tell(c.To)

@@ -43,7 +43,7 @@ func (c *mergeCmd) Run(ctx context.Context) error {
 	dtype := o.Like.DType()
 	card := m.card("merge", c.To, c.Base, true)
 	o.Companions[modelcard.File] = card.write
-	if err := m.export(c.To, merged, model.Merge(m.Def, reading(ctx, m.Weights)), o); err != nil {
+	if err := m.export(c.To, merged, model.Merge(m.Def, reading(ctx, m.Weights)), o, base); err != nil {
 		return err
 	}
 	if len(merged.Params()) > len(model.BaseOf(m.Def).Params()) {

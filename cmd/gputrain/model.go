@@ -109,8 +109,17 @@ func (s *storedModel) within(other *hub.Bundle) model.Definition {
 	return def
 }
 
-// export writes a model of these weights, and says which of them are not finite.
-func (s *storedModel) export(to string, def model.Definition, read func(path string) ([]float32, error), o model.ExportOptions) error {
+// export writes a model of these weights, and says which of them are not finite. Where it is the text part of whole, the files of the other parts go with it.
+func (s *storedModel) export(to string, def model.Definition, read func(path string) ([]float32, error), o model.ExportOptions, whole *hub.Bundle) error {
+	if _, part := model.Within(def, def); part && len(model.AdapterParams(def)) == 0 {
+		files, err := setup.Processors(whole)
+		if err != nil {
+			return &setup.ModelError{Err: err}
+		}
+		for _, f := range files {
+			o.Companions[f.Name] = f.Write
+		}
+	}
 	err := model.Export(to, def, read, o)
 	if errors.Is(err, fs.ErrExist) {
 		err = usageError{err}

@@ -54,6 +54,7 @@ func TestStatesOf(t *testing.T) {
 		"adafactor": {2 * 4 * 1024. / (1 << 20), 4}, // a row and a column; a vector is not factored
 		"muon":      {4, 8},                         // a vector is AdamW's
 		"quad":      {12, 8}, "skew": {12, 8},       // a momentum, and two factors as large as their block or one diagonal
+		"soap": {24, 8}, // two moments, and two covariances with their bases
 	} {
 		states, err := statesOf(name, nil)
 		require.NoError(t, err)

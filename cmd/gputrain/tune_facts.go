@@ -149,9 +149,7 @@ func (h *choosing) measure(text *texts.Corpus, cfg *runfile.Config) (f tuning.Fa
 	if f.Model, err = h.facts(); err != nil {
 		return f, err
 	}
-	if h.description = describe(text.Tallies, h.given.Method); cfg.Data.LearnLast {
-		h.description += ": the last answers"
-	}
+	h.description = describe(text.Tallies, h.given.Method, cfg.Data.LearnLast)
 	return f, nil
 }
 
@@ -201,7 +199,7 @@ func longestRun(learned []bool) (most int) {
 }
 
 // describe says what the conversations are, in a line.
-func describe(tallies []texts.Tally, m tuning.Method) string {
+func describe(tallies []texts.Tally, m tuning.Method, last bool) string {
 	var parts []string
 	for _, t := range tallies {
 		text := fmt.Sprintf("%s, longest %d tokens", t.Counted(), t.Longest)
@@ -210,8 +208,14 @@ func describe(tallies []texts.Tally, m tuning.Method) string {
 		} else if !m.Head {
 			text += fmt.Sprintf(", %.0f %% of the tokens learned", 100*float64(t.Learned)/float64(max(t.Tokens, 1)))
 		}
+		if last {
+			text += ": the last answers"
+		}
 		if t.Unlearned > 0 {
 			text += fmt.Sprintf(", %d left out", t.Unlearned)
+		}
+		if unread := t.NotRead(); unread != "" {
+			text += ", " + unread
 		}
 		parts = append(parts, text)
 	}

@@ -299,7 +299,7 @@ func TestTuneByTheLastAnswers(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(base, "chat_template.jinja"), []byte("{% for m in messages %}{{ m.role[0] + ':' + ('hm' if loop.last and m.role == 'assistant' else '') + m.content + '<end>' }}"+
 		"{% endfor %}{% if add_generation_prompt %}a:{% endif %}"), 0o666))
 	rows := filepath.Join(t.TempDir(), "turns.jsonl")
-	turn := `{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}`
+	turn := `{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "reasoning_content": "c"}`
 	require.NoError(t, os.WriteFile(rows, []byte(strings.Repeat(`{"messages": [`+turn+", "+turn+"]}\n", 20)), 0o666))
 	for _, set := range [][]string{nil, {"data.learn_last=false"}} {
 		h := &choosing{set: set, given: tuning.Given{Model: base, Rows: []string{rows}}}
@@ -314,7 +314,7 @@ func TestTuneByTheLastAnswers(t *testing.T) {
 		require.NoError(t, err)
 		text.Close()
 		assert.True(t, h.given.LastOnly)
-		assert.Contains(t, h.description, "of the tokens learned: the last answers")
+		assert.Contains(t, h.description, "of the tokens learned: the last answers, not read: messages.reasoning_content")
 	}
 }
 

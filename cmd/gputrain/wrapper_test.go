@@ -92,6 +92,7 @@ func (c wrappedCase) write(t *testing.T) (dir, alone string) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), raw, 0o666))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors.index.json"), index, 0o666))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "preprocessor_config.json"), []byte("{ }"), 0o666))
 	for _, s := range shards {
 		var file bytes.Buffer
 		require.NoError(t, safetensors.Write(&file, s.Tensors, nil))
@@ -186,6 +187,7 @@ func TestWrappedModelsComeBack(t *testing.T) {
 				assert.Equal(t, want, tensorsIn(t, out.To))
 				assert.Equal(t, config, objectIn(t, filepath.Join(out.To, "config.json")))
 				assert.Equal(t, logits, logitsOf(t, out.To, ""))
+				assert.FileExists(t, filepath.Join(out.To, "preprocessor_config.json"))
 			}
 			wide := &exportCmd{Model: dir, writeFlags: writing(t, "wide")}
 			wide.DType = "f32"
@@ -221,6 +223,7 @@ func TestWrappedModelsComeBack(t *testing.T) {
 				}
 			}
 			assert.Len(t, tensorsIn(t, merged.To), len(want))
+			assert.FileExists(t, filepath.Join(merged.To, "preprocessor_config.json"))
 			assert.InDeltaSlice(t, changed, logitsOf(t, merged.To, ""), 1e-4)
 			again := &exportCmd{Model: dir, Adapter: []string{adapter}, writeFlags: writing(t, "again")}
 			require.NoError(t, again.Run(context.Background()))
@@ -243,4 +246,53 @@ func TestWrappedModelsComeBack(t *testing.T) {
 			assert.ElementsMatch(t, names, slices.Collect(maps.Keys(tensorsIn(t, renamed.To))))
 		})
 	}
+}
+
+// A text part alone, as a checkpoint is one, says what it is part of: an export says what it lacks, or has it from the model that training began with.
+func TestTextPartAlone(t *testing.T) {
+	dir, _ := wrappedCases[1].write(t)
+	b := hub.Open(dir)
+	defer b.Close()
+	def, err := b.Definition()
+	require.NoError(t, err)
+	weights, err := b.Weights(def)
+	require.NoError(t, err)
+	part := filepath.Join(t.TempDir(), "part")
+	require.NoError(t, model.Export(part, model.TextPart(def), weights.Read, model.ExportOptions{DType: "F32"}))
+	assert.Equal(t, logitsOf(t, dir, ""), logitsOf(t, part, ""))
+	said := objectIn(t, filepath.Join(part, "config.json"))
+	assert.Equal(t, "ministral3", said["model_type"])
+	assert.Contains(t, tensorsIn(t, part), "model.norm.weight")
+
+	lacking := &exportCmd{Model: part, writeFlags: writing(t, "lacking")}
+	assert.Contains(t, heard(t, func() error { return lacking.Run(context.Background()) }),
+		"found the text part of a model of kind mistral3 and not the model that it was trained from, wanted that to copy its other parts: the text part alone is written, as a ministral3")
+	whole := &exportCmd{Model: part, baseFlag: baseFlag{Base: dir}, writeFlags: writing(t, "whole")}
+	require.NoError(t, whole.Run(context.Background()))
+	assert.Equal(t, tensorsIn(t, dir), tensorsIn(t, whole.To))
+	assert.Equal(t, objectIn(t, filepath.Join(dir, "config.json")), objectIn(t, filepath.Join(whole.To, "config.json")))
+	other, _ := onDisk(t)
+	refused := &exportCmd{Model: part, baseFlag: baseFlag{Base: other}, writeFlags: writing(t, "x")}
+	require.ErrorContains(t, refused.Run(context.Background()), "wanted some that are left to a base")
+
+	vectors, err := model.WithHead(def, model.Head{Kind: model.HeadVectors})
+	require.NoError(t, err)
+	to, told := filepath.Join(t.TempDir(), "vectors"), ""
+	require.NoError(t, model.Export(to, vectors, weights.Read, model.ExportOptions{Like: weights, Tell: func(what string) { told = what }}))
+	assert.Contains(t, told, "2 tensors beside the network of text are not written, as it has vectors in place of logits: multi_modal_projector.norm.weight, ")
+	assert.Contains(t, tensorsIn(t, to), "norm.weight")
+}
+
+// A tied head that is trained apart becomes a matrix of its own where the files have heads, and both places of config.json say so.
+func TestWrappedHeadOfItsOwn(t *testing.T) {
+	c := wrappedCases[1]
+	dir, _ := c.write(t)
+	adapter := adapterOn(t, dir, model.LoRA{Rank: 2, Save: []string{"lm_head"}})
+	assert.Contains(t, tensorsIn(t, adapter), "base_model.model.lm_head.weight")
+	merged := &mergeCmd{Model: dir, Adapter: []string{adapter}, writeFlags: writing(t, "merged")}
+	require.NoError(t, merged.Run(context.Background()))
+	assert.Contains(t, tensorsIn(t, merged.To), c.head)
+	config := objectIn(t, filepath.Join(merged.To, "config.json"))
+	assert.Equal(t, false, config["tie_word_embeddings"])
+	assert.Equal(t, false, config["text_config"].(map[string]any)["tie_word_embeddings"])
 }

@@ -33,7 +33,7 @@ func TestBindAndArena(t *testing.T) {
 		require.NoError(t, err)
 		defer crossing.Release()
 		plan := func(e *graph.Extracted, v *graph.Value, name string) Plan {
-			p, err := PlanNarrow(t.Context(), e.Graph, []Target{{Name: name, Value: e.Value(v)}}, nil, d.Limits(), "product")
+			p, err := PlanNarrow(t.Context(), e.Graph, []Target{{Name: name, Value: e.Value(v)}}, nil, nil, d.Limits(), "product")
 			require.NoError(t, err)
 			return p
 		}

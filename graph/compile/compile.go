@@ -58,6 +58,13 @@ func newFor(ctx context.Context, dev *gpu.Device, g *graph.Graph, o Options, lim
 			return nil, fmt.Errorf("graph: compile: params: dtype %v, want f32", tree.DType())
 		}
 	}
+	for _, tree := range o.params() {
+		for _, leaf := range tree.Layout().Leaves() {
+			if leaf.Table {
+				c.tables[leaf.Path] = table{buffers.TableType(tree.DType()), func(dst []byte, rows []int32) error { return tree.Gather(leaf.Path, dst, rows) }}
+			}
+		}
+	}
 	if o.Grads != nil {
 		c.grads = o.Grads.Layout()
 		if o.Grads.DType() != buffers.F32 {
@@ -83,9 +90,9 @@ type Plan struct {
 // Total is the bytes of every buffer of the program.
 func (p Plan) Total() uint64 { return p.Inputs + p.Activations + p.Workspace + p.Outputs }
 
-// PlanNarrow is what New would take for these targets on a device with these limits, with the narrow params, by path, in trees of those types, and inputs and targets
-// of the bound names left out; it needs no device. A value that fits a binding neither whole nor in parts is a gpu.LimitError naming it.
-func PlanNarrow(ctx context.Context, g *graph.Graph, targets []Target, narrow map[string]buffers.DType, lim gpu.Limits, bound ...string) (Plan, error) {
+// PlanNarrow is what New would take for these targets on a device with these limits, with the narrow params, by path, in trees of those types, but those in tables
+// with the host, which hands out rows in the types that these say, and inputs and targets of the bound names left out; it needs no device. A value that fits a binding neither whole nor in parts is a gpu.LimitError naming it.
+func PlanNarrow(ctx context.Context, g *graph.Graph, targets []Target, narrow, tables map[string]buffers.DType, lim gpu.Limits, bound ...string) (Plan, error) {
 	c, err := newCompiler(g, targets, lim)
 	if err != nil {
 		return Plan{}, err
@@ -94,6 +101,9 @@ func PlanNarrow(ctx context.Context, g *graph.Graph, targets []Target, narrow ma
 	c.bound = map[string]gpu.Range{}
 	for _, name := range bound {
 		c.bound[name] = gpu.Range{}
+	}
+	for path, d := range tables {
+		c.tables[path] = table{rows: buffers.TableType(d)}
 	}
 	if c.grads, err = leafLayout(c.live, targets, lim); err != nil {
 		return Plan{}, err

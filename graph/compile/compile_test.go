@@ -235,7 +235,7 @@ func TestTooLargeForABinding(t *testing.T) {
 	end := g.Scope("h.3.mlp")
 	v := g.Apply("exp", g.MatMul(x(g, "x", 200, 8), g.Param("w", 8, 200), false, false))
 	end()
-	_, err := PlanNarrow(t.Context(), g, []Target{{Name: "sum", Value: g.Sum(v)}}, nil, lim)
+	_, err := PlanNarrow(t.Context(), g, []Target{{Name: "sum", Value: g.Sum(v)}}, nil, nil, lim)
 	var limit *gpu.LimitError
 	require.ErrorAs(t, err, &limit)
 	require.Equal(t, uint64(160000), limit.Bytes)
@@ -254,11 +254,11 @@ func TestCompileErrors(t *testing.T) {
 		`graph: compile: target leaf "p": shape [3] in the tree, the value has []`: {{Leaf: "p", Value: g.Sum(v)}},
 		`graph: compile: p: constant 1e+99: not a finite f32`:                      {{Name: "a", Value: g.Scale(v, 1e99)}},
 	} {
-		_, err := PlanNarrow(t.Context(), g, targets, nil, lim)
+		_, err := PlanNarrow(t.Context(), g, targets, nil, nil, lim)
 		require.EqualError(t, err, want)
 	}
 	// A plan lays out the leaves that are asked for; a tree has those that it has.
-	_, err := PlanNarrow(t.Context(), g, []Target{{Leaf: "q", Value: v}}, nil, lim)
+	_, err := PlanNarrow(t.Context(), g, []Target{{Leaf: "q", Value: v}}, nil, nil, lim)
 	require.NoError(t, err)
 	dev := gpu.Dry(lim)
 	layout, err := buffers.NewLayout([]buffers.Spec{{Path: "p", Shape: []int{3}}}, lim)

@@ -23,6 +23,7 @@ type Compiler struct {
 	accumulate  bool                              // leaf targets add
 	params      []*buffers.Layout                 // each param is in one of them, the first that has it
 	narrow      map[*buffers.Layout]buffers.DType // of those that are not in f32
+	tables      map[string]table                  // params that the host keeps
 	grads       *buffers.Layout
 	bound       map[string]gpu.Range    // inputs and targets in the caller's buffers
 	boundAt     map[*graph.Value]Target // the first of those targets at each root value
@@ -76,7 +77,7 @@ func newCompiler(g *graph.Graph, targets []Target, lim gpu.Limits) (*Compiler, e
 		targets: targets, limits: lim, ctx: context.Background(),
 		readers: map[*graph.Value][]*graph.Node{}, reshaped: map[*graph.Value][]*graph.Value{}, names: map[*graph.Value]bool{}, pins: map[*graph.Value]bool{}, sinks: map[*graph.Value][]*sink{}, dropped: map[*graph.Node]bool{},
 		inlined: map[*graph.Node]bool{}, summed: map[*graph.Node]*graph.Node{}, lastUse: map[*graph.Value]int{}, places: map[*graph.Value]Tensor{}, taken: map[unitStorage]bool{}, halved: map[*graph.Value]bool{}, halfCopy: map[halfCopy]*storage{}, inputs: map[string]*programInput{},
-		constants: map[string]Tensor{}, slabs: map[slabKey]*storage{}, narrow: map[*buffers.Layout]buffers.DType{},
+		constants: map[string]Tensor{}, slabs: map[slabKey]*storage{}, narrow: map[*buffers.Layout]buffers.DType{}, tables: map[string]table{},
 	}
 	if c.limits.StorageAlign == 0 {
 		c.limits = gpu.DefaultLimits()
@@ -262,6 +263,10 @@ func (c *Compiler) placeNew(v *graph.Value) Tensor {
 		return c.input(in.Name, v).tensor
 	}
 	if p, ok := v.Node().Op.(graph.Param); ok {
+		if _, ok := c.tables[p.Path]; ok {
+			c.fail("param %q: found it read whole, wanted rows of it alone: the host keeps it", p.Path)
+			return Tensor{}
+		}
 		if len(c.params) == 0 {
 			c.fail("param %q: no params tree", p.Path)
 			return Tensor{}

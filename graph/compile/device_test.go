@@ -97,7 +97,7 @@ func (w *twin) run(t *testing.T, d *gpu.Device) (got map[string][]float64, p *Pr
 	if len(w.matrix.Shapes) > 0 {
 		limits.Matrix = w.matrix
 	}
-	plan, err := PlanNarrow(t.Context(), w.graph, o.Targets, nil, limits)
+	plan, err := PlanNarrow(t.Context(), w.graph, o.Targets, nil, nil, limits)
 	require.NoError(t, err)
 	before := d.Counters().LiveBytes
 	p, err = newFor(ctx, d, w.graph, o, limits)

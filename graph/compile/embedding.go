@@ -38,7 +38,19 @@ func rowElement(width int) (kind string, units int) {
 	return "f32", width
 }
 
+// table is a param that the host keeps: the type of its rows, and the way to them, nil where they are planned alone.
+type table struct {
+	rows   buffers.DType
+	gather func(dst []byte, rows []int32) error
+}
+
 func lowerEmbedding(c *Compiler, n *graph.Node) {
+	if p, ok := n.Inputs[0].Node().Op.(graph.Param); ok {
+		if t, ok := c.tables[p.Path]; ok {
+			lowerTable(c, n, p.Path, t)
+			return
+		}
+	}
 	w, ids, y := c.In(n.Inputs[0]), c.In(n.Inputs[1]), c.Out(n.Outputs[0])
 	checkIDs(c, n.Inputs[1], "token id", w.rows(), false)
 	if y.elements() == 0 {
@@ -59,6 +71,31 @@ func lowerEmbedding(c *Compiler, n *graph.Node) {
 				append([]Span{rows}, spans...)...)
 		})
 	}
+}
+
+// lowerTable reads the rows that the host finds for the ids when they are written: they are beside the input what is derived of it.
+func lowerTable(c *Compiler, n *graph.Node, path string, t table) {
+	ids, y := n.Inputs[1], c.Out(n.Outputs[0])
+	checkIDs(c, ids, "token id", n.Inputs[0].Shape()[0], false)
+	in := c.inputOf(ids)
+	if in == nil || in.storage.kind == boundStorage {
+		c.fail("param %q: found its rows by ids that the host does not write, wanted an input: the host keeps the table", path)
+		return
+	}
+	if y.elements() == 0 {
+		return
+	}
+	rows := Tensor{Shape: y.Shape, DType: t.rows}
+	per := ids.Type().Elements() / y.rows()
+	for _, p := range y.Parts {
+		first, end := p.Row*per, (p.Row+p.Rows)*per
+		size := typeBytes([]int{p.Rows, y.width()}, t.rows)
+		st := c.derivation(in, fmt.Sprintf("%s.%d", path, first), size, func(dst []byte, src []int32) error { return t.gather(dst, src[first:end]) })
+		st.bf16 = t.rows == buffers.BF16
+		c.bf16 = c.bf16 || st.bf16
+		rows.Parts = append(rows.Parts, Part{Row: p.Row, Rows: p.Rows, Span: Span{st: st, Bytes: roundUp(size, spanAlign)}})
+	}
+	c.emitRows(nil, y, run{length: y.rows()}, func(f *fused) *ir { return f.rowLoad(rows) })
 }
 
 func lowerEmbeddingGrad(c *Compiler, n *graph.Node) {

@@ -175,12 +175,80 @@ func lowerRaggedMatMul(c *Compiler, n *graph.Node) {
 	}
 	x, w := n.Inputs[0].Shape(), c.In(n.Inputs[1])
 	rows, offsets, out := c.operands(n, 0)[0], c.operands(n, 2)[0], c.One(c.Out(y), "y")
-	grid := gpu.Grid{X: uint32(x[0] / op.Tile), Y: uint32((y.Shape()[1] + 63) / 64), Z: 1}
+	g := gemm{m: x[0], n: y.Shape()[1], k: x[1], count: 1, transB: op.TransW, f16: op.F16}
+	g.a, g.b, g.c = operand{span: rows, row: g.k}, operand{row: w.Shape[2], batch: w.Shape[1] * w.Shape[2]}, operand{span: out, row: g.n}
+	tile, tiled := c.raggedTile(g, op.Rows/w.rows())
 	for _, part := range w.Parts {
+		if tiled {
+			g.b.span, g.ragged = part.Span, &ragged{offsets: offsets, experts: w.rows(), first: part.Row, count: part.Rows}
+			c.raggedProduct(g, tile, gpu.Grid{X: tiles(g.n, tile.tileN), Y: uint32(g.m/tile.tileM + w.rows() + 1), Z: 1})
+			continue
+		}
+		grid := gpu.Grid{X: uint32(x[0] / op.Tile), Y: uint32((y.Shape()[1] + 63) / 64), Z: 1}
 		p := raggedParams{uint32(x[1]), uint32(y.Shape()[1]), uint32(w.rows()), uint32(part.Row), uint32(part.Rows), grid.X}
 		k, matrices := c.raggedKernel(op, w, part)
 		c.Dispatch(k, grid, p, append(append([]Span{rows, offsets}, matrices...), out)...)
 	}
+}
+
+// ragged is what makes products of experts, rows of C by matrices B of their own, of one that matmul_tiled.wgsl or matmul_matrix.wgsl makes; or outer ones, a
+// matrix C for each expert of its rows of A and B. A part of these matrices has count, from the one of expert first on.
+type ragged struct {
+	offsets               Span
+	experts, first, count int
+	outer                 bool
+}
+
+// specialise gives a product kernel its form, and what it binds for it; r may be nil.
+func (r *ragged) specialise(variant shaders.Variant) (suffix string, spans []Span) {
+	outer := r != nil && r.outer
+	variant.Flags["OFFSETS"], variant.Flags["RAGGED"], variant.Flags["RAGGED_OUTER"] = r != nil, r != nil && !outer, outer
+	switch {
+	case r == nil:
+		return "", nil
+	case outer:
+		return "_outer", []Span{r.offsets}
+	}
+	return "_ragged", []Span{r.offsets}
+}
+
+// raggedTile is the tile of a product of experts with so many rows each; false: few rows wait for memory, whoever multiplies them, and processors have no use for
+// workgroup memory. An expert has half a tile of no rows, on average.
+func (c *Compiler) raggedTile(g gemm, rows int) (gemmVariant, bool) {
+	units, byUnits := units(c.limits)
+	byUnits = byUnits && c.takesUnits(g)
+	if c.limits.Software && !byUnits || !g.loadsVec4() || !g.storesVec4() || rows < 16 || min(g.m, g.n) < 32 {
+		return gemmVariant{}, false
+	}
+	if byUnits {
+		if half := units; !g.transA && rows < units.tileM && units.matrix.unit.M == 16 {
+			if half.tileM /= 2; half.fits(c.limits) {
+				return half, true
+			}
+		}
+		return units, true
+	}
+	if g.transA {
+		rows = g.m
+	}
+	switch {
+	case rows >= 512 && g.n >= 512 && c.limits.Invocations >= 256:
+		return tiled(128), true
+	case rows >= 48 && g.n >= 64:
+		return tiled(64), true
+	}
+	return tiled(32), true
+}
+
+// raggedProduct appends the kernel of products of experts.
+func (c *Compiler) raggedProduct(g gemm, v gemmVariant, grid gpu.Grid) {
+	k, spans := v.kernel(c, g)
+	ofA, ofB := g.a.vector(), g.b.vector()
+	c.Dispatch(k, grid, gemmParams{
+		M: uint32(g.m), N: uint32(g.n), K: uint32(g.k), Depth: uint32(g.k), LDA: uint32(g.a.row / ofA), LDB: uint32(g.b.row / ofB), LDC: uint32(g.c.row / 4),
+		SB: uint32(g.b.batch / ofB), SC: uint32(g.c.batch / 4), Slices: uint32(g.ragged.experts), Z0: uint32(g.ragged.first), Count: uint32(g.ragged.count),
+	}, spans...)
+	c.multiplies(g.m, g.n, g.k)
 }
 
 // raggedKernel is the kernel for the matrices of a part, and what it binds of these. Rows that are no whole quads it reads in f32.
@@ -193,16 +261,15 @@ func (c *Compiler) raggedKernel(op graph.RaggedMatMul, w Tensor, part Part) (*gp
 		Flags:     map[string]bool{"TRANS": op.TransW, "WIDE": wide},
 		Constants: map[string]string{"TILE": strconv.Itoa(op.Tile), "QUADS": strconv.Itoa(op.Tile / 4), "STAGED": strconv.Itoa(4 * op.Tile)},
 	}
-	matrices := []Span{part.Span}
+	matrices, g := []Span{part.Span}, gemm{b: operand{span: part.Span}, f16: op.F16}
 	if wide {
-		g := gemm{b: operand{span: part.Span}}
-		g.rounds(variant, "")
 		var kept string
 		kept, matrices = gemmVariant{file: "ragged_matmul"}.specialise(g, variant, c.limits.Software)
-		suffix += kept
+		suffix += kept + g.rounds(variant, "half4")
 	} else {
-		suffix += "_narrow"
+		suffix += "_narrow" + g.rounds(variant, "half1")
 	}
+	variant.Constants["LOAD_X"] = map[bool]string{true: "half4"}[op.F16]
 	return c.kernel("ragged_matmul", suffix, variant), matrices
 }
 
@@ -211,10 +278,20 @@ func lowerRaggedOuter(c *Compiler, n *graph.Node) {
 	if graph.Elements(shape) == 0 {
 		return
 	}
-	spans := c.operands(n, 0, 1, 2)
+	op, spans := n.Op.(graph.RaggedOuter), c.operands(n, 0, 1, 2)
+	g := gemm{m: shape[1], n: shape[2], k: n.Inputs[0].Shape()[0], count: 1, transA: true, f16: op.F16}
+	g.a, g.b, g.c = operand{span: spans[0], row: g.m}, operand{span: spans[1], row: g.n}, operand{row: g.n, batch: g.m * g.n}
+	tile, tiled := c.raggedTile(g, op.Rows/shape[0])
 	for _, part := range out.Parts {
+		if tiled {
+			g.c.span, g.ragged = part.Span, &ragged{offsets: spans[2], experts: shape[0], first: part.Row, count: part.Rows, outer: true}
+			c.raggedProduct(g, tile, gpu.Grid{X: tiles(g.n, tile.tileN), Y: tiles(g.m, tile.tileM), Z: uint32(part.Rows)})
+			continue
+		}
+		suffix, variant := "", shaders.Variant{Flags: map[string]bool{}, Constants: map[string]string{}}
+		suffix = g.rounds(variant, "half1")
 		p := outerParams{AWidth: uint32(shape[1]), BWidth: uint32(shape[2]), First: uint32(part.Row)}
 		grid := gpu.Grid{X: uint32((shape[2] + 63) / 64), Y: uint32((shape[1] + 15) / 16), Z: uint32(part.Rows)}
-		c.Dispatch(c.kernel("ragged_outer", "", shaders.Variant{}), grid, p, append(spans[:3:3], part.Span)...)
+		c.Dispatch(c.kernel("ragged_outer", suffix, variant), grid, p, append(spans[:3:3], part.Span)...)
 	}
 }

@@ -130,6 +130,7 @@ func TestKeptExperts(t *testing.T) {
 		binding uint64
 	}{
 		{rows: 40, shape: []int{5, 36, 20}},
+		{rows: 70, shape: []int{5, 72, 36}}, // in tiles
 		{rows: 3, shape: []int{70, 20, 36}},
 		{rows: 20, shape: []int{6, 128, 128}, binding: 64 << 10},
 	} {
@@ -171,4 +172,85 @@ func TestKeptExperts(t *testing.T) {
 			}
 		}
 	}
+}
+
+// expertsInTiles are products of experts of so many rows, both ways, and the outer ones, by tiles: of the first and the last expert that some row takes, of one
+// without rows, and whole and cut ones.
+func expertsInTiles(rows, experts, k, in, out int, inOut, f16 bool) *twin {
+	g := graph.New()
+	shape := []int{experts, out, in}
+	if inOut {
+		shape = []int{experts, in, out}
+	}
+	x, w, logits := checkedInput(g, "x", rows, in), checkedInput(g, "w", shape...), g.Add(checkedInput(g, "logits", rows, experts), checkedInput(g, "never", experts))
+	tile := graph.RaggedTile(rows*k, experts)
+	group := g.Append(graph.Group{Experts: experts, Tile: tile}, g.Append(graph.Router{K: k}, logits).Outputs[1])
+	laid := g.Append(graph.Spread{}, x, group.Outputs[0], group.Outputs[1]).Outputs[0]
+	y := g.Append(graph.RaggedMatMul{TransW: !inOut, Tile: tile, Rows: rows * k}, laid, w, group.Outputs[2]).Outputs[0]
+	grads, err := graph.Gradients(g, g.Sum(g.Mul(y, g.Append(graph.Spread{}, checkedInput(g, "dy", rows, out), group.Outputs[0], group.Outputs[1]).Outputs[0])), []*graph.Value{laid, w})
+	if err != nil {
+		panic(err)
+	}
+	if f16 {
+		g.RoundProducts()
+	}
+	t := &twin{graph: g, values: append(grads, y), hardware: true, feeds: map[string]*graph.Array{"never": graph.NewArray([]int{experts})}}
+	t.feeds["never"].Data[experts/2] = -100
+	t.feed(rand.New(rand.NewPCG(47, 48)))
+	return t
+}
+
+func TestExpertsInTiles(t *testing.T) {
+	d := gputest.Device(t)
+	for _, c := range []struct {
+		rows, experts, k, in, out int
+		kernels                   []string // of either direction
+	}{
+		{70, 6, 3, 36, 68, []string{"matmul_tiled_nt_32_ragged", "matmul_tiled_nn_32_ragged", "matmul_tiled_tn_32_outer"}},
+		{150, 5, 3, 64, 72, []string{"matmul_tiled_nt_64_ragged", "matmul_tiled_nn_64_ragged", "matmul_tiled_tn_64_outer"}},
+		{1100, 3, 2, 4, 516, []string{"matmul_tiled_nt_128_ragged"}},
+	} {
+		for _, inOut := range []bool{false, true} {
+			w := expertsInTiles(c.rows, c.experts, c.k, c.in, c.out, inOut, false)
+			p := w.check(t, d, 1e-4)
+			var made []string
+			for _, cmd := range p.commands {
+				if cmd.kernel != nil {
+					made = append(made, strings.TrimPrefix(cmd.kernel.Label, "gputrain.graph."))
+				}
+			}
+			for _, kernel := range c.kernels {
+				if inOut && len(c.kernels) == 1 {
+					kernel = strings.Replace(kernel, "_nt_", "_nn_", 1)
+				}
+				require.Contains(t, made, kernel)
+			}
+		}
+	}
+	expertsInTiles(70, 6, 3, 36, 68, false, false).checkTwice(t, d, 1e-4)
+}
+
+// By matrix units, or their plain bodies, operands are rounded to f16.
+func TestMatrixUnitsOfExperts(t *testing.T) {
+	d := gputest.Device(t, func(o *gpu.Options) { o.Matrix = true })
+	made := []gpu.MatrixUnits{{Shapes: []gpu.MatrixShape{{M: 8, N: 8, K: 8}}, Lanes: 8, Subgroups: 64}, {Shapes: []gpu.MatrixShape{{M: 16, N: 16, K: 16}}, Lanes: 32, Subgroups: 32}}
+	if own := d.Limits().Matrix; len(own.Shapes) > 0 {
+		made = []gpu.MatrixUnits{own}
+	}
+	for i, inOut := range []bool{false, true, true} {
+		if i == 2 && (testing.Short() || len(made) == 1) {
+			break // tiles of 64 rows, whose plain bodies take a minute to compile
+		}
+		w := expertsInTiles(70, 6, 3, 36, 72, inOut, true)
+		w.matrix = made[i/2%len(made)]
+		p := w.check(t, d, 1e-4)
+		matrix := 0
+		for _, cmd := range p.commands {
+			if cmd.kernel != nil && strings.Contains(cmd.kernel.Label, "matmul_matrix") {
+				matrix++
+			}
+		}
+		require.Equal(t, 3, matrix)
+	}
+	expertsInTiles(70, 6, 3, 38, 70, false, true).check(t, d, 1e-4) // by no units
 }

@@ -48,6 +48,7 @@ type gemm struct {
 	// paddedC: the rows of C may be written up to a multiple of four.
 	paddedA, paddedC bool
 
+	ragged   *ragged   // products of experts; nil: it is one for all rows
 	epilogue *epilogue // in place of C, which has no span then and is contiguous; nil for none
 	sums     *Tensor   // of the columns of B; without parts they are the row below C; nil for none
 }
@@ -59,6 +60,7 @@ type gemmParams struct {
 	Slices         uint32
 	A0, B0, C0, Z0 uint32
 	SA, SB, SC     uint32
+	Count          uint32
 }
 
 // scalarParams is Params of matmul_scalar.wgsl.
@@ -425,7 +427,13 @@ func (v gemmVariant) kernel(c *Compiler, g gemm) (*gpu.Kernel, []Span) {
 	if g.block > 0 {
 		kept += "_blocks"
 	}
-	reads := append([]Span{g.a.span}, b...)
+	reads := []Span{g.a.span}
+	if v.file != "matmul" {
+		variant.Constants["TILE_M"] = strconv.Itoa(v.tileM)
+		suffix, offsets := g.ragged.specialise(variant)
+		kept, reads = kept+suffix, append(reads, offsets...)
+	}
+	reads = append(reads, b...)
 	if v.file == "matmul_matrix" {
 		gemm{}.rounds(variant, "") // what goes to the units is rounded there
 		v.matrix.specialise(v, g, variant)

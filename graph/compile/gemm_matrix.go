@@ -246,7 +246,7 @@ func (t matrixTile) cPitch() int { return t.group*t.unit.N/4 + 2 }
 
 // keepsDirectly tells whether the matrices of C are stored as they are: there are no edges, and nothing else is done.
 func (v gemmVariant) keepsDirectly(g gemm) bool {
-	return g.m%v.tileM == 0 && g.n%v.tileN == 0 && g.epilogue == nil && !g.accumulate && !g.continues && g.block == 0 && g.storesVec4() && !g.c.span.st.short()
+	return g.m%v.tileM == 0 && g.n%v.tileN == 0 && g.epilogue == nil && !g.accumulate && !g.continues && g.block == 0 && g.ragged == nil && g.storesVec4() && !g.c.span.st.short()
 }
 
 // operandQuads are the vec4s of workgroup memory for the operands of a step; bQuads those before B's.
@@ -295,7 +295,7 @@ func (t matrixTile) specialise(v gemmVariant, g gemm, variant shaders.Variant) {
 		variant.Constants[name] = strconv.Itoa(n)
 	}
 	for name, on := range map[string]bool{
-		"PREFETCH": t.prefetch, "TWICE": t.twice, "DIRECT": v.keepsDirectly(g), "K_EDGE": g.k%t.step != 0 || g.block%t.step != 0,
+		"PREFETCH": t.prefetch, "TWICE": t.twice, "DIRECT": v.keepsDirectly(g), "K_EDGE": g.k%t.step != 0 || g.block%t.step != 0 || g.ragged != nil && g.ragged.outer,
 		"A_COLUMNS": g.transA && !variant.Flags["A_TURNED"], "B_ROWS": !g.transB && !variant.Flags["B_TURNED"],
 	} {
 		variant.Flags[name] = on

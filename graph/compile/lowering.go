@@ -128,15 +128,21 @@ func (c *Compiler) derived(source *graph.Value, label string, shape []int, deriv
 		c.fail("%s: input of %s: found a computed value, want an Input (or a view of a whole one)", label, source.Node().Op.Kind())
 		return Tensor{Shape: shape, DType: buffers.U32}
 	}
+	st := c.derivation(in, label, typeBytes(shape, buffers.U32), derive)
+	return wholeTensor(st, shape, buffers.U32)
+}
+
+// derivation is memory for so many bytes that the host computes from an input.
+func (c *Compiler) derivation(in *programInput, label string, bytes uint64, derive func(dst []byte, src []int32) error) *storage {
 	key := in.name + "." + label
 	for _, known := range in.derived {
 		if known.storage.label == key {
-			return wholeTensor(known.storage, shape, buffers.U32)
+			return known.storage
 		}
 	}
-	st := c.newStorage(inputStorage, key, typeBytes(shape, buffers.U32))
-	in.derived = append(in.derived, derivation{storage: st, bytes: typeBytes(shape, buffers.U32), derive: derive})
-	return wholeTensor(st, shape, buffers.U32)
+	st := c.newStorage(inputStorage, key, bytes)
+	in.derived = append(in.derived, derivation{storage: st, bytes: bytes, derive: derive})
+	return st
 }
 
 // check registers a condition on the elements of an I32 or U32 Input (token ids in range, say), tested by Program.Write.

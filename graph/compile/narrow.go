@@ -154,7 +154,8 @@ func (c *Compiler) narrowLayouts(narrow map[string]buffers.DType) error {
 	for _, d := range array.Bases[1:] {
 		var specs []buffers.Spec
 		for _, n := range c.live {
-			if p, ok := n.Op.(graph.Param); ok && narrow[p.Path] == d {
+			p, ok := n.Op.(graph.Param)
+			if _, table := c.tables[p.Path]; ok && !table && narrow[p.Path] == d {
 				specs = append(specs, buffers.Spec{Path: p.Path, Shape: p.Shape})
 			}
 		}

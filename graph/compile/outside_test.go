@@ -95,7 +95,7 @@ func TestOperationOfAnotherProgram(t *testing.T) {
 	loss := g.Sum(g.Mul(y, g.Input("w", graph.F32(4, 7))))
 	grads, err := graph.Gradients(g, loss, []*graph.Value{p})
 	require.NoError(t, err)
-	plan, err := compile.PlanNarrow(t.Context(), g, []compile.Target{{Name: "loss", Value: loss}, {Leaf: "p", Value: grads[0]}}, nil, gpu.DefaultLimits())
+	plan, err := compile.PlanNarrow(t.Context(), g, []compile.Target{{Name: "loss", Value: loss}, {Leaf: "p", Value: grads[0]}}, nil, nil, gpu.DefaultLimits())
 	require.NoError(t, err)
 	assert.Equal(t, 5, plan.Dispatches, "the square, the sum, the loss; the sum back, the gradient of the square")
 

@@ -97,7 +97,7 @@ func TestCannotLieInParts(t *testing.T) {
 		end := g.Scope("h.3.attn")
 		v := build(g)
 		end()
-		_, err := PlanNarrow(t.Context(), g, []Target{{Name: "y", Value: v}}, nil, lim)
+		_, err := PlanNarrow(t.Context(), g, []Target{{Name: "y", Value: v}}, nil, nil, lim)
 		var limit *gpu.LimitError
 		require.ErrorAs(t, err, &limit)
 		require.ErrorContains(t, err, want)
@@ -109,7 +109,7 @@ func TestCannotLieInParts(t *testing.T) {
 	g := graph.New() // at an odd number of positions, parts of two sequences
 	qkv := g.Reshape(g.Apply("exp", checkedInput(g, "qkv", 8*5, 3*32)), 8, 5, 3*32)
 	attention := g.Append(graph.Attention{Heads: 1, KVHeads: 1, HeadDim: 32, Packed: true}, qkv)
-	_, err := PlanNarrow(t.Context(), g, []Target{{Name: "y", Value: attention.Outputs[0]}}, nil, lim)
+	_, err := PlanNarrow(t.Context(), g, []Target{{Name: "y", Value: attention.Outputs[0]}}, nil, nil, lim)
 	require.ErrorContains(t, err, "result 1 [8 1 5]: row 2, where a part of another operand begins: at byte 40, wanted a multiple of 256; lower the batch, or take a context")
 	refused(func(g *graph.Graph) *graph.Value { return g.Apply("exp", checkedInput(g, "x", 1<<12, 65)) },
 		"h.3.attn.elementwise: 1064960 bytes, limit BufferBytes 1048576; lower the batch or the context")

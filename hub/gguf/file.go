@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gputrain/buffers/array"
 	"gputrain/internal/placeholder"
 	"gputrain/internal/stranger"
 )
@@ -25,6 +26,7 @@ type File struct {
 	infos  []Info
 	values map[string]any
 	byName map[string]Info
+	closer *array.Closer
 }
 
 // part is one of the files of a model.
@@ -55,6 +57,7 @@ func Is(path string) bool {
 // Open opens a file and checks its header. Of a split file, NAME-00001-of-0000N.gguf, it opens all parts, whichever of them path names.
 func Open(path string) (*File, error) {
 	f := &File{path: path, values: map[string]any{}, byName: map[string]Info{}}
+	f.closer = array.NewCloser(f.closeParts)
 	names, err := partsOf(path)
 	for i, name := range names {
 		if err == nil {
@@ -119,8 +122,13 @@ func (f *File) parse(i, parts int, r io.ReaderAt, size int64) error {
 	return nil
 }
 
-// Close closes all parts.
-func (f *File) Close() error {
+// Close closes all parts, once none of its tensors is held (array.Host).
+func (f *File) Close() error { return f.closer.Close() }
+
+// Hold keeps the parts open until release.
+func (f *File) Hold() (release func() error) { return f.closer.Hold() }
+
+func (f *File) closeParts() error {
 	var errs []error
 	for _, p := range f.parts {
 		if p.file != nil {

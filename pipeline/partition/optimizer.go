@@ -14,19 +14,19 @@ import (
 // sums of their gradients; what the optimizer leaves frozen has none, and no gradient either, and is kept in a type of its own. whole is the leaves of
 // the model.
 func AddOptimizer(units []Unit, tx optim.Transform, sums int, frozen buffers.DType, whole []buffers.Spec, lim gpu.Limits) error {
-	shapes := map[string][]int{}
+	specs := map[string]buffers.Spec{}
 	for _, s := range whole {
-		shapes[s.Path] = s.Shape
+		specs[s.Path] = s
 	}
 	bytesOf := tx.StagesBytes(whole, lim)
 	for i, u := range units {
 		var own []buffers.Spec
 		for _, path := range u.Params {
-			shape, ok := shapes[path]
+			spec, ok := specs[path]
 			if !ok {
-				return fmt.Errorf("pipeline: units: parameter %q of %q is not one of the model's %d", path, u.Name, len(shapes))
+				return fmt.Errorf("pipeline: units: parameter %q of %q is not one of the model's %d", path, u.Name, len(specs))
 			}
-			own = append(own, buffers.Spec{Path: path, Shape: shape})
+			own = append(own, spec)
 		}
 		trained := tx.Trained(own)
 		rest := slices.DeleteFunc(slices.Clone(own), func(s buffers.Spec) bool {

@@ -137,19 +137,29 @@ func (t Tokens) explain(settings []record.Setting) []record.Setting {
 // them: of the first of some models or tokenizers that has any; nil is none.
 func Companions(models ...*hub.Bundle) (out []checkpoint.Source, err error) {
 	for _, b := range models {
-		for _, name := range checkpoint.Companions {
-			raw, err := b.ReadFile(name)
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, checkpoint.TextFile(name, raw))
+		if out, err = filesOf(b, checkpoint.Companions); err != nil || len(out) > 0 {
+			return out, err
 		}
-		if len(out) > 0 {
-			break
+	}
+	return nil, nil
+}
+
+// Processors are the files by which other programs make of images and sound what the parts of a model take that are not its network of text.
+func Processors(whole *hub.Bundle) ([]checkpoint.Source, error) {
+	return filesOf(whole, []string{"preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json"})
+}
+
+// filesOf are those of some names that a model has.
+func filesOf(b *hub.Bundle, names []string) (out []checkpoint.Source, err error) {
+	for _, name := range names {
+		raw, err := b.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, checkpoint.TextFile(name, raw))
 	}
 	return out, nil
 }

@@ -3,8 +3,10 @@ package train
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
+	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/model"
 )
@@ -51,13 +53,23 @@ func (t *opening) noteUnits() {
 	}
 }
 
-// noteHeads says where attention is not made by the matrix units that make other products.
+// noteHeads says where attention is not made by the matrix units that make other products: layers may have heads of several widths.
 func (t *opening) noteHeads() {
-	def := t.config.State.Definition
-	width, capped := model.KeysOf(def).HeadDim, def.Settings()["attn_logit_softcapping"] != nil
+	built, err := t.config.State.Definition.Build(1, 1, model.Options{Logits: true})
+	if err != nil {
+		return // who builds the run says so
+	}
 	for _, d := range t.team.target.Devices() {
-		if l := d.Limits(); width > 0 && compile.UnitsOf(l) != "" && !compile.UnitsAttend(l, width, capped) {
-			t.say("attention is made by f32 operations, or in part: matrix units take no heads of %d on %s", width, d.Adapter().Name)
+		l := d.Limits()
+		var widths []string
+		for _, n := range built.Graph.Nodes() {
+			a, attends := n.Op.(graph.Attention)
+			if width := strconv.Itoa(a.HeadDim); attends && compile.UnitsOf(l) != "" && !compile.UnitsAttend(l, a.HeadDim, a.Cap > 0) && !slices.Contains(widths, width) {
+				widths = append(widths, width)
+			}
+		}
+		if len(widths) > 0 {
+			t.say("attention is made by f32 operations, or in part: matrix units take no heads of %s on %s", strings.Join(widths, ", "), d.Adapter().Name)
 			return
 		}
 	}

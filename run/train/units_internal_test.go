@@ -62,6 +62,7 @@ func TestLinesOfUnits(t *testing.T) {
 	}{
 		{unitsOf(8, 8, 8, 8), 32, []string{"products of f16 are made by matrix units of 8x8x8"}},
 		{unitsOf(8, 8, 8, 8), 24, []string{"products of f16 are made by matrix units of 8x8x8", "attention is made by f32 operations, or in part: matrix units take no heads of 12 on "}},
+		{unitsOf(8, 8, 8, 8), 0, []string{"products of f16 are made by matrix units of 8x8x8", "attention is made by f32 operations, or in part: matrix units take no heads of 512 on "}},
 		{gpu.MatrixUnits{}, 32, []string{plain + "no matrix units on "}},
 		{unitsOf(8, 8, 16, 8), 32, []string{plain + "matrix units of 8x8x16 by 8 invocations, wanted one of [16x16x16 8x8x8] on "}},
 		{unitsOf(16, 16, 16, 8), 32, []string{plain + "matrix units of 16x16x16 by 8 invocations, whose products take 336 registers an invocation, wanted at most 204 on "}},
@@ -70,6 +71,10 @@ func TestLinesOfUnits(t *testing.T) {
 		config.State.RoundProducts = true
 		var err error
 		config.State.Definition, err = model.NewGPT2(model.GPT2Config{Layers: 1, Heads: 2, Width: c.width, Vocab: 256, Context: 16})
+		if c.width == 0 {
+			config.State.Definition, err = model.ParseConfig([]byte(`{"model_type": "gemma4_text", "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "hidden_size": 32,
+				"intermediate_size": 32, "vocab_size": 256, "num_hidden_layers": 2, "max_position_embeddings": 16}`))
+		}
 		require.NoError(t, err)
 		var text strings.Builder
 		o := &opening{trainer: &trainer{config: config, team: &team{}, display: &display{Progress: newClocked(lineProgress{&text})}}}

@@ -6,5 +6,5 @@ struct Params {
     a0: u32, b0: u32, c0: u32,   // offsets, in the unit of the strides
     z0: u32,                     // of the first workgroup
     sa: u32, sb: u32, sc: u32,   // strides a z
-    pad: u32,
+    count: u32,                  // RAGGED: experts whose matrices B has, from z0 on; of all there are `slices`
 }

@@ -72,7 +72,7 @@ func llama(c model.LlamaConfig) func() (model.Definition, error) {
 const longest = 1024 // tokens a sequence
 
 // uses are every model with AdamW, with one and with several batches an update, with evaluation and sampling, those of
-// wide heads also on packed documents, four with activations in bf16, two on each base that is not f32, one as GGUF files hold it. For what the
+// wide heads also on packed documents, four with activations in bf16, two on each base that is not f32, experts in nf4, one as GGUF files hold it. For what the
 // update itself takes, the smallest model and one with a large vocabulary have every optimizer, those with blocks also
 // blocks of 256, and those that can keep it in eight bits such a state.
 func uses(units bool) []use {
@@ -103,6 +103,7 @@ func uses(units bool) []use {
 			all = append(all, m)
 		}
 	}
+	all = append(all, withExperts(state.Config{Optimizer: optimizer("adamw", "{}"), Batch: 2})[1:]...)
 	for _, mode := range []string{"q8_0", "q4_0", "f16"} { // GPT-2's along columns, but for the embedding
 		m := models[0]
 		m.name += "-" + mode
@@ -127,13 +128,23 @@ func uses(units bool) []use {
 		for _, name := range []string{"adamw", "lion", "mars"} {
 			add(name+"-8bit", optimizer(name, `{"state_dtype":"8bit"}`))
 		}
+		add("muon-even", optimizer("muon", `{"normuon_b2":0.95}`))
 		add("quad-256", optimizer("quad", `{"block_size":256}`))
 		add("skew-256", optimizer("skew", `{"block_size":256}`))
 	}
 	return all
 }
 
-// unitUses are three models with products of f16, also with activations in bf16, and on bases in bf16 and nf4.
+// withExperts are the first model with experts, trained whole and on a base in nf4.
+func withExperts(config state.Config) (all []use) {
+	m := models[slices.IndexFunc(models, func(m use) bool { return m.name == "qwen3-moe" })]
+	m.config = config
+	all = append(all, m)
+	m.name, m.base = m.name+"-nf4", buffers.NF4
+	return append(all, m)
+}
+
+// unitUses are three models with products of f16, also with activations in bf16, and on bases in bf16 and nf4, and one with experts.
 func unitUses() (all []use) {
 	config := state.Config{Optimizer: optimizer("adamw", "{}"), Batch: 2, Microbatches: 2, Evaluation: 2, RoundProducts: true}
 	for _, m := range []use{models[0], models[2], models[5]} {
@@ -151,7 +162,7 @@ func unitUses() (all []use) {
 		m.name, m.base, m.config = fmt.Sprint(m.name, "-", base), base, config
 		all = append(all, m)
 	}
-	return all
+	return append(all, withExperts(config)...)
 }
 
 func optimizer(name, parameters string) optim.Config {
@@ -198,7 +209,7 @@ func (u use) kernels(ctx context.Context, a gpu.Adapter) ([]*gpu.Kernel, error) 
 	if u.base != buffers.F32 {
 		u.config.FrozenDType = u.base
 		for _, s := range model.Specs(def) {
-			if s.MatrixOfLayer() {
+			if s.MatrixOfLayer() || s.MatricesOfLayer() {
 				u.config.Frozen = append(u.config.Frozen, s.Path)
 			}
 		}

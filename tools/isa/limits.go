@@ -70,6 +70,9 @@ var amdLimits = []limit{
 // unitLimits: no product by matrix units spills, and its share of the issue is three quarters or more, but for operands that are unpacked: from nf4,
 // and from bf16 on both sides where K is no multiple of a step. Sums of 32 x 64 and the operands on their way leave room for twelve waves of 32.
 var unitLimits = []limit{
+	// Tiles of experts have 64 rows, so that each of half as many invocations brings more of B; their A is in f32, and the rows of an expert end anywhere.
+	{kernel: `graph\.matmul_matrix_.*_nf4_ragged`, waves: [2]int{8}, narrow: 17, share: 64},
+	{kernel: `graph\.matmul_matrix_.*_(ragged|outer)`, waves: [2]int{9}, share: 78},
 	{kernel: `graph\.matmul_matrix_nn_.*_nf4(_.*)?`, waves: [2]int{12}, narrow: 9, share: 74},
 	{kernel: `graph\.matmul_matrix_nt_.*_nf4(_.*)?`, waves: [2]int{12}, narrow: 9, share: 75},
 	{kernel: `graph\.matmul_matrix_tn_.*_bf16`, waves: [2]int{12}, share: 72},

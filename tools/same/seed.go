@@ -12,7 +12,7 @@ import (
 var families = []string{"gemma2", "gemma3_text", "gemma4_text", "gpt2", "gpt_oss", "granite", "lfm2", "llama", "ministral3", "mistral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "smollm3"}
 
 // optimizers are all that a run can learn with.
-var optimizers = []string{"adafactor", "adamw", "lion", "mars", "muon", "quad", "rmsprop", "sgd", "skew"}
+var optimizers = []string{"adafactor", "adamw", "lion", "mars", "muon", "quad", "rmsprop", "sgd", "skew", "soap"}
 
 // chatTemplate is the template of the models that are made: it asks for the date.
 const chatTemplate = `{{ strftime_now('%Y') }}{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}` +

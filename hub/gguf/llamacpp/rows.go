@@ -122,7 +122,7 @@ var plainTypes = map[gguf.Type]string{gguf.BF16: "BF16", gguf.F16: "F16"}
 // parameter undoes what transform does.
 func (d *Directory) parameter(name string, info gguf.Info) (array.Tensor, error) {
 	p := array.Tensor{DType: cmp.Or(plainTypes[info.Type], "F32")}
-	p.Path, p.Shape = name, info.Shape
+	p.Path, p.Shape, p.Hold = name, info.Shape, d.file.Hold
 	p.Read = func(dst []float32, first int) error { return d.file.Floats(info.Name, dst, first) }
 	switch m := turned.FindStringSubmatch(name); {
 	case d.family.permuted && m != nil:

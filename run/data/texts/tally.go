@@ -61,8 +61,8 @@ func (t Tally) String() string {
 	if t.Unlearned > 0 {
 		parts = append(parts, fmt.Sprintf("%d have no label that counts and are left out", t.Unlearned))
 	}
-	if len(t.Unread) > 0 {
-		parts = append(parts, unreadText(t.Unread))
+	if unread := t.NotRead(); unread != "" {
+		parts = append(parts, unread)
 	}
 	return strings.Join(parts, ", ")
 }
@@ -151,14 +151,17 @@ func cutName(name string) string {
 	return strings.ToValidUTF8(name[:keyLength], "") + "..."
 }
 
-// unreadText tells of keys that nothing reads.
-func unreadText(names []string) string {
+// NotRead tells of keys of rows that nothing reads, as thoughts of a template that writes none. "": all are read.
+func (t Tally) NotRead() string {
+	if len(t.Unread) == 0 {
+		return ""
+	}
 	var told []string
-	for _, name := range names[:min(len(names), keysTold)] {
+	for _, name := range t.Unread[:min(len(t.Unread), keysTold)] {
 		told = append(told, terminal.Name(name))
 	}
 	text := "not read: " + strings.Join(told, ", ")
-	if more := len(names) - len(told); more > 0 {
+	if more := len(t.Unread) - len(told); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
