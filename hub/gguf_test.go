@@ -57,12 +57,15 @@ func writeGGUF(t *testing.T, config []byte, as gguf.Type) (path string, _ Defini
 func TestGGUFIsItsDirectory(t *testing.T) {
 	decoder := `"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "num_hidden_layers": 2, "intermediate_size": 96, "vocab_size": 13, "max_position_embeddings": 64`
 	for name, config := range map[string]string{
-		"llama":       `"model_type": "llama", "rms_norm_eps": 1e-5, "rope_theta": 50000, "attention_bias": true, "tie_word_embeddings": false`,
-		"llama 3.2":   `"model_type": "llama", "tie_word_embeddings": true, "rope_theta": 500000, "rope_scaling": {"rope_type": "llama3", "factor": 32, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 8192}`,
-		"linear":      `"model_type": "llama", "tie_word_embeddings": false, "rope_scaling": {"rope_type": "linear", "factor": 4}`,
-		"qwen2":       `"model_type": "qwen2", "tie_word_embeddings": false, "rope_theta": 1000000`,
-		"qwen3":       `"model_type": "qwen3", "tie_word_embeddings": true`,
-		"qwen3_moe":   `"model_type": "qwen3_moe", "tie_word_embeddings": false, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 40, "norm_topk_prob": true`,
+		"llama":     `"model_type": "llama", "rms_norm_eps": 1e-5, "rope_theta": 50000, "attention_bias": true, "tie_word_embeddings": false`,
+		"llama 3.2": `"model_type": "llama", "tie_word_embeddings": true, "rope_theta": 500000, "rope_scaling": {"rope_type": "llama3", "factor": 32, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 8192}`,
+		"linear":    `"model_type": "llama", "tie_word_embeddings": false, "rope_scaling": {"rope_type": "linear", "factor": 4}`,
+		"qwen2":     `"model_type": "qwen2", "tie_word_embeddings": false, "rope_theta": 1000000`,
+		"qwen3":     `"model_type": "qwen3", "tie_word_embeddings": true`,
+		"qwen3_moe": `"model_type": "qwen3_moe", "tie_word_embeddings": false, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 40, "norm_topk_prob": true`,
+		"qwen3_5_moe_text": `"model_type": "qwen3_5_moe_text", "tie_word_embeddings": false, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 40,
+			"shared_expert_intermediate_size": 24, "layer_types": ["linear_attention", "full_attention"], "partial_rotary_factor": 0.5, "linear_num_value_heads": 4,
+			"linear_num_key_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8`,
 		"smollm3":     `"model_type": "smollm3", "tie_word_embeddings": true`,
 		"olmo2":       `"model_type": "olmo2", "tie_word_embeddings": false`,
 		"gemma2":      `"model_type": "gemma2", "query_pre_attn_scalar": 32, "sliding_window": 16`,

@@ -13,7 +13,7 @@ import (
 // A network that keeps states goes on token by token as by pieces, begins anew where a text is not the one before and more, and tells of each token what
 // follows it.
 func TestStatesGoOn(t *testing.T) {
-	for _, kind := range []string{"lfm2", "qwen3_5_text"} {
+	for _, kind := range []string{"lfm2", "qwen3_5_text", "qwen3_5_moe_text"} {
 		def, err := model.New(kind, model.Keys{Layers: 3, Heads: 2, Width: 16, Vocab: 23, Context: 80, RopeTheta: 1000})
 		require.NoError(t, err)
 		require.True(t, model.Recurrent(def))
