@@ -31,8 +31,8 @@ type Adam struct {
 //
 // mu is rounded to MuDType only after its use; nu is f32 in both numerics. With a StateDType of 8bit both are in eight bits, rounded to nearest after
 // their use (levels.go). Rounding of a bf16 mu is stochastic in
-// Stable; in EFormer it is to nearest even, and b1 and the product b1 mu are rounded to bf16 as well. Leaves of fewer than two dimensions have
-// B21D in place of b2, if it is given. State: "mu", "nu".
+// Stable; in EFormer it is to nearest even, and b1 and the product b1 mu are rounded to bf16 as well. Leaves of fewer than two dimensions, one
+// that is scanned not counted, have B21D in place of b2, if it is given. State: "mu", "nu".
 func ScaleByAdam(o Adam, n Numerics) Transform {
 	const name = "scale_by_adam"
 	if err := checkRanges(&o); err != nil {
@@ -106,7 +106,11 @@ u = m / (sqrt(v + $eps_root) + $eps);`
 func ofFewDimensions(leaves []buffers.Leaf, _ []string) ([]float32, error) {
 	flat := make([]bool, len(leaves))
 	for i, l := range leaves {
-		flat[i] = len(l.Shape) < 2
+		dimensions := len(l.Shape)
+		if l.Scanned { // the first axis counts leaves
+			dimensions--
+		}
+		flat[i] = dimensions < 2
 	}
 	return asFloats(flat), nil
 }

@@ -125,9 +125,9 @@ func (m *Metrics) usual(line []byte) bool {
 	}) && usual
 }
 
-// EvalMetrics is a line of metrics.jsonl: an evaluation on the validation text.
 const trainedWeights, averagedWeights = "trained", "averaged"
 
+// EvalMetrics is a line of metrics.jsonl: an evaluation on the validation text.
 type EvalMetrics struct {
 	Step   int64  `json:"step"`
 	Loss   Number `json:"eval_loss"`   // nats a token, the mean over all tokens evaluated

@@ -162,6 +162,7 @@ func FuzzMetricsLine(f *testing.F) {
 	full := Metrics{
 		Step: 7, Loss: 2.5, LearningRate: 1e-3, GradNorm: 1.5, GradNormClipped: 1, Tokens: 1 << 40, Epoch: .25, Skipped: 1, Spikes: 2, LeftOut: "not finite", UpdateNorm: 3, Scale: 4,
 		Figures: map[string]Number{"accuracy": .5}, Rollout: map[string]Number{"rewards/a/mean": .5},
+		Routing: map[string]Number{"load_balancing": 1.25}, ExpertTokens: [][]int64{{3, 5}, {8, 0}},
 		Watched: map[string]Number{"norm/params/a.b": Number(math.Inf(1))},
 		Cost: Cost{
 			TokensPerSecond: 4, PaddedTokensPerSecond: 5, StepMS: 6, DataWaitMS: 7, RolloutMS: 9, DeviceMS: 8, MFU: .5, DeviceBytes: 1, DevicePeakBytes: 2, HostBytes: 3,
