@@ -53,7 +53,7 @@ func TestCheckpointsDoNotKnowTheStages(t *testing.T) {
 	})
 	for _, x := range gputest.Rows(kinds, 3) {
 		t.Run(x.label, func(t *testing.T) {
-			c := steep(families(t)["gpt2"], x.name, x.parameters, 1, 3)
+			c := wrapped(families(t)["gpt2"], x.name, x.parameters, 1, 3)
 			with := batches(c, 5)
 			dir := t.TempDir()
 			at := func(name string, stages int) string { return filepath.Join(dir, fmt.Sprint(name, stages)) }

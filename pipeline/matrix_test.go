@@ -32,11 +32,11 @@ var optimizers = unlisted([]listed{
 	{"adamw", "adamw", `{"mu_dtype":"bf16"}`},
 	{"lion", "lion", `{}`},
 	{"mars", "mars", `{"max_grad_norm":0.05}`}, // a second norm, of what is made of the clipped gradient
-	{"muon", "muon", `{"adaptive":true}`},
+	{"muon", "muon", `{"adaptive":true,"normuon_b2":0.9}`},
 	{"quad", "quad", `{"block_size":8,"max_size_dense":28,"refresh":{"every":2}}`},
 	{"rmsprop", "rmsprop", `{"momentum":0.9,"centered":true}`},
 	{"sgd", "sgd", `{"momentum":0.9}`},
-	{"skew", "skew", `{"block_size":8,"max_size_dense":28}`},
+	{"skew", "skew", `{"block_size":8,"max_size_dense":28,"whiten":"gradient"}`},
 })
 
 type listed struct{ label, name, parameters string }
@@ -146,7 +146,7 @@ func deep(t testing.TB) model.Definition {
 // steep is a run of def with rates at which every update counts, from the first, and a clip that is at work.
 func steep(def model.Definition, optimizer, parameters string, batch, m int) state.Config {
 	clip := 0.3
-	c := state.Config{
+	return state.Config{
 		Definition: def, Batch: batch, Microbatches: m, Seed: 7, Optimizer: optim.Config{
 			Name: optimizer, Parameters: json.RawMessage(parameters), Options: optim.Options{
 				Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 2e-2, LearningRateEnd: new(1e-3), Steps: 40}, ClipGrad: &clip, WeightDecay: 0.1,
@@ -154,12 +154,23 @@ func steep(def model.Definition, optimizer, parameters string, batch, m int) sta
 			},
 		},
 	}
-	if o := &c.Optimizer.Options; optimizer == "adamw" || optimizer == "skew" { // matrices on spheres, whose norms are of whole leaves
+}
+
+// wrapped is a steep run of a GPT-2 with options around the update of its optimizer: matrices on spheres and floors, whose norms are of whole leaves, and
+// what moves and remembers the weights.
+func wrapped(def model.Definition, optimizer, parameters string, batch, m int) state.Config {
+	c := steep(def, optimizer, parameters, batch, m)
+	o := &c.Optimizer.Options
+	switch optimizer {
+	case "adamw", "skew", "soap":
 		o.Hyperball, o.CautiousDecay, o.UpdateFloor = optim.Hyperball{Hidden: true}, true, 30
+	case "muon", "lion":
+		o.UpdateFloor, o.FloorBy = 3, "matrix"
 	}
-	if optimizer == "adamw" || optimizer == "quad" {
-		c.Optimizer.Options.Lookahead = &optim.Lookahead{Scale: 0.5, Decay: 0.8, From: 1}
-		c.Optimizer.Options.Average = &optim.Averaging{From: 2, Horizon: 2, Blend: 0.6, Without: []string{"wpe"}}
+	switch optimizer {
+	case "adamw", "quad", "soap":
+		o.Lookahead = &optim.Lookahead{Scale: 0.5, Decay: 0.8, From: 1}
+		o.Average = &optim.Averaging{From: 2, Horizon: 2, Blend: 0.6, Without: []string{"wpe"}}
 	}
 	return c
 }
@@ -272,7 +283,7 @@ func TestMatrix(t *testing.T) {
 				if testing.Short() && !full() && !some(o, m) {
 					continue
 				}
-				c := steep(def, x.name, x.parameters, 1, m)
+				c := wrapped(def, x.name, x.parameters, 1, m)
 				with := batches(c, steps)
 				want := alone(t, devices[0], c, with)
 				moved(t, c, want)
@@ -294,7 +305,7 @@ func TestMatrix(t *testing.T) {
 func TestFewBitsOnStages(t *testing.T) {
 	def, err := model.NewGPT2(model.GPT2Config{Layers: 3, Heads: 2, Width: 40, Vocab: tinyVocab, Context: 4})
 	require.NoError(t, err)
-	c := steep(def, "adamw", `{"state_dtype":"8bit"}`, 1, 3)
+	c := wrapped(def, "adamw", `{"state_dtype":"8bit"}`, 1, 3)
 	c.Storage, c.RoundProducts = buffers.BF16, true
 	devices, with := fleet(t, 3), batches(c, 3)
 	want := alone(t, devices[0], c, with)

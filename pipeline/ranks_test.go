@@ -67,7 +67,7 @@ func TestStagesOnRanks(t *testing.T) {
 		{"adamw", `{}`, schedule.Interleaved, []int{1, 2, 0}},
 	} {
 		t.Run(fmt.Sprint(x.optimizer, " ", x.order, " ", x.stages), func(t *testing.T) {
-			c := steep(families(t)["gpt2"], x.optimizer, x.parameters, 1, 3)
+			c := wrapped(families(t)["gpt2"], x.optimizer, x.parameters, 1, 3)
 			c.Evaluation, c.Sampling, c.Rows = 2, true, 3
 			with := batches(c, 5)
 			how := order(t, c, x.order, len(x.stages))

@@ -28,10 +28,11 @@ var (
 	matrixBatches    = []int{1, 3, 8} // of an update
 	matrixOptimizers = []struct{ name, parameters string }{
 		{"adamw", `{}`},
-		{"muon", `{}`},
+		{"muon", `{"normuon_b2":0.9}`},
 		{"quad", `{"block_size":8,"max_size_dense":28,"refresh":{"every":2}}`},
-		{"skew", `{"block_size":8,"max_size_dense":28}`},
+		{"skew", `{"block_size":8,"max_size_dense":28,"whiten":"gradient"}`},
 		{"adafactor", `{"min_dim_size_to_factor":8}`},
+		{"soap", `{"block_size":8,"max_size_dense":28,"refresh":{"every":2},"basis_damping":0.01}`},
 	}
 )
 
@@ -97,8 +98,14 @@ func matrixRun(t *testing.T, of matrixCell) Config {
 	c.State.Optimizer = optim.Config{Name: optimizer.name, Parameters: json.RawMessage(optimizer.parameters), Options: c.State.Optimizer.Options}
 	c.State.Optimizer.Options.Schedule = optim.ScheduleConfig{LearningRate: 1e-2}
 	c.State.Optimizer.Options.ClipGrad = &clip
+	o := &c.State.Optimizer.Options
 	if of.optimizer%2 == 0 {
 		around(&c)
+	} else {
+		o.UpdateFloor = 3
+	}
+	if of.optimizer%3 == 0 {
+		o.Hyperball, o.CautiousDecay, o.WeightDecay = optim.Hyperball{Hidden: true}, true, 0.1
 	}
 	c.Train, c.Validation = text.Train, text.Validation
 	c.Steps, c.EvalEvery, c.SaveEvery, c.SampleEvery, c.Sample.Tokens = matrixSteps, 2, Every(matrixSteps), 0, 0
