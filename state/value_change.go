@@ -3,6 +3,7 @@ package state
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -11,7 +12,8 @@ import (
 )
 
 // With changes fields of the value: change is given the fields as they are, and must leave what New takes. What is no longer among them is
-// released. A changed step becomes the optimizer's step too, but for calls collected towards an update. If Optimizer or Transform was
+// released. A changed step becomes the optimizer's step too, but for calls collected towards an update; one that leaves out where
+// the optimizer's mean of the weights begins is refused. If Optimizer or Transform was
 // changed, the changed one holds; an optimizer state of the same kind goes on with the new rates.
 func (v Value) With(change func(f *Fields)) (Value, error) { return v.with("with", change) }
 
@@ -59,9 +61,20 @@ func (h *content) changed(change func(f *Fields)) (Fields, error) {
 		}
 	}
 	if f.Step != h.Step && f.OptimizerState != nil {
-		err = f.OptimizerState.SetCounts(countsAt(f.OptimizerState, f.Step))
+		err = setStep(f.OptimizerState, f.Step)
 	}
 	return f, err
+}
+
+// setStep sets an optimizer's counts. A mean of the weights begins with one update, which a step behind it would leave out.
+func setStep(s *optim.State, step int64) error {
+	before, averaged := s.Counts(), s.Averaged()
+	err := s.SetCounts(countsAt(s, step))
+	if err == nil && s.Averaged() && !averaged {
+		err = &FieldsError{"Step", fmt.Sprintf("%d, where the optimizer has a mean of the weights, and a state that has none", step), "a step before average.from"}
+		err = errors.Join(err, s.SetCounts(before))
+	}
+	return err
 }
 
 // rebound is what an optimizer state remembers, as one of the fields' transformation.

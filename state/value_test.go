@@ -260,6 +260,32 @@ func TestApplyGradientsOfSeveralKinds(t *testing.T) {
 	}
 }
 
+// A step does not jump over the update with which the mean of the weights begins.
+func TestStepsBeginAMean(t *testing.T) {
+	dev := gputest.Device(t)
+	c := optimizerNamed("adamw", "")
+	c.Options.Average = &optim.Averaging{From: 3, Horizon: 2, Blend: 1}
+	v := newValue(t, Fields{Params: upload(t, dev, ownTrees(1), buffers.F32), Optimizer: c, InitOptimizer: true})
+	for _, step := range []int64{3, 50} {
+		_, err := v.With(func(f *Fields) { f.Step = step })
+		require.ErrorContains(t, err, fmt.Sprintf("Step: found %d, where the optimizer has a mean of the weights, and a state that has none, wanted a step before average.from", step))
+		assert.Zero(t, fieldsOf(t, v).OptimizerState.Counts()["updates"])
+	}
+	v, err := v.With(func(f *Fields) { f.Step = 2 })
+	require.NoError(t, err)
+	v, err = v.ApplyGradients(t.Context(), upload(t, dev, ownTrees(0.1), buffers.F32))
+	require.NoError(t, err)
+	for _, tensor := range fieldsOf(t, v).OptimizerState.Tensors() {
+		if tensor.Name == "average/b" {
+			mean, err := tensor.Read(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, gpu.Bytes(download(t, fieldsOf(t, v).Params)[0].Data), mean)
+		}
+	}
+	_, err = v.With(func(f *Fields) { f.Step = 50 })
+	require.NoError(t, err)
+}
+
 // Other fields: what goes is released, a step is the optimizer's too, and what is made anew begins anew.
 func TestValueWith(t *testing.T) {
 	dev := gputest.Device(t)
