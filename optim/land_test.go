@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -165,16 +166,20 @@ func TestLandingsHaveTheBitsOfAnyPlace(t *testing.T) {
 	sameAsWhole(t, together, stages)
 }
 
-// Every optimizer lands with all options at once: as its twin, to the same bits when it is restored amid an accumulation, without a trace of a
-// gradient that is not finite, and with spheres kept.
+// Every optimizer lands with all options at once, its own among them, and what stands around the update behind: as its twin, to the same bits when it is
+// restored amid an accumulation, and without a trace of a gradient that is not finite.
 func TestEveryOptimizerLands(t *testing.T) {
 	landsLikeItsTwin := func(t *testing.T, d *gpu.Device, name string) {
 		clip := 2.0
 		options := Options{
 			Schedule: rate(0.05), ClipGrad: &clip, WeightDecay: 0.2, CautiousDecay: true, AccumulationSteps: 2, SkipNonFinite: true, UpdateFloor: 1.1,
 			Hyperball: Hyperball{Mask: MaskPatterns("^w", "tall")},
+			Lookahead: &Lookahead{Scale: 0.5, Decay: 0.8, From: 2}, Average: &Averaging{From: 2, Horizon: 2, Blend: 0.6, Without: []string{"^m"}},
 		}
-		tx := built(t, name, options, smallOf(t, name))
+		own := map[string]string{
+			"adamw": `{"b2_1d":0.9}`, "muon": `{"normuon_b2":0.9,"adam_b2_1d":0.9}`, "quad": `{"block_size":16,"whiten":"gradient"}`, "skew": `{"block_size":16,"whiten":"gradient"}`,
+		}
+		tx := built(t, name, options, cmp.Or(own[name], smallOf(t, name)))
 		specs := []buffers.Spec{{Path: "m", Shape: []int{9, 13}}, {Path: "tall", Shape: []int{310, 9}}, {Path: "v", Shape: []int{17}}, {Path: "w", Shape: []int{40, 33}}}
 		r := rand.New(rand.NewPCG(77, 78))
 		params := randomTree(r, specs, 1)
@@ -197,12 +202,18 @@ func TestEveryOptimizerLands(t *testing.T) {
 		first.call(bad)
 		second.call(bad)
 		sameBits(t, before, first.download(first.params))
+		require.NoError(t, twin.Update(bad))
 		for range 4 {
 			g := randomTree(r, specs, 0.1)
 			first.call(g)
 			second.call(g)
+			require.NoError(t, twin.Update(g))
 		}
 		sameBits(t, first.download(first.params), second.download(second.params))
+		for _, slot := range []string{"ahead", "average"} {
+			sameBits(t, first.slot(slot), second.slot(slot))
+			near(t, slot, first.slot(slot), twin.State(slot), allowed, allowed)
+		}
 	}
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		for _, name := range gputest.Some(t, d, registered()) {
