@@ -223,9 +223,15 @@ func (c *compareCmd) ownFile(cfg *runfile.Config, e entrant) error {
 // describe is the entrant as the comparison records it.
 func (e entrant) describe(cfg *runfile.Config) *compare.Entrant {
 	o := cfg.Optimizer
+	options := map[string]any{}
+	for key, value := range cfg.Values() {
+		if e.file != "" && cfg.GivenIn(key, e.file) && !own(key) && key != "optimizer.parameters" && !strings.HasPrefix(key, endKey) {
+			options[strings.TrimPrefix(key, "optimizer.")] = value
+		}
+	}
 	return &compare.Entrant{
 		Label: e.label, Steps: cfg.Train.Steps, Optimizer: o.Name, LearningRate: o.LearningRate, RateEnd: o.RateEnd(),
-		RateFrom: string(cfg.Origin("optimizer.learning_rate")), Parameters: maps.Clone(o.Parameters),
+		RateFrom: string(cfg.Origin("optimizer.learning_rate")), Parameters: maps.Clone(o.Parameters), Options: options,
 	}
 }
 

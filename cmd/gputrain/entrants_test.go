@@ -55,6 +55,11 @@ func TestEntrantsHaveTheirOwnSettings(t *testing.T) {
 		assert.Equal(t, want.from, filepath.Base(e.RateFrom))
 		assert.Equal(t, want.parameters, e.Parameters)
 		assert.Equal(t, want.clipped, configs[i].Optimizer.ClipGrad != nil)
+		if _, told := e.Options["clip_grad"]; want.clipped {
+			assert.Empty(t, e.Options)
+		} else {
+			assert.True(t, told, "what no column has is told of, null too")
+		}
 		assert.InDelta(t, 0.2, configs[i].Optimizer.WeightDecay, 0)
 		assert.EqualValues(t, 60, configs[i].Train.Steps)
 		assert.EqualValues(t, 3, configs[i].Train.EvalEvery, "a twentieth")

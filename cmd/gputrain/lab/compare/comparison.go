@@ -45,6 +45,7 @@ type Entrant struct {
 	RateEnd      float64        `json:"learning_rate_end"`
 	RateFrom     string         `json:"learning_rate_from"`
 	Parameters   map[string]any `json:"parameters,omitempty"` // that differ from the optimizer's defaults
+	Options      map[string]any `json:"options,omitempty"`    // what else its own file says, by key of the run file
 	Runs         []Run          `json:"runs"`
 	Summary      Summary        `json:"summary"`
 }

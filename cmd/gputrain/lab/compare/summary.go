@@ -191,9 +191,9 @@ func (c *Comparison) markdown() []byte {
 	fmt.Fprintf(&out, "Seconds are those of training steps, the median of a step and the sum up to there, without evaluation and saving; the first step, and any of more than %d medians, count as a median one (drivers build kernels at first use). ", stalled)
 	out.WriteString("All runs of a seed begin with the same weights and see the same batches.\n")
 	fmt.Fprintf(&out, "\nAdapter: %s.\n", c.Adapter)
-	out.WriteString("\n## Settings of each\n\n| optimizer | name | peak rate | from | rate at the end | parameters other than the defaults |\n|---|---|---:|---|---:|---|\n")
+	out.WriteString("\n## Settings of each\n\n| optimizer | name | peak rate | from | rate at the end | parameters other than the defaults | what else its file says |\n|---|---|---:|---|---:|---|---|\n")
 	for _, e := range c.Entrants {
-		fmt.Fprintf(&out, "| %s | %s | %g | %s | %g | %s |\n", e.Label, e.Optimizer, e.LearningRate, e.RateFrom, e.RateEnd, inline(e.Parameters))
+		fmt.Fprintf(&out, "| %s | %s | %g | %s | %g | %s | %s |\n", e.Label, e.Optimizer, e.LearningRate, e.RateFrom, e.RateEnd, inline(e.Parameters), inline(e.Options))
 	}
 	out.WriteString("\n## Settings in common that are not defaults\n\n")
 	for _, key := range slices.Sorted(maps.Keys(c.Origins)) {
