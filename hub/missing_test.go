@@ -46,7 +46,7 @@ func TestPartial(t *testing.T) {
 		data := make([]float32, h.Elements())
 		require.NoError(t, h.Copy(data[:3], 0))
 		require.NoError(t, h.Copy(data[3:], 3))
-		h.Data, h.Read = data, nil
+		h.Data, h.Read, h.Hold = data, nil, nil
 		assert.Equal(t, want[i], h)
 	}
 	assert.Equal(t, wanted, drawn)

@@ -277,8 +277,9 @@ func inPieces(def Definition, tensors []safetensors.Tensor, like *Stored, read f
 // inFile are the tensors that files have in place of a parameter of def.
 func inFile(def Definition, p Param, dtype string, read func(path string) ([]float32, error)) (out []safetensors.Tensor) {
 	first, whole := 0, []float32(nil)
+	nameOf := families[def.Kind()].nameIn(def)
 	for j, piece := range p.pieces {
-		at, n, name := first, int(elements(piece.shape)), families[def.Kind()].nameIn(def, piece.path)
+		at, n, name := first, int(elements(piece.shape)), nameOf(piece.path)
 		if strings.HasPrefix(piece.path, peftPrefix) {
 			name = families[def.Kind()].adapterName(def, piece.path)
 		}

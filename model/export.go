@@ -154,12 +154,13 @@ func Tensors(def Definition, dtype string, read func(path string) ([]float32, er
 		return nil, err
 	}
 	var tensors []safetensors.Tensor
+	name := family.nameIn(def)
 	for _, p := range def.Params() {
 		own := dtype
 		if p.wide {
 			own = "F32"
 		}
-		tensors = append(tensors, safetensors.Tensor{Name: family.nameIn(def, p.Path), DType: own, Shape: p.Shape, Data: dataAs(own, p.Path, read)})
+		tensors = append(tensors, safetensors.Tensor{Name: name(p.Path), DType: own, Shape: p.Shape, Data: dataAs(own, p.Path, read)})
 	}
 	return tensors, nil
 }

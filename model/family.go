@@ -226,24 +226,24 @@ func (f Family) adapterName(def Definition, path string) string {
 // isHead tells whether the parameter at path is that of a head.
 func (f Family) isHead(path string) bool { return path == f.Head || path == scoreWeight }
 
-// nameIn is what files of def have the parameter at path as: without a head without what then may be left out.
-func (f Family) nameIn(def Definition, path string) string {
-	w, ofAdapter := wrapperOf(def), strings.HasPrefix(path, peftPrefix)
-	switch {
-	case w != nil && ofAdapter:
-		return f.adapterName(def, path)
-	case ofAdapter:
-		return path
-	case w != nil:
-		return w.name(path)
+// nameIn gives what files of def have the parameter at a path as: without a head without what then may be left out.
+func (f Family) nameIn(def Definition) func(path string) string {
+	w, head, named := wrapperOf(def), HeadOf(def).Kind, f.hasHead(def.Params())
+	return func(path string) string {
+		switch ofAdapter := strings.HasPrefix(path, peftPrefix); {
+		case w != nil && ofAdapter:
+			return f.adapterName(def, path)
+		case ofAdapter:
+			return path
+		case w != nil:
+			return w.name(path)
+		case head == HeadScores:
+			return f.name(path, true)
+		case head == HeadVectors:
+			return strings.TrimPrefix(path, f.Root)
+		}
+		return f.name(path, named)
 	}
-	switch HeadOf(def).Kind {
-	case HeadScores:
-		return f.name(path, true)
-	case HeadVectors:
-		return strings.TrimPrefix(path, f.Root)
-	}
-	return f.name(path, f.hasHead(def.Params()))
 }
 
 // tied tells whether the logits of def are made by its embedding.

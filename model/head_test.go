@@ -43,7 +43,7 @@ func transparent(t *testing.T) (defs []Definition) {
 		require.NoError(t, err)
 		defs = append(defs, def)
 	}
-	require.Len(t, defs, 19)
+	require.Len(t, defs, 20)
 	return defs
 }
 

@@ -43,7 +43,7 @@ func Drawn(def Definition, seed uint64) []array.Host {
 
 // outputs are the matrices, and their biases, that write what a layer adds to its input: those behind attention, or behind what a layer mixes by in its
 // place, and of the feed-forward part.
-var outputs = regexp.MustCompile(`\.(attn\.c_proj|mlp\.c_proj|o_proj|out_proj|down_proj|feed_forward\.w2)(\.weight|\.bias|_bias)?$`)
+var outputs = regexp.MustCompile(`\.(attn\.c_proj|mlp\.c_proj|o_proj|out_proj|down_proj|feed_forward\.w2|shared_mlp\.output_linear)(\.weight|\.bias|_bias)?$`)
 
 // ZeroOutputs is Drawn with 0 in the parameters that write what a layer adds to its input.
 func ZeroOutputs(def Definition, seed uint64) ([]array.Host, error) {

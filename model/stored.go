@@ -54,11 +54,12 @@ func Bind(def Definition, from string, tensors []array.Tensor, missing ...*regex
 	for _, p := range s.params {
 		params[p.Path] = true
 	}
+	tied := family.tied(def)
 	for name := range s.in {
 		switch {
 		case family.passesOver(name, params):
 			s.beside = append(s.beside, name)
-		case family.tied(def) && family.path(name) == family.Head:
+		case tied && family.path(name) == family.Head:
 			s.tiedCopy = name
 		}
 	}

@@ -86,7 +86,7 @@ func (o Options) land(lr Schedule, inner Transform) Transform {
 		e.columns = []column{rateColumn(o.Rates), o.decayColumn(rule)}
 		shrinks := ""
 		if o.CautiousDecay {
-			e.WGSL = "let shrinks = (u < vec4<f32>(0.0) & $p > vec4<f32>(0.0)) | (u > vec4<f32>(0.0) & $p < vec4<f32>(0.0));\n" + e.WGSL
+			e.WGSL = "let shrinks = ((u < vec4<f32>(0.0)) & ($p > vec4<f32>(0.0))) | ((u > vec4<f32>(0.0)) & ($p < vec4<f32>(0.0)));\n" + e.WGSL
 			shrinks = "decayed = select(vec4<f32>(0.0), decayed, shrinks);\n"
 		}
 		e.WGSL += "if ($decays != 0.0) {\nvar decayed = $p + select(vec4<f32>(0.0), u, $decays == 2.0);\n" + shrinks + "u = u - ($decay * $rate) * decayed;\n}"

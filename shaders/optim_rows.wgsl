@@ -51,8 +51,8 @@ var<workgroup> row_lanes: array<vec4<f32>, {{LANES}}>;
         let row_at = row_first + k * row_wide + lane * row_each;
         let i = select(row_at >> 2u, (row_first >> 2u) + k, row_wide == 0u);
         let row_elements = vec4<u32>(4u * i) + vec4<u32>(0u, 1u, 2u, 3u);
-        var row_live = row_elements >= vec4<u32>(row_first) & row_elements < vec4<u32>(row_first + row_count);
-        if (row_wide != 0u) { row_live = row_elements >= vec4<u32>(row_at) & row_elements < vec4<u32>(row_at + row_each); }
+        var row_live = (row_elements >= vec4<u32>(row_first)) & (row_elements < vec4<u32>(row_first + row_count));
+        if (row_wide != 0u) { row_live = (row_elements >= vec4<u32>(row_at)) & (row_elements < vec4<u32>(row_at + row_each)); }
         let entry = (i >> 5u) * params.stride;
         let block = table[entry];
         let used = i32(block & 0xffu) - i32((i & 31u) * 4u);

@@ -221,19 +221,18 @@ func (u use) kernels(ctx context.Context, a gpu.Adapter) ([]*gpu.Kernel, error) 
 	}
 	own, rest := job.Divide()
 	f := state.Fields{Definition: def}
-	for _, tree := range []struct {
-		to    **buffers.Tree
-		specs []buffers.Spec
-		dtype buffers.DType
-	}{{&f.Params, own, buffers.F32}, {&f.Frozen, rest, u.base}} {
-		if len(tree.specs) == 0 {
-			continue
-		}
-		layout, err := buffers.NewLayoutFor(tree.dtype, tree.specs, dev.Limits())
-		if err != nil {
+	layout, err := job.Layout(own, dev.Limits())
+	if err != nil {
+		return nil, err
+	}
+	if f.Params, err = buffers.NewTree(dev, "params", layout, buffers.F32); err != nil {
+		return nil, err
+	}
+	if len(rest) > 0 {
+		if layout, err = buffers.NewLayoutFor(u.base, rest, dev.Limits()); err != nil {
 			return nil, err
 		}
-		if *tree.to, err = buffers.NewTree(dev, "params", layout, tree.dtype); err != nil {
+		if f.Frozen, err = buffers.NewTree(dev, "params", layout, u.base); err != nil {
 			return nil, err
 		}
 	}
