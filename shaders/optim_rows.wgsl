@@ -1,5 +1,5 @@
 // Sums by rows, w·w, w·u and u·u, of the parameters w and the update u as it stands before an element of a chain, over one slab: of a run of elements
-// that lie one after another, or of each column of some lines. Twin: (*optim.Twin).rowSums. The elements and loads are put in by optim/fuse.go.
+// that lie one after another, or of each column of some lines. Twin: (*optim.Twin).rowNorms. The elements and loads are put in by optim/fuse.go.
 #import "shared/bf16.wgsl"
 #import "shared/threefry.wgsl"
 #import "shared/optim.wgsl"

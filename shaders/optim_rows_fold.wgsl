@@ -7,7 +7,7 @@
 //   sphere           z = w - eta |w| u / max(|u|, 1e-10);  w <- z |w| / max(|z|, 1e-10)
 //
 // with |z|² / |w|² = 1 + x, x = b (2 w·U + b U·U) / w·w and b = |w| / max(|u|, 1e-10): pull = (1+x)^-½ - 1 without cancellation, stretch = b f (1+x)^-½.
-// Twin: (*optim.Twin).rowSums, and the element of optim/onto.go.
+// Twin: (*optim.Twin).rowNorms, and the element of optim/land.go.
 struct Params {
     matrices: u32,
     first: u32, // where in table they begin: first sum, rows, sums a row, place of the first row, 1 floor by row | 2 by matrix | 4 sphere, rate

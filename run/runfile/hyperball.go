@@ -70,5 +70,16 @@ func (c *Config) validateLanding() error {
 	case o.FloorBy != "row" && o.UpdateFloor == 0:
 		return c.Invalid("optimizer.floor_by", o.FloorBy, "row without optimizer.update_floor")
 	}
+	for _, group := range []struct {
+		prefix, size string
+		on           bool
+	}{
+		{"optimizer.lookahead.", "scale", o.Lookahead.Scale > 0},
+		{"optimizer.average.", "horizon", o.Average.Horizon > 0},
+	} {
+		if changed := c.changed(group.prefix); !group.on && len(changed) > 0 {
+			return c.Invalid(changed[0].key, inline(c.value(changed[0])), "nothing without "+group.prefix+group.size)
+		}
+	}
 	return nil
 }

@@ -61,6 +61,18 @@ func (o *optimizerCase) translate(config map[string]any) {
 	switch o.Optimizer {
 	case "mars":
 		delete(config, "weight_decay")
+	case "soap":
+		if _, cut := config["block_size"]; !cut { // a leaf is one block
+			size := 128
+			for _, p := range o.Params {
+				for _, side := range p.Shape {
+					if side <= 1024 { // the largest that there is
+						size = max(size, side)
+					}
+				}
+			}
+			config["block_size"] = size
+		}
 	case "quad", "skew":
 		if config["lr_style"] == nil {
 			config["lr_style"] = "none"
