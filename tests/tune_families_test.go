@@ -22,10 +22,11 @@ const turns = `{%% for m in messages %%}{{ '<|im_start|>' + m.role + '\n' }}{%% 
 var journeys = map[string]struct {
 	pattern, begins string
 	keys            []string
+	judged          bool // only where llama.cpp is: twice as many steps, each of more work
 }{
 	"qwen3_5_text": {pattern: "qwen35", begins: `<think>\n\n</think>\n\n`},
 	"lfm2":         {pattern: "llama3"},
-	"qwen3_moe":    {pattern: "qwen2", keys: []string{"train.steps=600"}}, // each expert sees a quarter of the words
+	"qwen3_moe":    {pattern: "qwen2", keys: []string{"train.steps=600"}, judged: true}, // each expert sees a quarter of the words
 }
 
 // The journey of docs/tuning.md: a new model learns facts, and is taught manners in which it tells those that it was not asked for, too. Merged, and as a GGUF file,
@@ -34,6 +35,9 @@ func TestTuningFamilies(t *testing.T) {
 	gputest.Long(t, "TestTuningPage and the families of package model")
 	for kind, j := range journeys {
 		t.Run(kind, func(t *testing.T) {
+			if j.judged && os.Getenv("GPUTRAIN_LLAMA") == "" {
+				t.Skip("needs GPUTRAIN_LLAMA (make llama)")
+			}
 			p := newPlace(t)
 			require.NoError(t, os.CopyFS(p.path("tuning"), os.DirFS("../docs/tuning")))
 			ok(t, p.command("tokenize", "train", "tok", "--text", "tuning/text.txt", "--vocab-size", "400", "--pattern", j.pattern,
