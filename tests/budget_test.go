@@ -21,17 +21,17 @@ import (
 
 // budget is how large each part of the house may be. Who needs more takes something away in the same commit, or raises the number in one that says why.
 var budget = map[string]int{
-	"lines of gpu, shaders, buffers, graph, optim, kron": 36950,
-	"lines of model, state, pipeline":                    24100,
-	"lines of run":                                       28950,
-	"lines of hub, text":                                 16850,
-	"lines of cmd":                                       24950,
+	"lines of gpu, shaders, buffers, graph, optim, kron": 40350,
+	"lines of model, state, pipeline":                    25450,
+	"lines of run":                                       29250,
+	"lines of hub, text":                                 17100,
+	"lines of cmd":                                       25200,
 	"lines of internal":                                  8800,
-	"lines of tools":                                     4640,
-	"lines of tests":                                     89500,
-	"exported names":                                     1064,
+	"lines of tools":                                     4700,
+	"lines of tests":                                     92600,
+	"exported names":                                     1094,
 	"commands":                                           27,
-	"keys of the run file":                               173,
+	"keys of the run file":                               188,
 }
 
 func TestBudget(t *testing.T) {
