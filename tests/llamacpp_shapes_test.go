@@ -229,6 +229,9 @@ func TestLlamaCppShapes(t *testing.T) {
 				if kind == "gpt2" || strings.HasPrefix(kind, "gemma") {
 					most["f32"] = tableOfGELU
 				}
+				if _, mixture := c["num_experts"]; mixture && rule == asProposed { // a new router's scores are so close that q8_0 turns choices: f32 judges these
+					delete(most, "q8_0")
+				}
 				for as, most := range most {
 					to := p.path(name + " " + as + ".gguf")
 					ok(t, p.command("export", p.path(name), "--to", to, "--type", as).withoutAdapter())
