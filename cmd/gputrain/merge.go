@@ -59,7 +59,7 @@ func (c *mergeCmd) Run(ctx context.Context) error {
 
 // prepare finds what is to be written and how, and says where the base may be another than that of the adapters.
 func (c *mergeCmd) prepare(m *storedModel) (o model.ExportOptions, merged model.Definition, base *hub.Bundle, err error) {
-	if merged, err = model.Merged(m.Def); err != nil {
+	if _, err = model.Merged(m.Def); err != nil {
 		return o, nil, nil, usageError{fmt.Errorf("merge: %s: %w", m.dir(), err)}
 	}
 	if base, err = m.Base(); err != nil {
