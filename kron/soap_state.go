@@ -2,7 +2,6 @@ package kron
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -268,9 +267,8 @@ func (s *SOAPState) Tensors() []buffers.Tensor {
 // tensor is an array of a leaf whose blocks lie in the groups' buffers; runs tells for a block what of it is where: in the tensor, in the block's matrix,
 // and how many numbers.
 func (s *SOAPState) tensor(name string, shape []int, l soapPlaced, of func(g *soapGroup) *gpu.Buffer, runs func(g *soapGroup, i int, f func(tensor, buffer, count int))) buffers.Tensor {
-	size := 4 * array.Elements(shape)
-	// each handles the blocks that lie one after the other in one buffer together.
-	each := func(do func(from gpu.Range, runs []placedRun) error) error {
+	// Blocks that lie one after the other in one buffer are read and written together.
+	return placedTensor(s.Device(), name, buffers.F32, shape, func(do spanFunc) error {
 		for first := 0; first < len(l.at); {
 			g, end := l.at[first].group, first+1
 			for end < len(l.at) && l.at[end].group == g && l.at[end].index == l.at[end-1].index+1 {
@@ -285,36 +283,10 @@ func (s *SOAPState) tensor(name string, shape []int, l soapPlaced, of func(g *so
 				})
 			}
 			if err := do(b.Range(uint64(l.at[first].index*stride), uint64((end-first)*stride)), list); err != nil {
-				return wrapTensor(name, err)
+				return err
 			}
 			first = end
 		}
 		return nil
-	}
-	return buffers.Tensor{
-		Name: name, DType: buffers.F32, Shape: shape,
-		Read: func(ctx context.Context) ([]byte, error) {
-			out := make([]byte, size)
-			return out, each(func(from gpu.Range, runs []placedRun) error {
-				raw := make([]byte, from.Bytes)
-				err := s.Device().Read(ctx, raw, from)
-				for _, r := range runs {
-					copy(out[r.at:r.at+r.bytes], raw[r.in:])
-				}
-				return err
-			})
-		},
-		Write: func(raw []byte) error {
-			if len(raw) != size {
-				return fmt.Errorf("kron: tensor %q: %d bytes, want %d of f32 %v", name, len(raw), size, shape)
-			}
-			return each(func(to gpu.Range, runs []placedRun) error {
-				image := make([]byte, to.Bytes)
-				for _, r := range runs {
-					copy(image[r.in:], raw[r.at:r.at+r.bytes])
-				}
-				return s.Device().Write(to, image)
-			})
-		},
-	}
+	})
 }
