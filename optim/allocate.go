@@ -36,8 +36,7 @@ func (t Transform) scenes(model []buffers.Spec, do func(o Operator, on Scene) er
 		return err
 	}
 	whole := t.whole(model)
-	model = whole.leaves
-	leaves := unplaced(model)
+	leaves := unplaced(whole.leaves)
 	r, err := p.resolve(leaves, whole)
 	if err != nil {
 		return err
@@ -46,7 +45,7 @@ func (t Transform) scenes(model []buffers.Spec, do func(o Operator, on Scene) er
 		if step.operator == nil {
 			continue
 		}
-		on, err := p.scene(step, nil, nil, leaves, model, r)
+		on, err := p.scene(step, nil, nil, leaves, whole, r)
 		if err == nil {
 			err = do(step.operator, on)
 		}
@@ -109,14 +108,14 @@ func (t Transform) initStage(params *buffers.Tree, whole wholeModel) (*State, er
 	if s.places, err = whole.places(params.Layout().Leaves()); err != nil {
 		return nil, fmt.Errorf("optim: %s: params: %w", t.name, err)
 	}
-	if err := s.allocate(r, whole.leaves); err != nil {
+	if err := s.allocate(r, whole); err != nil {
 		s.Release()
 		return nil, fmt.Errorf("optim: %s: %w", t.name, err)
 	}
 	return s, nil
 }
 
-func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
+func (s *State) allocate(r *resolved, whole wholeModel) error {
 	var subsets []*buffers.Layout
 	for _, in := range r.chosen {
 		subsets = append(subsets, s.layout.Subset(func(l buffers.Leaf) bool { return in[l.Index] }))
@@ -230,25 +229,21 @@ func newSlot(dev *gpu.Device, name string, layout *buffers.Layout, s Slot) (*buf
 }
 
 // scene is the scene of a step's operator.
-func (p *plan) scene(s step, dev *gpu.Device, layout *buffers.Layout, leaves []buffers.Leaf, whole []buffers.Spec, r *resolved) (Scene, error) {
-	said := wholeModel{byPath: map[string]buffers.Spec{}}
-	for _, l := range whole {
-		said.byPath[l.Path] = l
-	}
-	leaves = said.facing(leaves)
-	c := Scene{Device: dev, Layout: layout, Leaves: leaves, Whole: whole, Frozen: p.transform.freezes, Chosen: make([]bool, len(leaves))}
+func (p *plan) scene(s step, dev *gpu.Device, layout *buffers.Layout, leaves []buffers.Leaf, whole wholeModel, r *resolved) (Scene, error) {
+	leaves = whole.facing(leaves)
+	c := Scene{Device: dev, Layout: layout, Leaves: leaves, Whole: whole.leaves, Frozen: p.transform.freezes, Chosen: make([]bool, len(leaves))}
 	for i := range c.Chosen {
 		c.Chosen[i] = s.route < 0 || r.chosen[s.route][i]
 	}
 	if s.route < 0 {
 		return c, nil
 	}
-	in, err := chosen(p.routes[s.route], unplaced(whole), pathsOf(whole))
+	in, err := chosen(p.routes[s.route], unplaced(whole.leaves), whole.paths)
 	if err != nil {
 		return c, err
 	}
 	c.Whole = nil
-	for i, spec := range whole {
+	for i, spec := range whole.leaves {
 		if in[i] {
 			c.Whole = append(c.Whole, spec)
 		}

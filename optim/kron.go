@@ -256,13 +256,7 @@ func (o kronOperator) Twin(s Scene) (OperatorTwin, error) {
 	if err != nil {
 		return nil, err
 	}
-	var paths []string
-	for i, l := range s.Leaves {
-		if s.Chosen[i] {
-			paths = append(paths, l.Path)
-		}
-	}
-	t, err := kron.NewTwin(plan, paths)
+	t, err := kron.NewTwin(plan, s.chosenPaths())
 	return &kronTwin{s, o.cadence, t, o.work == following}, err
 }
 
@@ -280,6 +274,17 @@ func (w *kronTwin) Update(t int64, u, _ [][]float64, skip bool) {
 		return
 	}
 	checkTwin(w.Twin.Update(t+1, w.chosen(u), reuse, skip))
+}
+
+// chosenPaths are those of the operator's leaves.
+func (s Scene) chosenPaths() []string {
+	paths := []string{}
+	for i, l := range s.Leaves {
+		if s.Chosen[i] {
+			paths = append(paths, l.Path)
+		}
+	}
+	return paths
 }
 
 // chosen is the updates of the operator's leaves, by path.

@@ -138,13 +138,7 @@ func (o soapOperator) Twin(s Scene) (OperatorTwin, error) {
 	if err != nil {
 		return nil, err
 	}
-	paths := []string{}
-	for i, l := range s.Leaves {
-		if s.Chosen[i] {
-			paths = append(paths, l.Path)
-		}
-	}
-	t, err := kron.NewSOAPTwin(plan, o.SOAP, paths)
+	t, err := kron.NewSOAPTwin(plan, o.SOAP, s.chosenPaths())
 	return &soapTwin{t, s}, err
 }
 

@@ -72,7 +72,7 @@ func NewTwin(t Transform, params []buffers.Host, whole ...buffers.Spec) (*Twin, 
 			}
 		}
 		if s.operator != nil {
-			on, err := p.scene(s, nil, nil, w.leaves, all.leaves, w.table)
+			on, err := p.scene(s, nil, nil, w.leaves, all, w.table)
 			if err != nil {
 				return nil, fmt.Errorf("optim: %s: %s: %w", t.name, s.Name, err)
 			}
