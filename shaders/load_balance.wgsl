@@ -19,6 +19,29 @@ struct Params {
 
 var<workgroup> sums: array<f32, 64>;
 
+// chosen is how often an expert was chosen in all layers.
+fn chosen(e: u32) -> f32 {
+    var n = 0.0;
+    for (var l = 0u; l < p.layers; l++) {
+        n += counts[l * p.experts + e];
+    }
+    return n;
+}
+
+// total is the sum of what all invocations have.
+fn total(x: f32, lane: u32) -> f32 {
+    workgroupBarrier();
+    sums[lane] = x;
+    for (var left = 32u; left > 0u; left /= 2u) {
+        workgroupBarrier();
+        if (lane < left) {
+            sums[lane] += sums[lane + left];
+        }
+    }
+    workgroupBarrier();
+    return sums[0];
+}
+
 #import "shared/main.wgsl" LANES=64
 {
     var all = 0.0;
@@ -26,53 +49,32 @@ var<workgroup> sums: array<f32, 64>;
     var sum = 0.0;
 #endif
     for (var e = lane; e < p.experts; e += 64u) {
-        var chosen = 0.0;
-        for (var l = 0u; l < p.layers; l++) {
-            chosen += counts[l * p.experts + e];
-        }
-        all += chosen;
+        let count = chosen(e);
+        all += count;
 #if !BACK
         var likely = 0.0;
         for (var l = 0u; l < p.layers; l++) {
             likely += probs[l * p.experts + e];
         }
-        sum += chosen * likely;
+        sum += count * likely;
 #endif
     }
-    sums[lane] = all;
-    for (var left = 32u; left > 0u; left /= 2u) {
-        workgroupBarrier();
-        if (lane < left) {
-            sums[lane] += sums[lane + left];
-        }
-    }
-    workgroupBarrier();
-    let rows = sums[0] / f32(p.chosen);
+    let rows = total(all, lane) / f32(p.chosen);
     var scale = 0.0; // without rows
     if (rows > 0.0) {
         scale = f32(p.experts) / rows / rows;
     }
 #if BACK
     for (var e = lane; e < p.experts; e += 64u) {
-        var chosen = 0.0;
+        let count = chosen(e);
         for (var l = 0u; l < p.layers; l++) {
-            chosen += counts[l * p.experts + e];
-        }
-        for (var l = 0u; l < p.layers; l++) {
-            dprobs[l * p.experts + e] = dy[0] * scale * chosen;
+            dprobs[l * p.experts + e] = dy[0] * scale * count;
         }
     }
 #else
-    workgroupBarrier();
-    sums[lane] = sum;
-    for (var left = 32u; left > 0u; left /= 2u) {
-        workgroupBarrier();
-        if (lane < left) {
-            sums[lane] += sums[lane + left];
-        }
-    }
+    let products = total(sum, lane);
     if (lane == 0u) {
-        y[0] = sums[0] * scale;
+        y[0] = products * scale;
     }
 #endif
 }

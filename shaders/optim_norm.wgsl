@@ -1,33 +1,7 @@
 // Sum of squares and non-finite flag of the update u as it stands before an element of a chain, or of the parameters, over one slab: a
 // pair a group of elements, which never has two leaves. Twin: (*optim.Twin).measure. The elements and loads are put in by optim/fuse.go.
-#import "shared/bf16.wgsl"
-#import "shared/threefry.wgsl"
-#import "shared/optim.wgsl"
-#if CODED
-#import "shared/dynamic8.wgsl"
-#endif
-
-struct Params {
-    vecs: u32,   // of the slab, four elements each
-    values: u32, // where in table the values of the leaves begin
-    leaves: u32, // entries of each measurement in pairs
-    stride: u32, // words of a block in table
-    width: u32,  // values of a leaf
-    first: u32,  // where in table the groups begin: first vec4, number of them, place in partials
-    groups: u32, // of this slab
-#if CODED
-    maxima: u32, // where in a tree in eight bits the maxima begin
-    plain: u32,  // where the leaves in f32
-#endif
-}
-
-// The scalars of this call, f32 bits, and last the index of the update.
-struct Scalars {
-    words: array<vec4<u32>, {{SCALARS}}>,
-}
-
-@bind var<uniform> params: Params;
-@bind var<uniform> scalars: Scalars;
+// A group's words in table: first vec4, number of them, place in partials.
+#import "shared/optim_slab.wgsl"
 {{BINDINGS}}
 var<workgroup> sums: array<f32, {{LANES}}>;
 var<workgroup> flags: array<u32, {{LANES}}>;
