@@ -227,11 +227,11 @@ func (a adapter) mergeExperts(w []float32, read func(path string) ([]float32, er
 	}
 	each := len(w) / a.experts
 	for e := range a.experts {
-		one, of := a, w[e*each:(e+1)*each]
+		of := w[e*each : (e+1)*each]
 		if !a.conv {
 			of = of[a.first*a.in : (a.first+a.out)*a.in]
 		}
-		err := one.merge(of, false, func(path string) ([]float32, error) {
+		err := a.merge(of, false, func(path string) ([]float32, error) {
 			if path == a.a() {
 				return down[e*a.rank*a.in : (e+1)*a.rank*a.in], nil
 			}

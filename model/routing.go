@@ -28,20 +28,16 @@ func RoutingOf(def Definition) (r Routing) {
 func (r Routing) Sums() int { return 2 * r.Layers * r.Experts }
 
 // Balance is the load-balancing loss of Built.Routed: see graph.LoadBalance. It is 1 times Chosen where all experts are chosen alike.
-func (r Routing) Balance(sums []float32) (loss float64) {
-	each, all := make([]float64, 2*r.Experts), 0.0
-	for i, v := range sums {
-		kind := i / (r.Layers * r.Experts)
-		each[kind*r.Experts+i%r.Experts] += float64(v)
-		all += float64((1 - kind)) * float64(v)
-	}
-	rows := all / float64(r.Chosen)
-	for e, count := range each[:r.Experts] {
-		if rows > 0 {
-			loss += float64(r.Experts) * (count / rows) * (each[r.Experts+e] / rows)
+func (r Routing) Balance(sums []float32) float64 {
+	of := func(sums []float32) *graph.Array {
+		a := graph.NewArray([]int{r.Layers, r.Experts})
+		for i, v := range sums {
+			a.Data[i] = float64(v)
 		}
+		return a
 	}
-	return loss
+	counts, probs := of(sums[:len(sums)/2]), of(sums[len(sums)/2:])
+	return graph.LoadBalance{Chosen: r.Chosen}.Eval(nil, []*graph.Array{counts, probs}, nil)[0].Data[0]
 }
 
 // Spread tells how evenly experts are chosen, of how often each is in each layer: the greatest and the smallest share of a layer's choices that one has, and
@@ -69,38 +65,26 @@ const balancedKey, balanceKey = "output_router_logits", "router_aux_loss_coef"
 
 // WithBalance is def, which has no adapters, whose load-balancing loss counts coefficient; 0: nothing. A network without experts takes only that.
 func WithBalance(def Definition, coefficient float64) (Definition, error) {
-	within := func(inner Definition, around func(def Definition) Definition) (Definition, error) {
-		def, err := WithBalance(inner, coefficient)
-		if err != nil {
-			return nil, err
-		}
-		return around(def), nil
-	}
-	m, _ := def.(decoder)
-	switch outer := def.(type) {
-	case headed:
-		return within(outer.Definition, func(def Definition) Definition { outer.Definition = def; return outer })
-	case quantized:
-		return within(outer.Definition, func(def Definition) Definition { outer.Definition = def; return outer })
-	}
 	switch {
-	case RoutingOf(m).Layers > 0:
+	case RoutingOf(def).Layers > 0:
 	case coefficient != 0:
 		return nil, fmt.Errorf("model: %s: %s: found %v, wanted none: it has no experts", def.Kind(), balanceKey, coefficient)
 	default:
 		return def, nil
 	}
-	m.layers, m.settings = slices.Clone(m.layers), maps.Clone(m.settings)
-	for i, l := range m.layers {
-		if l.experts != nil {
-			e := *l.experts
-			e.balance, m.layers[i].experts = coefficient, &e
+	return placed(def, func(m decoder) decoder {
+		m.layers, m.settings = slices.Clone(m.layers), maps.Clone(m.settings)
+		for i, l := range m.layers {
+			if l.experts != nil {
+				e := *l.experts
+				e.balance, m.layers[i].experts = coefficient, &e
+			}
 		}
-	}
-	if m.settings[balancedKey] = coefficient > 0; coefficient > 0 {
-		m.settings[balanceKey] = coefficient
-	}
-	return m, nil
+		if m.settings[balancedKey] = coefficient > 0; coefficient > 0 {
+			m.settings[balanceKey] = coefficient
+		}
+		return m
+	}), nil
 }
 
 // routed is what routers have done in the layers so far: counts and probs are [layers, experts].

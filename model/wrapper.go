@@ -232,7 +232,7 @@ func wrapperOf(def Definition) *wrapper {
 	return nil
 }
 
-// placed is def with its network of text changed, which has no head of another kind.
+// placed is def with its network of text changed.
 func placed(def Definition, change func(m decoder) decoder) Definition {
 	switch m := def.(type) {
 	case taught:
@@ -245,6 +245,9 @@ func placed(def Definition, change func(m decoder) decoder) Definition {
 		m.Definition = placed(m.Definition, change)
 		return m
 	case quantized:
+		m.Definition = placed(m.Definition, change)
+		return m
+	case headed:
 		m.Definition = placed(m.Definition, change)
 		return m
 	case decoder:
